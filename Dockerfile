@@ -1,0 +1,21 @@
+FROM python:3.12-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home slackwater
+
+WORKDIR /opt/slackwater
+COPY pyproject.toml README.md LICENSE ./
+COPY app app
+COPY engine engine
+COPY migrations migrations
+RUN pip install --no-cache-dir . && python -m compileall -q app engine
+
+USER slackwater
+ENV SLACKWATER_HOST=0.0.0.0 SLACKWATER_DATA_DIR=/home/slackwater/data
+VOLUME /home/slackwater/data
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+CMD ["slackwater", "serve"]

@@ -1,0 +1,113 @@
+"""Every error the engine raises on purpose.
+
+EngineError
+├── UserError            the definition or the data is wrong: retrying cannot help
+│   ├── DefinitionInvalid    a definition was refused; carries one Problem per fault
+│   └── DataInvalid          `on_bad_record: stop` met a bad record, or a source file shrank
+├── ExternalError        something outside failed: retried with backoff
+│   ├── SourceUnavailable
+│   └── SinkUnavailable
+└── InternalError        a bug or a lost race of ours
+    ├── EpochFenced          a newer launch owns this query: stop, write nothing
+    ├── StateCorrupt         a manifest names what does not exist, or has an unknown format
+    └── InvariantBroken
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault in a definition.
+
+    Attributes:
+        pointer: RFC 6901 JSON pointer into the definition, such as ``/joins/0/grace``.
+        code: stable snake_case code.
+        detail: what is wrong and what to do about it.
+    """
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class EngineError(Exception):
+    """Root of the tree. Each class fixes its code, its domain and whether a retry can help."""
+
+    code: ClassVar[str] = "engine_error"
+    domain: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+
+class UserError(EngineError):
+    """The definition or the data is wrong. The query stops at once and waits for an edit."""
+
+    code = "user_error"
+    domain = "user"
+
+
+class DefinitionInvalid(UserError):
+    """A definition was refused. ``problems`` holds every fault found, not only the first."""
+
+    code = "definition_invalid"
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(f"{p.pointer or '/'}: {p.detail}" for p in problems))
+        self.problems = problems
+
+
+class DataInvalid(UserError):
+    """A source holds what the definition forbids and asks to stop for."""
+
+    code = "data_invalid"
+
+
+class ExternalError(EngineError):
+    """Something outside failed; the launch is repeated with backoff."""
+
+    code = "external_error"
+    domain = "external"
+    retryable = True
+
+
+class SourceUnavailable(ExternalError):
+    """A feed cannot be read now."""
+
+    code = "source_unavailable"
+
+
+class SinkUnavailable(ExternalError):
+    """A result cannot be written now."""
+
+    code = "sink_unavailable"
+
+
+class InternalError(EngineError):
+    """A bug or a lost race of ours; the launch is repeated with backoff."""
+
+    code = "internal_error"
+    retryable = True
+
+
+class EpochFenced(InternalError):
+    """A newer launch owns this query. Stop and write nothing."""
+
+    code = "epoch_fenced"
+    retryable = False
+
+
+class StateCorrupt(InternalError):
+    """A manifest names what does not exist, or has a format this version cannot read."""
+
+    code = "state_corrupt"
+    retryable = False
+
+
+class InvariantBroken(InternalError):
+    """Something that cannot happen did. Report it."""
+
+    code = "invariant_broken"
+    retryable = False
