@@ -1,0 +1,1 @@
+"""`make demo`: a month (or the year) of New York's flights and weather, through the public HTTP interface only."""

@@ -1,0 +1,163 @@
+"""`python -m app.demo [--full] [--once]`: start the service, feed it, show what came out, keep serving."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.client import Client, Json
+from app.demo.compare import compare_join, compare_windows
+from app.demo.data import Chunk, Input, load
+from app.demo.queries import JOIN, RELATIONS, WINDOWS
+from app.demo.service import ServiceDidNotStart, running_service
+from app.demo.show import invitations, joined_table, verdict, windows_table
+from app.settings import Settings
+
+SETTLE_SECONDS = 300.0  # until both queries have read everything; seconds in practice
+POLL_SECONDS = 0.5
+MONTHS = {"january": 1, "full": 12}
+
+
+def main() -> int:
+    """Run the demo.
+
+    Returns:
+        0, or 1 where the service did not start or an answer differs from the batch computation.
+    """
+    parser = argparse.ArgumentParser(prog="python -m app.demo", description="Real flights, real weather, late records, right answers.")
+    parser.add_argument("--full", action="store_true", help="feed all of 2013 (336,776 flights) instead of January")
+    parser.add_argument("--once", action="store_true", help="stop after the comparison instead of serving until Ctrl-C")
+    options = parser.parse_args()
+    console = Console()
+    settings = Settings()
+    base_url = f"http://{settings.host}:{settings.port}"
+    log = Path(settings.data_dir) / "serve.log"
+    console.print(f"[bold]Slackwater demo[/]: New York's flights of 2013 and the weather they left in. The service's log: {log}")
+    try:
+        with console.status("Starting the service (Postgres, then Spark) ..."):
+            context = running_service(base_url, {}, log)
+            process = context.__enter__()
+    except ServiceDidNotStart as error:
+        console.print(f"[red]{error}[/]", highlight=False, markup=False)
+        return 1
+    try:
+        with Client(base_url) as client:
+            is_agreed = _tell(console, client, MONTHS["full" if options.full else "january"], base_url)
+        if not options.once:
+            _serve_until_interrupted(console, base_url, process is not None)
+    except KeyboardInterrupt:
+        console.print("\nStopping ...")
+        return 0
+    finally:
+        context.__exit__(None, None, None)
+    return 0 if is_agreed else 1
+
+
+def _tell(console: Console, client: Client, months: int, base_url: str) -> bool:
+    """Register, feed, wait, compare, print."""
+    data = load(months)
+    for (kind, name), definition in RELATIONS.items():
+        client.register(kind, name, definition)
+    for query in (JOIN, WINDOWS):
+        client.put_query(query)
+    console.print(f"Registered departures and weather, posted the queries {JOIN['name']} and {WINDOWS['name']}.")
+    _feed(console, client, data)
+    with console.status("Waiting until both queries have read everything ..."):
+        states = {query["name"]: _settled(client, query["name"]) for query in (JOIN, WINDOWS)}
+    rejected = client.call("GET", "/v1/streams/departures/rejects", params={"limit": 1})["total"]
+    waiting = sum(states[JOIN["name"]]["buffered"].values())
+    join = compare_join(client, data, waiting)
+    windows, late = compare_windows(client, data)
+    console.print(windows_table(_last(list(client.rows(WINDOWS["name"])), 8)))
+    end = client.call("GET", f"/v1/streams/{JOIN['name']}")["next_offsets"]["0"]
+    console.print(joined_table(list(client.records(JOIN["name"], offset=max(0, end - 8)))))
+    console.print("[bold]Compared with a batch computation in Polars over the same data[/]")
+    is_agreed = verdict(console, [join, windows])
+    counted = _count(states[WINDOWS["name"]], "window_closed")
+    console.print(
+        f"  {waiting:,} departures wait for their grace period; {counted:,} came after their hour was final (batch: {late:,}); "
+        f"{rejected:,} records were rejected: cancelled flights have no departure time"
+    )
+    invitations(console, base_url)
+    return is_agreed and counted == late
+
+
+def _feed(console: Console, client: Client, data: Input) -> None:
+    """Send what the service does not have yet; an earlier run's part is recognised by the next offset."""
+    chunks = data.chunks()
+    have = {name: _end(client, kind, name) for kind, name in RELATIONS}
+    todo = [chunk for chunk in chunks if chunk.accepted_before >= have[chunk.relation]]
+    if not todo:
+        console.print("The data of an earlier run is here already.")
+        return
+    total = sum(len(chunk.frame) for chunk in todo)
+    columns = (
+        TextColumn("Feeding"), BarColumn(), MofNCompleteColumn(), TextColumn("records  until {task.fields[until]}  "),
+        TextColumn("joined {task.fields[joined]:,}  final hours {task.fields[windows]:,}"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("feed", total=total, until="", joined=0, windows=0)
+        looked_at = 0.0
+        for chunk in todo:
+            _send(client, chunk)
+            progress.update(task, advance=len(chunk.frame), until=chunk.until)
+            if time.monotonic() - looked_at > 1.0:
+                looked_at = time.monotonic()
+                counts = {name: client.status(name)["emitted_rows"] for name in (JOIN["name"], WINDOWS["name"])}
+                progress.update(task, joined=counts[JOIN["name"]], windows=counts[WINDOWS["name"]])
+    console.print(f"Sent {total:,} records in {len(todo)} requests.")
+
+
+def _send(client: Client, chunk: Chunk) -> None:
+    client.append(chunk.kind, chunk.relation, chunk.ndjson, f"demo-{chunk.relation}-{chunk.accepted_before}-{len(chunk.frame)}")
+
+
+def _end(client: Client, kind: str, name: str) -> int:
+    offset: int = client.call("GET", f"/v1/{kind}/{name}")["next_offsets"]["0"]
+    return offset
+
+
+def _settled(client: Client, query: str) -> Json:
+    """Wait until the query's position is the end of its inputs; return its status."""
+    wanted = {f"log:{name}": {"0": _end(client, kind, name)} for kind, name in RELATIONS}
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        status = client.status(query)
+        position = status["position"]
+        if all(position[feed] == wanted[feed] for feed in position) and position:
+            return status
+        if status["state"] == "failed" or time.monotonic() > deadline:
+            raise SystemExit(f"{query} did not finish: {status['state']} {status['error']} at {position}")
+        time.sleep(POLL_SECONDS)
+
+
+def _count(status: Json, reason: str) -> int:
+    return sum(counter["count"] for counter in status["counters"] if counter["reason"] == reason)
+
+
+def _last(rows: list[Json], count: int) -> list[Json]:
+    return sorted(rows, key=lambda row: (row["window_start"], row["origin"]))[-count:]
+
+
+def _serve_until_interrupted(console: Console, base_url: str, is_ours: bool) -> None:
+    if not is_ours:
+        console.print(f"The service at {base_url} was running before and goes on.")
+        return
+    console.print(f"\nServing at {base_url} until Ctrl-C.")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    while not stop.wait(1.0):
+        pass
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())

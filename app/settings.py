@@ -1,0 +1,144 @@
+"""The one tree of settings: typed, frozen, read from the environment once and passed down.
+
+Every setting is an environment variable: ``SLACKWATER_PORT=9090``, nested ones with two underscores
+(``SLACKWATER_SPARK__DRIVER_MEMORY=4g``). A variable with our prefix that names no setting is an error: a typo must not pass silently.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ENV_PREFIX = "SLACKWATER_"
+NESTING = "__"
+
+
+class SparkSettings(BaseModel):
+    """What the driver's SparkSession is built with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    master: str = "local[2]"
+    driver_memory: str = Field(default="2g", pattern=r"^\d+[kmgKMG]$")
+    shuffle_partitions: int = Field(default=2, ge=1, le=1024)
+
+
+class DriverSettings(BaseModel):
+    """Timings of the managed driver, in milliseconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    poll_ms: int = Field(default=2_000, ge=10)
+    lease_ttl_ms: int = Field(default=15_000, ge=100)
+    heartbeat_ms: int = Field(default=3_000, ge=10)
+    start_timeout_ms: int = Field(default=120_000, ge=1_000)
+    stop_timeout_ms: int = Field(default=30_000, ge=100)
+    backoff_base_ms: int = Field(default=1_000, ge=1)
+    backoff_cap_ms: int = Field(default=60_000, ge=1)
+    max_attempts: int = Field(default=10, ge=1)
+    healthy_after_ms: int = Field(default=120_000, ge=0)
+
+
+class LogSettings(BaseModel):
+    """How the service writes its own log."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["auto", "json", "console"] = "auto"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+
+class Settings(BaseSettings):
+    """Everything the service can be told.
+
+    Attributes:
+        database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
+        data_dir: embedded database, checkpoints and state; made when absent.
+        max_body_bytes: larger request bodies answer 413.
+        trim_interval_s: how often the log drops what its retention no longer keeps.
+        pool_size: database connections per pool (control plane, reads, appends).
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_nested_delimiter=NESTING, frozen=True, extra="forbid", env_ignore_empty=True
+    )
+
+    database_url: SecretStr | None = None
+    data_dir: Path = Path(".slackwater")
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=1, le=65_535)
+    max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
+    trim_interval_s: float = Field(default=60.0, gt=0)
+    pool_size: int = Field(default=8, ge=1, le=200)
+    spark: SparkSettings = SparkSettings()
+    driver: DriverSettings = DriverSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """Where queries keep their checkpoints and state."""
+        return self.data_dir / "checkpoints"
+
+
+class UnknownSetting(ValueError):
+    """An environment variable with our prefix names no setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One setting as it is in force.
+
+    Attributes:
+        name: dotted path, such as ``spark.master``.
+        variable: the environment variable that sets it.
+        value: its text; secrets are masked.
+        origin: where the value comes from.
+    """
+
+    name: str
+    variable: str
+    value: str
+    origin: Literal["environment", "default", "command line"]
+
+
+def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from the environment.
+
+    Raises:
+        UnknownSetting: a variable with our prefix names no setting.
+        pydantic.ValidationError: a value is not what its setting takes.
+    """
+    present = os.environ if environment is None else environment
+    known = {variable for _, variable, _ in _leaves(Settings.model_construct())}
+    unknown = sorted(name for name in present if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
+    if unknown:
+        raise UnknownSetting(f"{', '.join(unknown)}: no such setting; `slackwater config show` lists all of them")
+    return Settings()
+
+
+def effective(settings: Settings, environment: Mapping[str, str], overridden: frozenset[str] = frozenset()) -> list[Effective]:
+    """List every setting with its value and origin; ``overridden`` names those the command line gave."""
+    present = {name.upper() for name, value in environment.items() if value != ""}
+    rows = []
+    for name, variable, value in _leaves(settings):
+        origin: Literal["environment", "default", "command line"] = "environment" if variable in present else "default"
+        if name in overridden:
+            origin = "command line"
+        rows.append(Effective(name, variable, "" if value is None else str(value), origin))
+    return rows
+
+
+def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        here = (*path, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, here)
+        else:
+            yield ".".join(here), ENV_PREFIX + NESTING.join(here).upper(), value

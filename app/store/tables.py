@@ -1,0 +1,114 @@
+"""The control plane's tables, as SQLAlchemy Core sees them. The migrations make them; a test holds both together."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+SCHEMA = "slackwater"
+metadata = sa.MetaData(schema=SCHEMA)
+
+
+def _moment(name: str, *, nullable: bool = False) -> sa.Column[object]:
+    default = None if nullable else sa.text("now()")
+    return sa.Column(name, sa.DateTime(timezone=True), nullable=nullable, server_default=default)
+
+
+query = sa.Table(
+    "query",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("definition", JSONB, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False, server_default=sa.text("1")),
+    sa.Column("desired_state", sa.Text, nullable=False),
+    sa.Column("restart_nonce", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("checkpoint_id", sa.Uuid, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
+    _moment("created_at"),
+    _moment("updated_at"),
+    _moment("deleted_at", nullable=True),
+)
+
+relation = sa.Table(
+    "relation",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("definition", JSONB, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("produced_by", sa.Uuid, sa.ForeignKey(query.c.id)),
+    sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
+    _moment("created_at"),
+    _moment("updated_at"),
+    _moment("deleted_at", nullable=True),
+)
+
+query_read = sa.Table(
+    "query_read",
+    metadata,
+    sa.Column("query_id", sa.Uuid, sa.ForeignKey(query.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("relation_id", sa.Uuid, sa.ForeignKey(relation.c.id), primary_key=True),
+)
+
+query_status = sa.Table(
+    "query_status",
+    metadata,
+    sa.Column("query_id", sa.Uuid, sa.ForeignKey(query.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("phase", sa.Text),
+    sa.Column("outcome", sa.Text),
+    _moment("state_since"),
+    sa.Column("observed_generation", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("observed_restart_nonce", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default=sa.text("0")),
+    _moment("next_attempt_at", nullable=True),
+    sa.Column("lease_owner", sa.Uuid),
+    _moment("lease_expires_at", nullable=True),
+    _moment("heartbeat_at", nullable=True),
+    sa.Column("error", JSONB),
+    sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
+)
+
+query_run = sa.Table(
+    "query_run",
+    metadata,
+    sa.Column("query_id", sa.Uuid, sa.ForeignKey(query.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("epoch", sa.BigInteger, primary_key=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("driver_id", sa.Uuid),
+    _moment("started_at"),
+    _moment("running_at", nullable=True),
+    _moment("ended_at", nullable=True),
+    sa.Column("end_reason", sa.Text),
+    sa.Column("error", JSONB),
+)
+
+query_event = sa.Table(
+    "query_event",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("query_id", sa.Uuid, sa.ForeignKey(query.c.id, ondelete="CASCADE"), nullable=False),
+    _moment("at"),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("from_state", sa.Text),
+    sa.Column("to_state", sa.Text),
+    sa.Column("epoch", sa.BigInteger),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("detail", JSONB),
+)
+
+driver = sa.Table(
+    "driver",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("create_time", sa.Double, nullable=False),
+    _moment("started_at"),
+    _moment("heartbeat_at"),
+    sa.Column("phase", sa.Text, nullable=False),
+    sa.Column("detail", JSONB),
+)

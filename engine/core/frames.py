@@ -1,0 +1,123 @@
+"""The values operators hand each other: frames with service columns, outputs, emissions.
+
+A frame between operators has ``_pos`` (Int64, non-decreasing: the position of the input record that caused the row, T2), ``_ts``
+(Int64 ms), ``_op`` (Int8: 0 row, 1 delete), ``_key_hash`` (UInt64), ``_offset`` (Int64) and payload columns. Row order is the order of
+processing. Nothing here knows Spark, files or the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from engine.definition.types import Schema
+
+POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
+
+SERVICE_COLUMNS: dict[str, pl.DataType] = {
+    POS: pl.Int64(),
+    TS: pl.Int64(),
+    OP: pl.Int8(),
+    KEY_HASH: pl.UInt64(),
+    OFFSET: pl.Int64(),
+}
+
+LATE_SCHEMA: dict[str, pl.DataType] = {
+    "input": pl.String(),
+    "reason": pl.String(),
+    "event_time_ms": pl.Int64(),
+    "stream_time_ms": pl.Int64(),
+    "offset": pl.Int64(),
+    "record": pl.String(),
+}
+
+EXCERPT_CHARS = 4096
+"""A late record is kept for reading, not for replay: this much shows any sane record whole and bounds the table of late records."""
+
+Counters = dict[tuple[str, str], int]
+"""(operator or input alias, reason) → how many in this batch. Reasons that did not occur are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOutput:
+    """What one operator made of one frame.
+
+    Attributes:
+        frame: rows for the next operator, with the service columns, in emission order.
+        late: rows that must be kept for reading (``LATE_SCHEMA``).
+        counters: see ``Counters``.
+    """
+
+    frame: pl.DataFrame
+    late: pl.DataFrame = field(default_factory=lambda: empty_late())
+    counters: Counters = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What one task made of one batch.
+
+    Attributes:
+        changes: ``_ts``, ``_op`` and the stage's output columns (for a stage before an exchange: ``_key_hash`` and ``_offset`` too);
+            row order is emission order.
+        late: rows that must be kept for reading (``LATE_SCHEMA``).
+        counters: see ``Counters``.
+        clocks: operator → stream time, None before its first record.
+        buffered: operator → rows waiting.
+    """
+
+    changes: pl.DataFrame
+    late: pl.DataFrame
+    counters: Counters
+    clocks: dict[str, int | None]
+    buffered: dict[str, int]
+
+
+def empty_late() -> pl.DataFrame:
+    """Return a frame of no late rows."""
+    return pl.DataFrame(schema=LATE_SCHEMA)
+
+
+def empty_frame(schema: Schema) -> pl.DataFrame:
+    """Return a frame without rows: the service columns and those of ``schema``."""
+    return pl.DataFrame(schema={**SERVICE_COLUMNS, **schema.polars()})
+
+
+def add_counter(counters: Counters, operator: str, reason: str, count: int) -> None:
+    """Add ``count`` to one counter; nothing is written for zero."""
+    if count:
+        counters[operator, reason] = counters.get((operator, reason), 0) + count
+
+
+def merge_counters(into: Counters, other: Counters) -> None:
+    """Add every counter of ``other`` to ``into``."""
+    for (operator, reason), count in other.items():
+        add_counter(into, operator, reason, count)
+
+
+def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.Series | None) -> pl.DataFrame:
+    """Describe rows of ``frame`` for the table of late records.
+
+    Args:
+        frame: the late records with ``_ts``, ``_offset`` and payload.
+        operator: input alias or operator that judged them.
+        reason: why they are late.
+        stream_times: the operator's clock before each row, or None where it has none.
+
+    Returns:
+        One ``LATE_SCHEMA`` row for each row; ``record`` is the payload as JSON, cut at ``EXCERPT_CHARS``.
+    """
+    if frame.is_empty():
+        return empty_late()
+    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
+    record = pl.struct(payload).struct.json_encode().str.slice(0, EXCERPT_CHARS) if payload else pl.lit("{}")
+    clock = pl.lit(None, pl.Int64) if stream_times is None else pl.lit(stream_times.cast(pl.Int64))
+    return frame.select(
+        pl.lit(operator, pl.String).alias("input"),
+        pl.lit(reason, pl.String).alias("reason"),
+        pl.col(TS).alias("event_time_ms"),
+        clock.alias("stream_time_ms"),
+        pl.col(OFFSET).alias("offset"),
+        record.alias("record"),
+    )

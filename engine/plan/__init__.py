@@ -1,0 +1,1 @@
+"""Definition and catalog to plan: stages, exchanges and operators as frozen values. Pure: no Spark, no I/O, no clock."""

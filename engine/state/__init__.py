@@ -1,0 +1,1 @@
+"""Where segments live: a port and its implementations in memory and in files."""

@@ -1,0 +1,1 @@
+"""Measurements, never assertions of a time: `python -m tests.bench nxt`."""

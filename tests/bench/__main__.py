@@ -1,0 +1,95 @@
+"""`python -m tests.bench nxt [--size small|large] [--skip-quality]`: the NX-T jobs on the real service, with figures and correctness.
+
+Each job runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed per job: records
+per second from the first read to the last commit, CPU seconds per million records and peak memory of the whole process tree, and
+what the answers are worth against the oracle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.files import write_input
+from tests.bench.jobs import Measured, count_final, join_from_feed, join_two_inputs
+from tests.bench.nxt import check_values
+from tests.bench.oracle import PUBLISHED_WRONG
+
+
+def main() -> int:
+    """Run the chosen measurements; return 1 where the input or an exact figure is wrong, never for a time."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("suite", choices=["nxt"])
+    parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")
+    parser.add_argument("--runs", type=int, default=1, help="repeat the timed jobs; every run is printed")
+    parser.add_argument("--skip-quality", action="store_true", help="leave out the eight runs that reproduce the published table")
+    parser.add_argument("--skip-speed", action="store_true", help="only reproduce the published table")
+    parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench", help="folder for inputs and states")
+    options = parser.parse_args()
+    console = Console(width=150)
+    if not check_values():
+        console.print("[red]The generator does not give the published check values.[/]")
+        return 1
+    work = options.work.resolve()
+    is_right = True
+    if not options.skip_speed:
+        _speed(console, options.size, options.runs, work)
+    if not options.skip_quality:
+        is_right = _quality(console, work)
+    return 0 if is_right else 1
+
+
+def _speed(console: Console, size: str, runs: int, work: Path) -> None:
+    folders = write_input(size, work / "input")
+    table = Table(title=f"NX-T {size}: files -> Spark -> engine -> log (J1) or view (J2)")
+    for name in ("job", "records", "seconds", "records/s", "records/s with start", "CPU s/M", "peak MiB", "answers"):
+        table.add_column(name, justify="right" if name not in ("job", "answers") else "left")
+    for _ in range(runs):
+        for measured in (
+            join_two_inputs(size, folders, work, grace_s=10),
+            count_final(size, folders, work, key="auction"),
+            count_final(size, folders, work, key="bidder"),
+        ):
+            table.add_row(*_cells(measured))
+            console.print(f"{measured.job}: {measured.records_per_second:,.0f} records/s; {measured.answers}", highlight=False)
+    console.print(table)
+
+
+def _quality(console: Console, work: Path) -> bool:
+    folders = write_input("small", work / "input")
+    table = Table(title="NX-T small, one feed, one task: wrong or missing versions")
+    for name in ("grace s", "published", "measured", "equal", "records/s"):
+        table.add_column(name, justify="right")
+    is_right = True
+    for grace_s, published in PUBLISHED_WRONG.items():
+        measured = join_from_feed("small", folders, work, grace_s=grace_s)
+        is_equal = measured.wrong_or_missing == published
+        is_right &= is_equal
+        table.add_row(
+            str(grace_s), f"{published:,}", f"{measured.wrong_or_missing:,}", "yes" if is_equal else "NO",
+            f"{measured.records_per_second:,.0f}",
+        )  # fmt: skip
+        console.print(f"grace {grace_s} s: {measured.wrong_or_missing:,} (published {published:,})", highlight=False)
+    console.print(table)
+    return is_right
+
+
+def _cells(measured: Measured) -> tuple[str, ...]:
+    return (
+        measured.job,
+        f"{measured.records:,}",
+        f"{measured.seconds:.1f}",
+        f"{measured.records_per_second:,.0f}",
+        f"{measured.records / measured.seconds_with_start:,.0f}",
+        f"{measured.cpu_seconds / measured.records * 1e6:.2f}",
+        f"{measured.peak_bytes / 2**20:,.0f}",
+        measured.answers,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
