@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter as TallyCounter
+from collections.abc import Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -75,3 +77,12 @@ class Metrics:
         self.query_state = Gauge(
             "slackwater_query_state", "1 for the state a query is in", ["query", "state"], registry=self.registry
         )
+
+    def show_states(self, states: Mapping[str, str]) -> None:
+        """Set the gauges of queries by state; ``states`` maps every query to its state."""
+        self.queries.clear()
+        self.query_state.clear()
+        for state, number in TallyCounter(states.values()).items():
+            self.queries.labels(state).set(number)
+        for name, state in states.items():
+            self.query_state.labels(name, state).set(1)

@@ -1,9 +1,10 @@
 """The life of a query: what its state is, what may follow, and nothing else.
 
-Pure. Knows no SQL, no Spark, no thread and no clock: time and jitter are arguments. A driver reads one row (the *wish* of the user and
-the *status* written by drivers), asks its host how the query's own handle is (``HandleReport``), calls ``decide`` and does what it says:
-first the guarded write of ``transition(status, action)``, then ``action.effect``. Intent before effect: a crash between the two leaves
-a row that says ``starting, epoch 7`` with nothing running, which the next holder of the lease sees as lost and tears down.
+Pure. Knows no SQL, no Spark, no thread and no clock: time and jitter are arguments. A driver reads one row (the *wish* of the
+user and the *status* written by drivers), asks its host how the query's own handle is (``HandleReport``), calls ``decide`` and
+does what it says: first the guarded write of ``action.status``, then ``action.effect``. Intent before effect: a crash between
+the two leaves a row that says ``starting, epoch 7`` with nothing running, which the next holder of the lease sees as lost and
+tears down.
 
 ::
 
@@ -19,8 +20,8 @@ a row that says ``starting, epoch 7`` with nothing running, which the next holde
        │                                   ▼       ▼
        └──────────────────────────────── failed  backoff ──21, 22──▶ starting
 
-Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease and its state but
-runs nothing; ``stopped`` and ``failed`` have given the lease back.
+Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease
+and its state but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 
 ==  =================  ==========================================================  ==========================================
  #  from               when (the first that matches)                               then
@@ -50,8 +51,8 @@ runs nothing; ``stopped`` and ``failed`` have given the lease back.
 ==  =================  ==========================================================  ==========================================
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
-forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease back,
-so that the successor goes on where this one ended without spending an attempt.
+forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
+back, so that the successor goes on where this one ended without spending an attempt.
 """
 
 from __future__ import annotations
@@ -59,45 +60,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-
-class State(StrEnum):
-    """Observed state of a query."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPING = "stopping"
-    BACKOFF = "backoff"
-    FAILED = "failed"
-
-
-class Desired(StrEnum):
-    """What the user wishes."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-
-
-class Outcome(StrEnum):
-    """Where ``stopping`` leads to."""
-
-    STOPPED = "stopped"
-    PAUSED = "paused"
-    RESTART = "restart"
-    BACKOFF = "backoff"
-    FAILED = "failed"
-
-
-class HandleKind(StrEnum):
-    """How the streaming query of this driver is. LAUNCHING, RUNNING and STOPPING are alive."""
-
-    ABSENT = "absent"
-    LAUNCHING = "launching"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    DEAD = "dead"
+from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
 
 
 class Effect(StrEnum):
@@ -112,88 +75,15 @@ class Effect(StrEnum):
     PURGE = "purge"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReport:
-    """Why a query is not well.
-
-    Attributes:
-        code: stable snake_case code.
-        domain: user, external or internal.
-        is_retryable: whether the next launch may go better with nothing changed.
-        detail: what happened and what to do.
-        problems: the faults of a refused definition as (pointer, code, detail).
-    """
-
-    code: str
-    domain: str
-    is_retryable: bool
-    detail: str
-    problems: tuple[tuple[str, str, str], ...] = ()
-
-
 LOST = ErrorReport(
-    "driver_lost", "internal", True, "the driver that ran this query is gone; the query goes on from its last committed batch"
+    code="driver_lost",
+    domain="internal",
+    is_retryable=True,
+    detail="the driver that ran this query is gone; the query goes on from its last committed batch",
 )
-START_TIMEOUT = ErrorReport("start_timeout", "internal", True, "the query did not start within start_timeout")
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What the API wrote. A deleted query is one that shall be stopped, then purged."""
-
-    desired: Desired
-    generation: int
-    nonce: int
-    is_deleted: bool = False
-
-    @property
-    def wants(self) -> Desired:
-        """The desired state, with deletion read as stopped."""
-        return Desired.STOPPED if self.is_deleted else self.desired
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """What drivers write: the values of one ``query_status`` row that decisions are made on.
-
-    Attributes:
-        outcome: set in ``stopping`` only.
-        epoch: number of the last launch, 0 before the first.
-        attempt: failed launches in a row.
-        next_attempt_ms: set in ``backoff`` only.
-        state_since_ms: when the state was entered.
-    """
-
-    state: State = State.STOPPED
-    outcome: Outcome | None = None
-    epoch: int = 0
-    attempt: int = 0
-    next_attempt_ms: int | None = None
-    state_since_ms: int = 0
-    observed_generation: int = 0
-    observed_nonce: int = 0
-    error: ErrorReport | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HandleReport:
-    """How this driver's handle of the query is.
-
-    Attributes:
-        epoch: the launch it belongs to.
-        age_ms: how long it has been in this kind; None while a launch waits for its turn.
-        error: why it is dead; None for a handle that ended without saying.
-    """
-
-    kind: HandleKind = HandleKind.ABSENT
-    epoch: int = 0
-    age_ms: int | None = None
-    error: ErrorReport | None = None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it may still read or write."""
-        return self.kind in (HandleKind.LAUNCHING, HandleKind.RUNNING, HandleKind.STOPPING)
+START_TIMEOUT = ErrorReport(
+    code="start_timeout", domain="internal", is_retryable=True, detail="the query did not start within start_timeout_ms"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +136,6 @@ class Action:
 
 
 WAIT = Action()
-AT_REST = (State.STOPPED, State.PAUSED, State.BACKOFF, State.FAILED)
 
 
 def backoff_ms(attempt: int, limits: Limits, jitter: float) -> int:
@@ -255,20 +144,16 @@ def backoff_ms(attempt: int, limits: Limits, jitter: float) -> int:
     return int(whole / 2 + whole / 2 * jitter)
 
 
-def transition(status: Status, snapshot: Snapshot, action_state: State, **changes: object) -> Status:
-    """Give the row after entering ``action_state``: fields that belong to the state left are cleared."""
-    base = replace(
-        status,
-        state=action_state,
-        outcome=None,
-        next_attempt_ms=None,
-        state_since_ms=snapshot.now_ms if action_state is not status.state else status.state_since_ms,
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
+def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
+    """Give the row after entering ``state``: what belonged to the state left is cleared, then ``changes`` apply."""
+    status = snapshot.status
+    since_ms = status.state_since_ms if state is status.state else snapshot.now_ms
+    entered = replace(status, state=state, outcome=None, next_attempt_ms=None, state_since_ms=since_ms)
+    return replace(entered, **changes)  # type: ignore[arg-type]
 
 
 def decide(snapshot: Snapshot, limits: Limits) -> Action:
-    """Say what follows from a snapshot. Total; deterministic; the first rule that matches wins."""
+    """Say what follows from a snapshot. Total and deterministic; the first rule that matches wins."""
     if not snapshot.is_lease_mine:
         return _without_lease(snapshot, limits)
     match snapshot.status.state:
@@ -276,5 +161,166 @@ def decide(snapshot: Snapshot, limits: Limits) -> Action:
             return _alive(snapshot, limits)
         case State.STOPPING:
             return _stopping(snapshot, limits)
+        case State.PAUSED:
+            return _orphan(snapshot, limits) or _paused(snapshot)
+        case State.STOPPED:
+            return _orphan(snapshot, limits) or _stopped(snapshot)
+        case State.BACKOFF | State.FAILED:
+            return _orphan(snapshot, limits) or _broken(snapshot)
+
+
+def _without_lease(snapshot: Snapshot, limits: Limits) -> Action:
+    """L: the row belongs to another driver. Nothing is written; what lives here is stopped."""
+    if snapshot.handle.is_live:
+        return _stop(snapshot, limits, "L")
+    return Action("L", effect=Effect.FORGET)
+
+
+def _alive(snapshot: Snapshot, limits: Limits) -> Action:
+    """Rules 4 to 9 and 12, for starting and running."""
+    status, wish, handle = snapshot.status, snapshot.wish, snapshot.handle
+    is_ours = handle.kind is not HandleKind.ABSENT and handle.epoch == status.epoch
+    is_dead = is_ours and handle.kind is HandleKind.DEAD
+    error = (handle.error or LOST) if is_dead else None
+    if wish.wants is Desired.STOPPED:
+        return _teardown(snapshot, "4", Outcome.STOPPED)
+    if error is not None and not error.is_retryable:
+        return _teardown(snapshot, "5", Outcome.FAILED, error)
+    if _differs(snapshot):
+        return _teardown(snapshot, "6", Outcome.RESTART)
+    if error is not None or not is_ours:
+        return _teardown(snapshot, "7", Outcome.BACKOFF, error or LOST)
+    if handle.kind is HandleKind.LAUNCHING and handle.age_ms is not None and handle.age_ms >= limits.start_timeout_ms:
+        return _teardown(snapshot, "7", Outcome.BACKOFF, START_TIMEOUT)
+    if snapshot.is_draining or handle.kind is HandleKind.STOPPING:
+        return _teardown(snapshot, "D", Outcome.RESTART)
+    if wish.wants is Desired.PAUSED:
+        return _teardown(snapshot, "9", Outcome.PAUSED)
+    if status.state is State.STARTING and handle.kind is HandleKind.RUNNING:
+        return Action("8", transition(snapshot, State.RUNNING))
+    is_healthy = snapshot.now_ms - status.state_since_ms >= limits.healthy_after_ms
+    if status.state is State.RUNNING and status.attempt > 0 and is_healthy:
+        return Action("12", transition(snapshot, State.RUNNING, attempt=0, error=None))
+    return WAIT
+
+
+def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
+    """Rules 10 and 13 to 19: the one teardown road."""
+    status, wants = snapshot.status, snapshot.wish.wants
+    if wants is Desired.STOPPED and status.outcome is not Outcome.STOPPED:
+        return Action("13", transition(snapshot, State.STOPPING, outcome=Outcome.STOPPED))
+    if snapshot.handle.is_live:
+        return _stop(snapshot, limits, "14")
+    match status.outcome:
+        case Outcome.FAILED:
+            return Action("17", transition(snapshot, State.FAILED), is_lease_released=True)
+        case Outcome.BACKOFF:
+            return _spend_attempt(snapshot, limits)
+        case Outcome.RESTART | Outcome.PAUSED if wants is Desired.PAUSED:
+            return Action("10", transition(snapshot, State.PAUSED, error=None))
+        case Outcome.RESTART | Outcome.PAUSED if wants is Desired.RUNNING:
+            return _launch(snapshot, "16", attempt=0)
         case _:
-            return _at_rest(snapshot, limits)
+            return Action("15", transition(snapshot, State.STOPPED, attempt=0, error=None), is_lease_released=True)
+
+
+def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
+    """Rules 18 and 19: one more failed launch."""
+    status = snapshot.status
+    attempt = status.attempt + 1
+    if limits.max_attempts is not None and attempt > limits.max_attempts:
+        cause = status.error or LOST
+        spent = f"{limits.max_attempts} launches in a row failed; the last: {cause.code}: {cause.detail}"
+        error = ErrorReport("restart_budget_spent", cause.domain, is_retryable=False, detail=spent, problems=cause.problems)
+        return Action("18", transition(snapshot, State.FAILED, attempt=attempt, error=error), is_lease_released=True)
+    due_ms = snapshot.now_ms + backoff_ms(status.attempt, limits, snapshot.jitter)
+    return Action("19", transition(snapshot, State.BACKOFF, attempt=attempt, next_attempt_ms=due_ms))
+
+
+def _stopped(snapshot: Snapshot) -> Action:
+    """Rules 2 and 3. A stopped query that nobody wants gives its lease back."""
+    if snapshot.wish.is_deleted:
+        return Action("3", effect=Effect.PURGE)
+    match snapshot.wish.wants:
+        case Desired.RUNNING:
+            return _launch(snapshot, "2", attempt=0)
+        case Desired.PAUSED:
+            return _release_if_draining(snapshot) or Action("2", _observed(snapshot, State.PAUSED))
+        case Desired.STOPPED:
+            return Action(effect=Effect.RELEASE)
+
+
+def _paused(snapshot: Snapshot) -> Action:
+    """Rules 4, 6 and 11 where nothing runs, so that nothing must be torn down."""
+    match snapshot.wish.wants:
+        case Desired.STOPPED:
+            return Action("4", transition(snapshot, State.STOPPED), is_lease_released=True)
+        case Desired.RUNNING:
+            return _launch(snapshot, "11", attempt=0)
+        case Desired.PAUSED if _differs(snapshot):
+            return Action("6", _observed(snapshot, State.PAUSED))
+        case Desired.PAUSED:
+            return _release_if_draining(snapshot) or WAIT
+
+
+def _broken(snapshot: Snapshot) -> Action:
+    """Rules 20 to 22, for backoff and failed."""
+    status, wants = snapshot.status, snapshot.wish.wants
+    if wants is Desired.STOPPED:
+        return Action("20", transition(snapshot, State.STOPPED, attempt=0, error=None), is_lease_released=True)
+    if _differs(snapshot) and wants is Desired.RUNNING:
+        return _launch(snapshot, "21", attempt=0)
+    if _differs(snapshot):
+        return Action("21", _observed(snapshot, State.PAUSED))
+    if status.state is State.FAILED:
+        return Action(effect=Effect.RELEASE)
+    if wants is Desired.PAUSED:
+        return Action("20", transition(snapshot, State.PAUSED))
+    if status.next_attempt_ms is None or snapshot.now_ms >= status.next_attempt_ms:
+        return _launch(snapshot, "22", attempt=status.attempt)
+    return _release_if_draining(snapshot) or WAIT
+
+
+def _orphan(snapshot: Snapshot, limits: Limits) -> Action | None:
+    """Rule 1: nothing may be alive in a state at rest."""
+    return _stop(snapshot, limits, "1") if snapshot.handle.is_live else None
+
+
+def _stop(snapshot: Snapshot, limits: Limits, rule: str) -> Action:
+    """Ask a live handle to stop; one that does not in time costs this driver its life."""
+    handle = snapshot.handle
+    if handle.kind is not HandleKind.STOPPING:
+        return Action(rule, effect=Effect.STOP)
+    if handle.age_ms is not None and handle.age_ms >= limits.stop_timeout_ms:
+        return Action(rule, effect=Effect.DRAIN)
+    return WAIT
+
+
+def _teardown(snapshot: Snapshot, rule: str, outcome: Outcome, error: ErrorReport | None = None) -> Action:
+    """Enter ``stopping``; the error of a teardown without one stays what it was."""
+    kept = error if error is not None else snapshot.status.error
+    return Action(rule, transition(snapshot, State.STOPPING, outcome=outcome, error=kept))
+
+
+def _launch(snapshot: Snapshot, rule: str, attempt: int) -> Action:
+    """Note the intent and the next epoch, then start; a draining driver leaves that to its successor."""
+    if snapshot.is_draining:
+        return Action("D", effect=Effect.RELEASE)
+    return Action(rule, _observed(snapshot, State.STARTING, epoch=snapshot.status.epoch + 1, attempt=attempt), Effect.LAUNCH)
+
+
+def _release_if_draining(snapshot: Snapshot) -> Action | None:
+    return Action("D", effect=Effect.RELEASE) if snapshot.is_draining else None
+
+
+def _observed(snapshot: Snapshot, state: State, **changes: object) -> Status:
+    """Enter ``state`` with the definition and nonce of now, and with a clean slate unless it is one more attempt."""
+    status, wish = snapshot.status, snapshot.wish
+    error = status.error if changes.get("attempt") else None
+    seen = {"observed_generation": wish.generation, "observed_nonce": wish.nonce}
+    return transition(snapshot, state, **{"attempt": 0, "error": error, **seen, **changes})
+
+
+def _differs(snapshot: Snapshot) -> bool:
+    status, wish = snapshot.status, snapshot.wish
+    return (status.observed_generation, status.observed_nonce) != (wish.generation, wish.nonce)

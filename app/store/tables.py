@@ -19,7 +19,7 @@ query = sa.Table(
     metadata,
     sa.Column("id", sa.Uuid, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("definition", JSONB, nullable=False),
+    sa.Column("definition", sa.JSON, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False, server_default=sa.text("1")),
     sa.Column("desired_state", sa.Text, nullable=False),
     sa.Column("restart_nonce", sa.Integer, nullable=False, server_default=sa.text("0")),
@@ -36,13 +36,12 @@ relation = sa.Table(
     sa.Column("id", sa.Uuid, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("definition", JSONB, nullable=False),
+    sa.Column("definition", sa.JSON, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("produced_by", sa.Uuid, sa.ForeignKey(query.c.id)),
     sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
     _moment("created_at"),
     _moment("updated_at"),
-    _moment("deleted_at", nullable=True),
 )
 
 query_read = sa.Table(

@@ -1,10 +1,10 @@
 """Exact, order-independent sums: numbers cut into 32-bit limbs at fixed exponents.
 
 A number is written as ``Σ limb[q] · 2^(32·q) · unit``: the unit is 1 for integers and unscaled decimals and 2^-1074, the smallest
-double, for doubles. Limbs are int64 columns, so adding is plain integer addition: exact, associative and commutative, hence the same
-for every slicing of the input (T3). Only the conversion back rounds, once, to the nearest (ties to even), from a canonical carry
-normalisation; so a sum of doubles equals ``math.fsum``. Each limb of one number is below 2^32: 2^31 numbers fit before a column
-could overflow.
+double, for doubles. Limbs are int64 columns, so adding is plain integer addition: exact, associative and commutative, hence
+the same for every slicing of the input (T3). Only the conversion back rounds, once, to the nearest (ties to even), from a
+canonical carry normalisation; so a sum of doubles equals ``math.fsum``. Each limb of one number is below 2^32: 2^31 numbers
+fit before a column could overflow.
 
 This is the idea of Neal, "Fast Exact Summation Using Small and Large Superaccumulators" (2015), kept as columns.
 """
@@ -107,7 +107,7 @@ def to_decimal(limbs: Limbs, rows: int, scale: int) -> tuple[pl.Series, NDArray[
         The values, and which of them have at most 38 digits; the others are 0.
     """
     zeros = np.zeros(rows, dtype=np.int64)
-    _, digits = _normalise({q: zeros for q in range(4)} | limbs, rows)
+    _, digits = _normalise(dict.fromkeys(range(4), zeros) | limbs, rows)
     low, high = digits[0] | (digits[1] << _BITS), digits[2] | (digits[3] << _BITS)
     is_valid = _is_sign_extension(digits[4:], np.where(high < 0, np.int64(-1), np.int64(0)))
     is_negative = high < 0
@@ -180,7 +180,7 @@ def _carry(digits: Int64s) -> None:
 
 def _is_sign_extension(rest: Int64s, extension: Int64s) -> NDArray[np.bool_]:
     """True where the digits above the result only repeat its sign."""
-    is_valid = rest[-1] == extension
+    is_valid: NDArray[np.bool_] = rest[-1] == extension
     for digit in rest[:-1]:
-        is_valid = is_valid & (digit == (extension & _MASK))
+        is_valid &= digit == (extension & _MASK)
     return is_valid

@@ -13,12 +13,13 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+# Definitions are json, not jsonb: the order of columns is part of what the user said, and jsonb forgets it.
 TABLES = (
     """
     CREATE TABLE slackwater.query (
         id uuid PRIMARY KEY,
         name text NOT NULL,
-        definition jsonb NOT NULL,
+        definition json NOT NULL,
         generation integer NOT NULL DEFAULT 1,
         desired_state text NOT NULL CHECK (desired_state IN ('running', 'paused', 'stopped')),
         restart_nonce integer NOT NULL DEFAULT 0,
@@ -35,17 +36,16 @@ TABLES = (
         id uuid PRIMARY KEY,
         name text NOT NULL,
         kind text NOT NULL CHECK (kind IN ('stream', 'table')),
-        definition jsonb NOT NULL,
+        definition json NOT NULL,
         origin text NOT NULL CHECK (origin IN ('source', 'derived')),
         produced_by uuid REFERENCES slackwater.query (id),
         version integer NOT NULL DEFAULT 1,
         created_at timestamptz NOT NULL DEFAULT now(),
         updated_at timestamptz NOT NULL DEFAULT now(),
-        deleted_at timestamptz,
         CHECK ((origin = 'derived') = (produced_by IS NOT NULL))
     )
     """,
-    "CREATE UNIQUE INDEX relation_name ON slackwater.relation (name) WHERE deleted_at IS NULL",
+    "CREATE UNIQUE INDEX relation_name ON slackwater.relation (name)",
     "CREATE INDEX relation_produced_by ON slackwater.relation (produced_by) WHERE produced_by IS NOT NULL",
     """
     CREATE TABLE slackwater.query_read (

@@ -1,0 +1,1 @@
+"""HTTP at the edge: parse, call, answer. No rules and no SQL live here."""

@@ -1,0 +1,94 @@
+"""What endpoints ask for by type: the services of this application, preconditions, refusal of unknown parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import Depends, Header, Path, Query, Request, Response
+from fastapi.dependencies.models import Dependant
+
+from app.errors import BadRequest, Fault
+from app.settings import Settings
+from app.store.appender import Appender
+from app.store.bell import Bell
+from app.store.database import Database
+from app.telemetry import Metrics
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a request may use, built once by ``create_app``."""
+
+    settings: Settings
+    database: Database
+    appender: Appender
+    bell: Bell
+    metrics: Metrics
+
+
+def services_of(request: Request) -> Services:
+    """Return the services of the application that serves ``request``."""
+    services: Services = request.app.state.services
+    return services
+
+
+ServicesOf = Annotated[Services, Depends(services_of)]
+
+
+def _transaction(services: ServicesOf) -> Iterator[sa.Connection]:
+    with services.database.control.begin() as connection:
+        yield connection
+
+
+# Scope "function": committed before the answer goes out, so that a client that reads its own write finds it.
+Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
+
+
+def _only_known_parameters(request: Request) -> None:
+    """Refuse a query parameter that the endpoint does not know: a misspelt filter must not answer everything."""
+    dependant: Dependant = request.scope["route"].dependant
+    known = set(_parameter_names(dependant))
+    prefixes: tuple[str, ...] = getattr(request.scope["endpoint"], "parameter_prefixes", ())
+    unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes or ("\0",))]
+    if unknown:
+        raise unknown_parameter(unknown, sorted(known))
+
+
+def _parameter_names(dependant: Dependant) -> Iterator[str]:
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for nested in dependant.dependencies:
+        yield from _parameter_names(nested)
+
+
+def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
+    """Return the error for parameters that are none."""
+    allowed = f"this path takes {', '.join(known)}" if known else "this path takes none"
+    faults = [Fault(f"?{name}", "unknown_parameter", allowed) for name in unknown]
+    return BadRequest("unknown_parameter", f"unknown parameter {', '.join(unknown)}; {allowed}", faults)
+
+
+OnlyKnownParameters = Depends(_only_known_parameters)
+
+Name = Annotated[str, Path(description="Name of the resource.", examples=["departures"], min_length=1, max_length=255)]
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", description="Only if the stored version is this one (the ETag of an earlier answer); else 412."),
+]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
+
+
+def set_etag(response: Response, version: int) -> None:
+    """Put the version into the answer."""
+    response.headers["ETag"] = f'"{version}"'
+
+
+def example(value: Any, summary: str) -> dict[str, Any]:
+    """Return one named example in OpenAPI's form."""
+    return {"summary": summary, "value": value}

@@ -1,0 +1,72 @@
+"""What OpenAPI says about errors and examples, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.api.problems import MEDIA_TYPE, ProblemBody
+from app.errors import (
+    AppError,
+    BadRequest,
+    BodyTooLarge,
+    Conflict,
+    Internal,
+    MethodNotAllowed,
+    NotFound,
+    PreconditionFailed,
+    Unavailable,
+    UnsupportedMediaType,
+    Unprocessable,
+)
+
+_MEANING: dict[int, tuple[type[AppError], str, str]] = {
+    400: (BadRequest, "unknown_parameter", "unknown parameter limt; this path takes cursor, limit"),
+    404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists those there are"),
+    405: (MethodNotAllowed, "method_not_allowed", "this path takes GET only"),
+    409: (Conflict, "name_taken", "the name 'weather' is taken by a table"),
+    412: (PreconditionFailed, "version_mismatch", "query 'delays' is at version \"3\", not \"2\"; read it again and repeat the edit"),
+    413: (BodyTooLarge, "body_too_large", "the body is over the limit of 67108864 bytes; send less at a time"),
+    415: (UnsupportedMediaType, "unsupported_media_type", "send application/json, application/x-ndjson or Arrow"),
+    422: (Unprocessable, "grace_exceeds_retention", "/joins/0/grace: 3d is more than the history retention 2d of weather"),
+    500: (Internal, "internal_error", "a fault of the service; please report it with the request id"),
+    503: (Unavailable, "database_unavailable", "the database did not answer; try again in a moment"),
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of an endpoint that can fail with these; 500 and 503 always can."""
+    return {status: _problem(status) for status in sorted({*statuses, 500, 503})}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    kind, code, detail = _MEANING[status]
+    value = {
+        "type": f"urn:slackwater:problem:{code}",
+        "title": kind.title,
+        "status": status,
+        "detail": detail,
+        "instance": "/v1/queries/delays",
+        "code": code,
+        "retryable": kind.retryable,
+        "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+        "errors": [{"pointer": "/joins/0/grace", "code": code, "detail": detail}] if status == 422 else [],
+    }
+    return {
+        "description": kind.title,
+        "model": ProblemBody,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": value}},
+    }
+
+
+def answered(value: Any, description: str = "Done.", headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a response's documentation with an example of its body."""
+    documented: dict[str, Any] = {"description": description, "content": {"application/json": {"example": value}}}
+    if headers is not None:
+        documented["headers"] = {name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()}
+    return documented
+
+
+def body_examples(**examples: tuple[str, Any]) -> dict[str, Any]:
+    """Return named examples of a request body: name = (summary, value)."""
+    return {name: {"summary": summary, "value": value} for name, (summary, value) in examples.items()}

@@ -1,0 +1,149 @@
+"""Pages of what happened: events, runs, late records, rejects."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, cast
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
+from app.api.documented import answered, problems
+from app.api.examples import EVENTS, LATE_RECORDS, REJECTS, RUNS
+from app.api.paging import Cursor, decode_cursor, page
+from app.api.schemas import Counter, Event, EventPage, LateRecord, LateRecordPage, Reject, RejectPage, Run, RunPage
+from app.store import history
+from app.store.queries import query_not_found
+from app.store.relations import of_kind
+from app.store.statuses import counters_of
+from app.store.targets import find_relation_async
+
+router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
+Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.", examples=["late_dropped"])]
+Plural = Annotated[Literal["streams", "tables"], Path(description="Of streams or of tables.")]
+
+
+@router.get(
+    "/queries/{name}/events",
+    summary="List what happened to a query",
+    tags=["queries"],
+    response_model=EventPage,
+    responses={200: answered(EVENTS, "Events, oldest first."), **problems(400, 404)},
+)
+async def get_events(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> EventPage:
+    """Every transition of its state, every wish and edit. Append only."""
+    after = _number(cursor)
+    async with services.database.reads.connect() as connection:
+        query_id = await _query_id(connection, name)
+        found = await history.events_of(connection, query_id, limit + 1, after)
+    rows, following = page(found, limit, lambda row: [row.id])
+    items = [
+        Event(
+            id=row.id, at=row.at, kind=row.kind, from_state=row.from_state, to_state=row.to_state, epoch=row.epoch,
+            actor=row.actor, detail=row.detail,
+        )
+        for row in rows
+    ]  # fmt: skip
+    return EventPage(items=items, next=following)
+
+
+@router.get(
+    "/queries/{name}/runs",
+    summary="List a query's launches",
+    tags=["queries"],
+    response_model=RunPage,
+    responses={200: answered(RUNS, "Launches, newest first."), **problems(400, 404)},
+)
+async def get_runs(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RunPage:
+    """Each launch has an epoch of its own; its end tells why it ended."""
+    before = _number(cursor)
+    async with services.database.reads.connect() as connection:
+        query_id = await _query_id(connection, name)
+        found = await history.runs_of(connection, query_id, limit + 1, before)
+    rows, following = page(found, limit, lambda row: [row.epoch])
+    items = [
+        Run(
+            epoch=row.epoch, generation=row.generation, driver_id=None if row.driver_id is None else str(row.driver_id),
+            started_at=row.started_at, running_at=row.running_at, ended_at=row.ended_at, end_reason=row.end_reason, error=row.error,
+        )
+        for row in rows
+    ]  # fmt: skip
+    return RunPage(items=items, next=following)
+
+
+@router.get(
+    "/queries/{name}/late-records",
+    summary="List late records",
+    tags=["queries"],
+    response_model=LateRecordPage,
+    responses={200: answered(LATE_RECORDS, "Kept late records, newest first, and the counts of all."), **problems(400, 404)},
+)
+async def get_late_records(
+    name: Name, services: ServicesOf, reason: Reason = None, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> LateRecordPage:
+    """Records that came too late or met expired history, as far as the definition keeps them (`late_records`).
+
+    `counters` counts all of them, also those that are only counted (`late: join`) or that were dropped for want of room.
+    """
+    before = _number(cursor)
+    async with services.database.reads.connect() as connection:
+        query_id = await _query_id(connection, name)
+        found = await history.late_records_of(connection, query_id, limit + 1, before, reason)
+        counters = await counters_of(connection, query_id)
+    rows, following = page(found, limit, lambda row: [row.id])
+    items = [
+        LateRecord(
+            id=row.id, input=row.input, reason=row.reason, event_time_ms=row.event_time_ms, stream_time_ms=row.stream_time_ms,
+            offset=row.offset, record=_parsed(row.record), at=row.at,
+        )
+        for row in rows
+    ]  # fmt: skip
+    counts = [Counter(input=where, reason=why, count=number) for where, why, number in counters if reason in (None, why)]
+    return LateRecordPage(items=items, next=following, counters=counts)
+
+
+@router.get(
+    "/{plural}/{name}/rejects",
+    summary="List a relation's rejects",
+    tags=["records"],
+    response_model=RejectPage,
+    responses={200: answered(REJECTS, "Kept rejects, newest first."), **problems(400, 404)},
+)
+async def get_rejects(
+    plural: Plural, name: Name, services: ServicesOf, reason: Reason = None, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> RejectPage:
+    """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query."""
+    before = _number(cursor)
+    kind = cast("Literal['stream', 'table']", plural[:-1])
+    async with services.database.reads.connect() as connection:
+        relation = of_kind(await find_relation_async(connection, name), kind, name)
+        found = await history.rejects_of(connection, relation.name, limit + 1, before, reason)
+        kept = await history.rejects_by_reason(connection, relation.name)
+    rows, following = page(found, limit, lambda row: [row.id])
+    items = [
+        Reject(id=r.id, partition=r.partition, offset=r.offset, reason=r.reason, detail=r.detail, excerpt=r.excerpt, at=r.at)
+        for r in rows
+    ]
+    return RejectPage(items=items, next=following, kept=kept)
+
+
+async def _query_id(connection: AsyncConnection, name: str) -> UUID:
+    query_id = await history.find_query_id(connection, name)
+    if query_id is None:
+        raise query_not_found(name)
+    return query_id
+
+
+def _number(cursor: str | None) -> int | None:
+    key = decode_cursor(cursor, [int])
+    return None if key is None else int(key[0])
+
+
+def _parsed(record: str) -> Any:
+    """Return the record as JSON; an excerpt that was cut stays text."""
+    try:
+        return json.loads(record)
+    except ValueError:
+        return record

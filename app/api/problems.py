@@ -1,0 +1,200 @@
+"""Errors as RFC 9457 ``application/problem+json``: one shape for every way a request can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import sqlalchemy as sa
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from app.api.edge import REQUEST_ID_HEADER, request_id_of
+from app.errors import (
+    AppError,
+    BadRequest,
+    BodyTooLarge,
+    Fault,
+    Internal,
+    MethodNotAllowed,
+    NotFound,
+    Unavailable,
+    Unprocessable,
+)
+from engine.errors import DefinitionInvalid, EngineError, ExternalError, UserError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+log = structlog.stdlib.get_logger(__name__)
+
+
+class FaultBody(BaseModel):
+    """One fault of a request."""
+
+    pointer: str = Field(description="JSON pointer into the body, or `?name` for a parameter.", examples=["/joins/0/grace"])
+    code: str = Field(description="Stable code of the fault.", examples=["grace_exceeds_retention"])
+    detail: str = Field(description="What is wrong and what to do about it.")
+
+
+class ProblemBody(BaseModel):
+    """Every error answer (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:slackwater:problem:query_not_found",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "there is no query 'delays'; GET /v1/queries lists those there are",
+                    "instance": "/v1/queries/delays",
+                    "code": "query_not_found",
+                    "retryable": False,
+                    "request_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11",
+                    "errors": [],
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="URN of the code.")
+    title: str = Field(description="What the status means here.")
+    status: int
+    detail: str = Field(description="What is wrong and what to do about it.")
+    instance: str = Field(description="Path of the request.")
+    code: str = Field(description="Stable snake_case code: the part a program looks at.")
+    retryable: bool = Field(description="Whether the same request can succeed later.")
+    request_id: str = Field(description="Also in the X-Request-Id header and in the service's log.")
+    errors: list[FaultBody] = Field(description="One entry per fault; empty where there is but one.")
+
+
+def problem_response(request: Request, error: AppError) -> JSONResponse:
+    """Return the answer for an error; a 500 carries nothing of the cause."""
+    request_id = request_id_of(request.scope)
+    body = ProblemBody(
+        type=f"urn:slackwater:problem:{error.code}",
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        instance=request.url.path,
+        code=error.code,
+        retryable=error.retryable,
+        request_id=request_id,
+        errors=[FaultBody(pointer=f.pointer, code=f.code, detail=f.detail) for f in error.faults],
+    )
+    headers = {REQUEST_ID_HEADER: request_id, **error.headers}
+    return JSONResponse(body.model_dump(), error.status, headers, MEDIA_TYPE)
+
+
+def from_engine(error: EngineError) -> AppError:
+    """Translate an engine error: the user's fault, the outside's, or ours."""
+    match error:
+        case DefinitionInvalid():
+            return definition_invalid([Fault(p.pointer, p.code, p.detail) for p in error.problems])
+        case UserError():
+            return Unprocessable(error.code, str(error))
+        case ExternalError():
+            return Unavailable(error.code, str(error), headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+        case _:
+            return _internal()
+
+
+def definition_invalid(faults: Sequence[Fault]) -> Unprocessable:
+    """Refuse a definition. A single fault lends its code to the whole answer."""
+    codes = {fault.code for fault in faults}
+    code = codes.pop() if len(codes) == 1 else "definition_invalid"
+    return Unprocessable(code, "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in faults), faults)
+
+
+def from_http_exception(error: HTTPException) -> AppError:
+    """Translate what Starlette raises itself: no such route, no such method, an unreadable body."""
+    headers = dict(error.headers or {})
+    match error.status_code:
+        case 404:
+            return NotFound("not_found", "there is no such path; /docs lists every path", headers=headers)
+        case 405:
+            return MethodNotAllowed(
+                "method_not_allowed", f"this path takes {headers.get('Allow', 'other methods')} only", headers=headers
+            )
+        case 413:
+            return BodyTooLarge("body_too_large", str(error.detail), headers=headers)
+        case status if status < 500:
+            return BadRequest("malformed_body", "the body could not be read: is it UTF-8, and complete?", headers=headers)
+        case _:
+            return _internal()
+
+
+def from_request_validation(errors: Sequence[Any]) -> AppError:
+    """Translate FastAPI's findings: bad JSON and bad parameters are 400, a body of the wrong shape 422."""
+    for error in errors:
+        if error["type"] == "json_invalid":
+            reason = error.get("ctx", {}).get("error", "unreadable")
+            at = error["loc"][-1]
+            return BadRequest("malformed_json", f"the body is not JSON: {reason} at character {at}", [Fault("", "malformed_json", reason)])
+    in_body = [error for error in errors if error["loc"][0] == "body"]
+    if in_body:
+        return definition_invalid([_body_fault(error) for error in in_body])
+    faults = [Fault(f"?{error['loc'][-1]}", "bad_parameter", error["msg"]) for error in errors]
+    return BadRequest("bad_parameter", "; ".join(f"{f.pointer[1:]}: {f.detail}" for f in faults), faults)
+
+
+# pydantic's error types that deserve a word of their own; the rest is a value of the wrong shape.
+BODY_CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+
+
+def _body_fault(error: Any) -> Fault:
+    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error["loc"][1:])
+    return Fault(pointer, BODY_CODES.get(error["type"], "invalid_value"), error["msg"])
+
+
+def _internal() -> Internal:
+    return Internal("internal_error", "a fault of the service; please report it with the request id")
+
+
+def _database_unavailable() -> Unavailable:
+    return Unavailable(
+        "database_unavailable",
+        "the database did not answer; try again in a moment (`slackwater doctor` looks for the cause)",
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+    )
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make every failure of ``app`` answer a problem."""
+
+    @app.exception_handler(AppError)
+    async def _app_error(request: Request, error: AppError) -> JSONResponse:
+        return problem_response(request, error)
+
+    @app.exception_handler(EngineError)
+    async def _engine_error(request: Request, error: EngineError) -> JSONResponse:
+        translated = from_engine(error)
+        if translated.status == Internal.status:
+            log.error("request_failed", error=str(error), code=error.code, exc_info=error)
+        return problem_response(request, translated)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return problem_response(request, from_request_validation(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        return problem_response(request, from_http_exception(error))
+
+    async def _database(request: Request, error: Exception) -> JSONResponse:
+        log.warning("database_unreachable", error=str(error))
+        return problem_response(request, _database_unavailable())
+
+    for kind in (sa.exc.OperationalError, sa.exc.TimeoutError, psycopg.OperationalError, psycopg_pool.PoolTimeout):
+        app.add_exception_handler(kind, _database)
+
+    @app.exception_handler(Exception)
+    async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.error("request_failed", exc_info=error)
+        return problem_response(request, _internal())

@@ -1,0 +1,313 @@
+"""Bodies of requests and answers. Answers have no defaults: a client sees every field, always."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+QueryState = Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]
+DesiredState = Literal["running", "paused", "stopped"]
+Position = dict[str, dict[str, int]]
+
+_CREATED = "2025-11-21T08:00:00Z"
+
+
+class Answer(BaseModel):
+    """Common behaviour of answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class PartitionRange(Answer):
+    """What a partition of a log holds: offsets from ``start_offset`` up to, not including, ``next_offset``."""
+
+    partition: int = Field(examples=[0])
+    start_offset: int = Field(examples=[0])
+    next_offset: int = Field(examples=[27004])
+
+
+class RelationAnswer(Answer):
+    """A stream or a table."""
+
+    name: str = Field(examples=["departures"])
+    kind: Literal["stream", "table"]
+    origin: Literal["source", "derived"] = Field(description="Registered by a user, or produced by a query.")
+    key: list[str] = Field(description="Key columns; may be empty for a stream.", examples=[["origin"]])
+    columns: dict[str, str] = Field(description="Columns and types, in order.", examples=[{"origin": "string", "temp": "double"}])
+    definition: dict[str, Any] | None = Field(description="A source's definition as stored, every default spelled out.")
+    produced_by: str | None = Field(description="The query that writes it.")
+    read_by: list[str] = Field(description="Queries that read it.")
+    partitions: list[PartitionRange] | None = Field(description="Where its log begins and ends; null without a log of its own.")
+    version: int
+    created_at: datetime = Field(examples=[_CREATED])
+    updated_at: datetime = Field(examples=[_CREATED])
+
+
+class RelationPage(Answer):
+    """A page of streams or tables, by name."""
+
+    items: list[RelationAnswer]
+    next: str | None = Field(description="Cursor of the next page; null on the last.")
+
+
+class AppendedRange(Answer):
+    """Where appended records went: ``count`` consecutive offsets of one partition."""
+
+    partition: int = Field(examples=[0])
+    first_offset: int = Field(examples=[1041])
+    last_offset: int = Field(examples=[1042])
+    count: int = Field(examples=[2])
+
+
+class RejectedRecord(Answer):
+    """A record that was not appended. It is kept and can be read at …/rejects."""
+
+    index: int = Field(description="Its place in the request, from 0.", examples=[2])
+    code: str = Field(examples=["wrong_type"])
+    detail: str
+
+
+class AppendAnswer(Answer):
+    """What became of the records of one request."""
+
+    appended: int = Field(examples=[2])
+    offsets: list[AppendedRange]
+    rejected_count: int = Field(examples=[1])
+    rejected: list[RejectedRecord] = Field(description="The refused records, the first thousand of them.")
+
+
+class QueryAnswer(Answer):
+    """A query: its definition as stored and its wish."""
+
+    name: str
+    definition: dict[str, Any] = Field(description="As stored, every default spelled out.")
+    desired_state: DesiredState
+    state: QueryState
+    generation: int = Field(description="Rises when the definition changes.")
+    version: int = Field(description="Rises with every write; the ETag.")
+    created_at: datetime
+    updated_at: datetime
+
+
+class QueryPage(Answer):
+    """A page of queries, by name."""
+
+    items: list[QueryAnswer]
+    next: str | None = Field(description="Cursor of the next page; null on the last.")
+
+
+class DesiredStateBody(BaseModel):
+    """The wish."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    state: DesiredState
+
+
+class WishAnswer(Answer):
+    """A wish that was noted; the status tells when it has come true."""
+
+    name: str
+    desired_state: DesiredState
+    state: QueryState
+    generation: int
+    version: int
+    status: str = Field(description="Where to look.", examples=["/v1/queries/delays/status?wait_for=running"])
+
+
+class PartitionProgress(Answer):
+    """How far one partition of one feed has been read."""
+
+    partition: int
+    next_offset: int = Field(description="The next record to read; everything before is in the result.")
+    end_offset: int | None = Field(description="The feed's present end; null where only the driver can know (files).")
+    lag: int | None = Field(description="Records between the two.")
+
+
+class FeedProgress(Answer):
+    """How far one feed has been read."""
+
+    feed: str
+    relations: list[str] = Field(description="The query's relations that read it.")
+    partitions: list[PartitionProgress]
+
+
+class Counter(Answer):
+    """How often something happened at one input or operator since the query began with this state."""
+
+    input: str = Field(examples=["departures"])
+    reason: str = Field(examples=["late_joined"])
+    count: int
+
+
+class StatusAnswer(Answer):
+    """What the service knows of a query."""
+
+    name: str
+    state: QueryState
+    phase: str | None = Field(description="What it does inside its state.")
+    desired_state: DesiredState
+    conditions: list[str] = Field(description="`unreachable`: its driver has not been heard of; `stale`: it does not follow its inputs now.")
+    state_since: datetime
+    generation: int
+    observed_generation: int = Field(description="The generation the driver works on; 0 before the first start.")
+    epoch: int = Field(description="Number of the launch.")
+    attempt: int
+    next_attempt_at: datetime | None
+    heartbeat_at: datetime | None
+    error: dict[str, Any] | None = Field(description="Why it failed or is being retried: code, detail, what to do.")
+    batch_id: int | None
+    committed_at: datetime | None
+    stream_time_ms: int | None
+    progress: list[FeedProgress]
+    clocks: dict[str, int | None] = Field(description="Operator to stream time, the smallest over its tasks.")
+    buffered: dict[str, int] = Field(description="Operator to records that wait inside it.")
+    counters: list[Counter]
+
+
+class Event(Answer):
+    """Something that happened to a query."""
+
+    id: int
+    at: datetime
+    kind: str = Field(examples=["query_transitioned"])
+    from_state: str | None
+    to_state: str | None
+    epoch: int | None
+    actor: str
+    detail: dict[str, Any] | None
+
+
+class EventPage(Answer):
+    """Events, oldest first; ``next`` resumes behind the last one."""
+
+    items: list[Event]
+    next: str | None
+
+
+class Run(Answer):
+    """One launch of a query."""
+
+    epoch: int
+    generation: int
+    driver_id: str | None
+    started_at: datetime
+    running_at: datetime | None
+    ended_at: datetime | None
+    end_reason: str | None
+    error: dict[str, Any] | None
+
+
+class RunPage(Answer):
+    """Launches, newest first."""
+
+    items: list[Run]
+    next: str | None
+
+
+class LateRecord(Answer):
+    """A record that came too late, or met expired history."""
+
+    id: int
+    input: str
+    reason: str
+    event_time_ms: int | None
+    stream_time_ms: int | None
+    offset: int | None
+    record: Any = Field(description="The record, or an excerpt of it.")
+    at: datetime
+
+
+class LateRecordPage(Answer):
+    """Late records, newest first, and how many there were."""
+
+    items: list[LateRecord]
+    next: str | None
+    counters: list[Counter]
+
+
+class Reject(Answer):
+    """A record that could not be read."""
+
+    id: int
+    partition: int | None
+    offset: int | None = Field(description="Its place in the feed; null where it never entered one.")
+    reason: str
+    detail: str
+    excerpt: str
+    at: datetime
+
+
+class RejectPage(Answer):
+    """Rejects, newest first."""
+
+    items: list[Reject]
+    next: str | None
+    kept: dict[str, int] = Field(description="Reason to number of kept rejects.", examples=[{"event_time_missing": 8255}])
+
+
+class RowsAnswer(Answer):
+    """Rows of a table as of its last commit."""
+
+    table: str
+    position: Position = Field(description="Feed, partition, next offset: what these rows include.", examples=[{"log:departures": {"0": 27004}}])
+    stream_time_ms: int | None
+    committed_at: datetime | None
+    stale: bool = Field(description="True while the query does not run.")
+    rows: list[dict[str, Any]]
+    next: str | None = Field(description="Cursor of the next page; null on the last.")
+
+
+class RecordsAnswer(Answer):
+    """Records of one partition of a stream. Each has ``$offset``, ``$event_time_ms`` and the stream's columns."""
+
+    stream: str
+    partition: int
+    records: list[dict[str, Any]]
+    next_offset: int = Field(description="Where to go on.")
+    end_offset: int = Field(description="The partition's present end.")
+    position: Position
+    stream_time_ms: int | None
+    committed_at: datetime | None
+    stale: bool
+
+
+class ProblemItem(Answer):
+    """One fault of a definition."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class ValidationAnswer(Answer):
+    """What the service thinks of a definition."""
+
+    valid: bool
+    problems: list[ProblemItem]
+    definition: dict[str, Any] | None = Field(description="With every default spelled out; null where it could not be read.")
+    output: dict[str, Any] | None = Field(description="The relation it would produce.")
+    plan: dict[str, Any] | None = Field(description="Inputs, stages and operators.")
+
+
+class Health(Answer):
+    """Alive."""
+
+    status: Literal["ok"]
+
+
+class Readiness(Answer):
+    """What the service needs, and whether it is there."""
+
+    status: Literal["ready", "not_ready"]
+    checks: dict[str, str]
+
+
+class Version(Answer):
+    """What runs here."""
+
+    version: str
+    python: str
+    api: Literal["v1"]

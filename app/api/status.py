@@ -1,0 +1,113 @@
+"""A query's status, at once or when it is reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
+from app.api.documented import answered, problems
+from app.api.examples import STATUS
+from app.api.schemas import Counter, FeedProgress, PartitionProgress, QueryState, StatusAnswer
+from app.errors import AppError
+from app.store.bell import rung
+from app.store.queries import query_not_found
+from app.store.statuses import Status, counters_of, feeds_read, find_status, find_status_by_id, log_ends
+
+MAX_WAIT_SECONDS = 60
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
+
+WaitFor = Annotated[QueryState | None, Query(description="Answer when the query has this state for the definition in force, when it failed, or at the timeout.")]
+Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most.")]
+
+
+@router.get(
+    "/{name}/status",
+    summary="Read a query's status",
+    response_model=StatusAnswer,
+    responses={200: answered(STATUS, "The status; with `wait_for`, compare `state`: the timeout answers 200 too."), **problems(400, 404)},
+)
+async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0) -> StatusAnswer:  # noqa: ASYNC109 - the client's patience
+    """State, progress per input, clocks, what waits inside, what was counted. Never waits for the driver itself."""
+    async with services.database.reads.connect() as connection:
+        found = await find_status(connection, name)
+    if found is None:
+        raise query_not_found(name)
+    if wait_for is not None:
+        found = await _when_reached(services, found, wait_for, time.monotonic() + timeout)
+    return await _answer(services, found)
+
+
+async def _when_reached(services: Services, status: Status, wanted: str, deadline: float) -> Status:
+    with services.bell.listening(status.query_id) as event:
+        while True:
+            async with services.database.reads.connect() as connection:
+                found = await find_status_by_id(connection, status.query_id)
+            if found is None:
+                raise _gone(status)
+            left = deadline - time.monotonic()
+            if found.has_reached(wanted) or found.is_final or left <= 0:
+                return found
+            await rung(event, left)
+
+
+def _gone(status: Status) -> AppError:
+    return query_not_found(status.name)
+
+
+async def _answer(services: Services, status: Status) -> StatusAnswer:
+    async with services.database.reads.connect() as connection:
+        feeds = await feeds_read(connection, status.query_id)
+        ends = await log_ends(connection, list(feeds))
+        counters = await counters_of(connection, status.query_id)
+    detail = status.detail or {}
+    return StatusAnswer(
+        name=status.name,
+        state=status.state,
+        phase=status.phase,
+        desired_state=status.desired_state,
+        conditions=_conditions(status),
+        state_since=status.state_since,
+        generation=status.generation,
+        observed_generation=status.observed_generation,
+        epoch=status.epoch,
+        attempt=status.attempt,
+        next_attempt_at=status.next_attempt_at,
+        heartbeat_at=status.heartbeat_at,
+        error=status.error,
+        batch_id=status.batch_id,
+        committed_at=status.committed_at,
+        stream_time_ms=status.stream_time_ms,
+        progress=_progress(status.position or {}, ends, feeds),
+        clocks=detail.get("clocks", {}),
+        buffered=detail.get("buffered", {}),
+        counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
+    )
+
+
+def _conditions(status: Status) -> list[str]:
+    conditions = ["unreachable"] if status.is_unreachable else []
+    return conditions if status.state == "running" else [*conditions, "stale"]
+
+
+def _progress(
+    position: Mapping[str, Mapping[str, int]], ends: Mapping[str, Mapping[int, int]], feeds: Mapping[str, list[str]]
+) -> list[FeedProgress]:
+    progress = []
+    for feed in sorted({*feeds, *position}):
+        read = {int(partition): offset for partition, offset in position.get(feed, {}).items()}
+        end = ends.get(feed, {})
+        partitions = [
+            PartitionProgress(
+                partition=partition,
+                next_offset=read.get(partition, 0),
+                end_offset=end.get(partition),
+                lag=None if partition not in end else max(0, end[partition] - read.get(partition, 0)),
+            )
+            for partition in sorted({*read, *end})
+        ]
+        progress.append(FeedProgress(feed=feed, relations=feeds.get(feed, []), partitions=partitions))
+    return progress

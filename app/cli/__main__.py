@@ -1,0 +1,5 @@
+"""``python -m app.cli``: the same as ``slackwater``, where scripts are not on the path."""
+
+from app.cli.commands import main
+
+main()

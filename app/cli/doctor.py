@@ -1,0 +1,124 @@
+"""What would keep the service from running, each with how to mend it. The only part of the command line that looks at Java."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+
+import psycopg
+
+from app.settings import Settings
+from app.store.database import CONNECT_TIMEOUT_SECONDS, EmbeddedPostgres, EmbeddedPostgresMissing
+
+MINIMUM_PYTHON = (3, 11)
+# Below this an hour of a busy stream's state and log may not fit.
+MINIMUM_FREE_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        subject: what.
+        is_ok: nothing to mend.
+        detail: what was found.
+        remedy: what to do, None when all is well.
+    """
+
+    subject: str
+    is_ok: bool
+    detail: str
+    remedy: str | None = None
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything; nothing is left behind."""
+    return [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings)]
+
+
+def _python() -> Finding:
+    found = platform.python_version()
+    if sys.version_info[:2] < MINIMUM_PYTHON:
+        return Finding("Python", False, found, "install Python 3.11 or newer and make the environment anew")
+    return Finding("Python", True, f"{found} at {sys.executable}")
+
+
+def _java() -> Finding:
+    from engine.spark.java import describe
+
+    found = describe()
+    return Finding("Java", found.is_usable, found.detail, found.remedy)
+
+
+def _pyspark() -> Finding:
+    try:
+        import pyspark
+    except ImportError as error:
+        return Finding("PySpark", False, str(error), "pip install 'slackwater'; the driver cannot start without it")
+    return Finding("PySpark", True, str(pyspark.__version__))
+
+
+def _disk(settings: Settings) -> Finding:
+    directory = settings.data_dir.expanduser().resolve()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(b"slackwater")
+            probe.flush()
+            os.fsync(probe.fileno())
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return Finding("Data directory", False, f"{directory}: {error.strerror}", "set SLACKWATER_DATA_DIR to a directory you may write to")
+    detail = f"{directory}, {free / 1024**3:.1f} GiB free"
+    if free < MINIMUM_FREE_BYTES:
+        return Finding("Data directory", False, detail, "free some space, or set SLACKWATER_DATA_DIR to a larger disk")
+    return Finding("Data directory", True, detail)
+
+
+def _database(settings: Settings) -> Finding:
+    if settings.database_url is not None:
+        return _reachable(settings.database_url.get_secret_value(), "SLACKWATER_DATABASE_URL")
+    embedded = EmbeddedPostgres(settings.data_dir / "postgres")
+    try:
+        dsn = embedded.start()
+    except EmbeddedPostgresMissing as error:
+        return Finding("Database", False, "none", str(error))
+    except (OSError, RuntimeError, psycopg.Error) as error:
+        return Finding("Database", False, f"the embedded Postgres does not start: {error}", f"look at {settings.data_dir / 'postgres' / 'log'}")
+    try:
+        return _reachable(dsn, "embedded")
+    finally:
+        if not embedded.is_adopted:
+            embedded.stop()
+
+
+def _reachable(dsn: str, origin: str) -> Finding:
+    try:
+        with psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+            connection.execute("CREATE TEMPORARY TABLE slackwater_probe (n integer) ON COMMIT DROP")
+            may_create = connection.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
+            server = f"Postgres {connection.info.server_version // 10_000} ({origin})"
+    except (psycopg.Error, UnicodeError) as error:
+        detail = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+        return Finding("Database", False, detail, f"check {origin}: host, port, user, password, database; and that the server runs")
+    if may_create is None or not may_create[0]:
+        return Finding("Database", False, f"{server} may not create schemas", "GRANT CREATE ON DATABASE … TO the user of the URL")
+    return Finding("Database", True, f"{server}, reachable and writable")
+
+
+def _port(settings: Settings) -> Finding:
+    where = f"{settings.host}:{settings.port}"
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((settings.host, settings.port))
+    except OSError as error:
+        return Finding("Port", False, f"{where}: {error.strerror}", "stop what uses it, or set SLACKWATER_PORT (or SLACKWATER_HOST)")
+    return Finding("Port", True, f"{where} is free")

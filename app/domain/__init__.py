@@ -1,0 +1,1 @@
+"""Pure rules of the control plane: no SQL, no HTTP, no clock."""

@@ -1,0 +1,137 @@
+"""Values as they stand in URLs: parsed into the Python type of their column, or refused with what would be right. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import NoReturn
+
+from engine.definition.types import ColumnType
+
+MAX_INSTANT_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, as for event times (T8)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INTEGER_BITS = {"int": 31, "bigint": 63}
+
+
+def parse_value(text: str, declared: ColumnType) -> object:
+    """Parse one value.
+
+    Raises:
+        ValueError: with a message that says what a value of this type looks like.
+    """
+    parse = _PARSERS.get(declared.kind)
+    if parse is None:
+        raise ValueError(f"a column of type {declared} cannot be filtered")
+    try:
+        return parse(text, declared)
+    except (ValueError, InvalidOperation, OverflowError, binascii.Error) as error:
+        raise ValueError(f"{text[:40]!r} is not {_FORMS.get(declared.kind, f'a {declared}')}") from error
+
+
+def parse_instant_ms(text: str) -> int:
+    """Parse a time parameter: RFC 3339 with a zone, or whole milliseconds since 1970.
+
+    Raises:
+        ValueError: it is neither, or outside 1970 to 9999.
+    """
+    form = "a time is RFC 3339 with a zone (2013-01-01T12:00:00Z) or milliseconds since 1970 (1357041600000), between 1970 and 9999"
+    try:
+        if text.isascii() and text.lstrip("-").isdigit():
+            ms = int(text)
+        else:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                raise ValueError(form)
+            ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(form) from error
+    if not 0 <= ms <= MAX_INSTANT_MS:
+        raise ValueError(form)
+    return ms
+
+
+def instant(ms: int) -> datetime:
+    """Return the moment ``ms`` milliseconds after 1970."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def _boolean(text: str, _declared: ColumnType) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError
+    return text == "true"
+
+
+def _integer(text: str, declared: ColumnType) -> int:
+    value = int(text) if text.isascii() and "_" not in text else _refuse()
+    bits = _INTEGER_BITS[declared.kind]
+    return value if -(2**bits) <= value < 2**bits else _refuse()
+
+
+def _double(text: str, _declared: ColumnType) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse()
+
+
+def _decimal(text: str, _declared: ColumnType) -> Decimal:
+    value = Decimal(text)
+    return value if value.is_finite() else _refuse()
+
+
+def _string(text: str, _declared: ColumnType) -> str:
+    return _refuse() if "\0" in text else text
+
+
+def _bytes(text: str, _declared: ColumnType) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _date(text: str, _declared: ColumnType) -> date:
+    return date.fromisoformat(text)
+
+
+def _time(text: str, _declared: ColumnType) -> time:
+    value = time.fromisoformat(text)
+    return value if value.tzinfo is None else _refuse()
+
+
+def _timestamp(text: str, _declared: ColumnType) -> datetime:
+    if text.isascii() and text.isdigit():
+        return instant(parse_instant_ms(text))
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo is not None else _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise ValueError
+
+
+_PARSERS: dict[str, Callable[[str, ColumnType], object]] = {
+    "boolean": _boolean,
+    "int": _integer,
+    "bigint": _integer,
+    "double": _double,
+    "decimal": _decimal,
+    "string": _string,
+    "bytes": _bytes,
+    "date": _date,
+    "time": _time,
+    "timestamp": _timestamp,
+}
+_FORMS = {
+    "boolean": "true or false",
+    "int": "a whole number of 32 bits",
+    "bigint": "a whole number of 64 bits",
+    "double": "a finite number",
+    "decimal": "a decimal number",
+    "string": "text without the character U+0000",
+    "bytes": "base64",
+    "date": "a date such as 2013-01-31",
+    "time": "a time of day such as 13:45:00",
+    "timestamp": "a time such as 2013-01-01T12:00:00Z",
+}

@@ -1,0 +1,97 @@
+"""Composition: ``create_app`` builds every object of the service, once, and nothing happens at import."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+import structlog
+from fastapi import FastAPI
+
+from app import __version__
+from app.api import appending, history, queries, reads, records, relations, service, status, validations
+from app.api.deps import Services
+from app.api.edge import Edge
+from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
+from app.api.problems import install_error_handlers
+from app.driver.supervisor import Supervisor
+from app.settings import Settings
+from app.store.appender import Appender
+from app.store.bell import Bell
+from app.store.database import Database
+from app.store.retention import trim_periodically
+from app.telemetry import Metrics
+
+ROUTERS = (
+    relations.streams,
+    relations.tables,
+    appending.router,
+    records.router,
+    reads.router,
+    queries.router,
+    status.router,
+    history.router,
+    validations.router,
+    service.router,
+)
+log = structlog.stdlib.get_logger(__name__)
+
+
+def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
+    """Build the service.
+
+    Args:
+        settings: with a ``database_url`` whose schema is current (``migrate``).
+        has_driver: start and supervise a driver process; without it another machine's driver must run the queries.
+
+    Raises:
+        ValueError: there is no database URL; ``slackwater serve`` starts the embedded database first.
+    """
+    if settings.database_url is None:
+        raise ValueError("create_app needs a database_url; `slackwater serve` starts an embedded database and passes its own")
+    dsn = settings.database_url.get_secret_value()
+    metrics = Metrics()
+    database = Database.create(dsn, settings.pool_size)
+    services = Services(settings, database, Appender(database.appends, metrics), Bell(dsn), metrics)
+    supervisor = Supervisor(settings, dsn) if has_driver else None
+    app = FastAPI(
+        title="Slackwater",
+        version=__version__,
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        lifespan=_lifespan(services, supervisor),
+        redoc_url=None,
+    )
+    app.state.services = services
+    install_error_handlers(app)
+    app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes)
+    for router in ROUTERS:
+        app.include_router(router)
+    complete_openapi(app)
+    return app
+
+
+def _lifespan(
+    services: Services, supervisor: AbstractAsyncContextManager[object] | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await services.database.open()
+            stack.push_async_callback(services.database.close)
+            background = await stack.enter_async_context(asyncio.TaskGroup())
+            tasks = [
+                background.create_task(services.bell.run()),
+                background.create_task(trim_periodically(services.database.appends, services.metrics, services.settings.trim_interval_s)),
+            ]
+            stack.callback(lambda: [task.cancel() for task in tasks])
+            await stack.enter_async_context(services.appender)
+            if supervisor is not None:
+                await stack.enter_async_context(supervisor)
+            log.info("service_started", version=__version__, has_driver=supervisor is not None)
+            yield
+        log.info("service_stopped")
+
+    return lifespan

@@ -1,0 +1,206 @@
+"""Appending records through HTTP: parse, judge, and commit in groups.
+
+Requests for one feed queue up while its writer's transaction runs; the writer then packs all of them into the next one. So the cost of
+a commit (an fsync) is shared, offsets have no gaps, and a client that waits for its answers keeps its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import anyio.to_thread
+import polars as pl
+import psycopg
+import psycopg_pool
+import structlog
+
+from app.errors import Unavailable, Unprocessable
+from app.store.append_transaction import AppendItem, Appended, StaleTarget, append_group
+from app.store.append_targets import Target, TargetCache
+from app.telemetry import Metrics
+from engine.connectors.bodies import parse_records
+from engine.connectors.canonical import canonicalise
+
+# Larger bodies are parsed in a thread: below this the hop costs more than the parsing.
+INLINE_BYTES = 32 * 1024
+# One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
+GROUP_ROWS = 65_536
+# A relation edited between parsing and writing is parsed anew; more than a few edits within one request is no accident.
+STALE_RETRIES = 3
+# Bodies parsed at the same time: more would only fight over the cores and hold memory.
+PARSING_AT_ONCE = 2
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request in a writer's queue."""
+
+    item: AppendItem
+    answer: asyncio.Future[Appended]
+
+
+class Appender:
+    """Appends records of requests. An async context: leaving it waits for what is queued.
+
+    Args:
+        pool: connections of its own, so that appends never wait for reads.
+        metrics: where appended and refused records are counted.
+    """
+
+    def __init__(
+        self,
+        pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection],
+        metrics: Metrics,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._targets = TargetCache(pool)
+        self._waiting: dict[int, list[_Waiting]] = {}
+        self._writers: dict[int, asyncio.Task[None]] = {}
+        self._tasks = asyncio.TaskGroup()
+        self._is_open = False
+        self._parsing: anyio.CapacityLimiter | None = None
+
+    async def __aenter__(self) -> Self:
+        self._parsing = anyio.CapacityLimiter(PARSING_AT_ONCE)
+        await self._tasks.__aenter__()
+        self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_open = False
+        await self._tasks.__aexit__(kind, error, trace)
+
+    async def append(self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None) -> Appended:
+        """Append the records of one body; they are durable when this returns.
+
+        Args:
+            kind: ``stream`` or ``table``.
+            name: the relation.
+            body: the records.
+            media_type: how they are written.
+            idempotency_key: repeats of this key with this body get the first answer and append nothing.
+
+        Raises:
+            NotFound: ``relation_not_found``.
+            Conflict: ``not_appendable``: it is derived, or not kept in the built-in log.
+            BodyMalformed: no record can be told from another.
+            Unprocessable: ``idempotency_key_reused``.
+        """
+        digest = _digest(kind, name, body, media_type) if idempotency_key is not None else b""
+        for _ in range(STALE_RETRIES):
+            target = await self._targets.get(kind, name)
+            item = await self._judged(target, body, media_type)
+            item = AppendItem(target, item[0], item[1], idempotency_key, digest, self._now_ms())
+            try:
+                appended = await self._submit(item)
+            except StaleTarget:
+                self._targets.forget(name)
+                continue
+            self._count(name, appended)
+            return appended
+        raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
+
+    async def _judged(self, target: Target, body: bytes, media_type: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        now_ms = self._now_ms()
+        if len(body) <= INLINE_BYTES:
+            return _judge(target, body, media_type, now_ms)
+        return await anyio.to_thread.run_sync(_judge, target, body, media_type, now_ms, limiter=self._parsing)
+
+    async def _submit(self, item: AppendItem) -> Appended:
+        if not self._is_open:
+            raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
+        feed_id = item.target.feed_id
+        waiting = _Waiting(item, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(feed_id, []).append(waiting)
+        if feed_id not in self._writers:
+            self._writers[feed_id] = self._tasks.create_task(self._write(feed_id))
+        return await waiting.answer
+
+    async def _write(self, feed_id: int) -> None:
+        """Write groups until nobody waits. Between the last look and the end there is no await, so nobody is forgotten."""
+        try:
+            while queue := self._waiting[feed_id]:
+                group = _take(queue)
+                await self._write_group(group)
+        finally:
+            del self._writers[feed_id]
+            for abandoned in self._waiting.pop(feed_id):
+                abandoned.answer.cancel()
+
+    async def _write_group(self, group: list[_Waiting]) -> None:
+        present = [waiting for waiting in group if not waiting.answer.cancelled()]
+        if not present:
+            return
+        try:
+            async with self._pool.connection() as connection:
+                answers = await append_group(connection, [waiting.item for waiting in present])
+        except psycopg.DataError as error:
+            await self._write_apart(present, error)
+        except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
+            for waiting in present:
+                _settle(waiting, error)
+        else:
+            self._metrics.append_groups.inc()
+            for waiting, answer in zip(present, answers, strict=True):
+                _settle(waiting, answer)
+
+    async def _write_apart(self, group: list[_Waiting], error: psycopg.DataError) -> None:
+        """Let one request that the database refuses fail alone."""
+        if len(group) == 1:
+            _settle(group[0], error)
+            return
+        for waiting in group:
+            await self._write_group([waiting])
+
+    def _count(self, name: str, appended: Appended) -> None:
+        if appended.is_repeated:
+            return
+        self._metrics.appended.labels(name).inc(appended.count)
+        for reason, number in appended.reasons.items():
+            self._metrics.rejected.labels(name, reason).inc(number)
+
+
+def _judge(target: Target, body: bytes, media_type: str, now_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    raw, malformed = parse_records(body, media_type, target.schema)
+    accepted, refused = canonicalise(raw, target.schema, now_ms)
+    return accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True)
+
+
+def _take(queue: list[_Waiting]) -> list[_Waiting]:
+    """Take the longest prefix that one transaction holds, at least one request."""
+    rows = 0
+    for count, waiting in enumerate(queue):
+        rows += waiting.item.accepted.height
+        if rows > GROUP_ROWS and count > 0:
+            taken = queue[:count]
+            del queue[:count]
+            return taken
+    taken = queue[:]
+    queue.clear()
+    return taken
+
+
+def _settle(waiting: _Waiting, result: Appended | Exception) -> None:
+    if waiting.answer.done():
+        return
+    if isinstance(result, Exception):
+        waiting.answer.set_exception(result)
+    else:
+        waiting.answer.set_result(result)
+
+
+def _digest(kind: str, name: str, body: bytes, media_type: str) -> bytes:
+    digest = hashlib.sha256(json.dumps([kind, name, media_type]).encode())
+    digest.update(body)
+    return digest.digest()

@@ -1,0 +1,64 @@
+"""Who waits for a query's facts is woken by LISTEN. The bell only shortens polling: a waiter also looks by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import psycopg
+import structlog
+
+CHANNEL = "slackwater_fact"
+RECONNECT_SECONDS = 1.0
+# How long a waiter trusts the silence: a notification can be lost with the connection that carried it.
+LOOK_AGAIN_SECONDS = 1.0
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Bell:
+    """One LISTEN connection for all waiters of a process."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+
+    async def run(self) -> None:
+        """Listen until cancelled; a lost connection is made anew."""
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    async for notification in connection.notifies():
+                        self.ring(notification.payload)
+            except psycopg.OperationalError as error:
+                log.warning("bell_connection_lost", error=str(error))
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    def ring(self, query_id: str) -> None:
+        """Wake everybody who waits for this query."""
+        for event in self._waiters.get(query_id, ()):
+            event.set()
+
+    @contextmanager
+    def listening(self, query_id: UUID) -> Iterator[asyncio.Event]:
+        """Yield an event that is set at each ring. Enter it before the first look, or a ring in between is missed."""
+        event = asyncio.Event()
+        waiters = self._waiters.setdefault(str(query_id), set())
+        waiters.add(event)
+        try:
+            yield event
+        finally:
+            waiters.discard(event)
+            if not waiters:
+                self._waiters.pop(str(query_id), None)
+
+
+async def rung(event: asyncio.Event, seconds: float) -> None:
+    """Wait for a ring, at most ``seconds`` and at most until it is time to look again, and clear it."""
+    try:
+        await asyncio.wait_for(event.wait(), min(seconds, LOOK_AGAIN_SECONDS))
+    except TimeoutError:
+        return
+    event.clear()

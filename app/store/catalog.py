@@ -1,0 +1,78 @@
+"""The stored relations as the engine's catalog: one mapping from row to ``CatalogEntry``, used by the service and by drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import psycopg
+
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.types import Schema
+from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry
+from engine.plan.model import LateRecords, Output, Plan
+
+_RELATIONS = """
+    SELECT r.name, r.kind, r.origin, r.definition, q.name AS produced_by,
+        ARRAY(
+            SELECT input.name FROM slackwater.query_read qr JOIN slackwater.relation input ON input.id = qr.relation_id
+            WHERE qr.query_id = r.produced_by
+        ) AS reads
+    FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by
+"""
+
+
+def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
+    """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture."""
+    rows = connection.execute(_RELATIONS).fetchall()
+    return {name: entry_of(name, kind, origin, definition, produced_by, reads) for name, kind, origin, definition, produced_by, reads in rows}
+
+
+def entry_of(
+    name: str,
+    kind: Literal["stream", "table"],
+    origin: Literal["source", "derived"],
+    definition: Mapping[str, Any],
+    produced_by: str | None,
+    reads: list[str],
+) -> CatalogEntry:
+    """Return the catalog entry of one stored relation."""
+    if origin == "source":
+        return source_entry(name, source_of(kind, definition))
+    # What a reader needs of a derived relation is its output alone.
+    plan = Plan(produced_by or "", tasks=1, inputs=(), stages=(), output=output_of(definition), late_records=LateRecords(0, 0))
+    return replace(derived_entry(plan), reads=frozenset(reads))
+
+
+def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
+    """Read a source's definition back."""
+    return (TableDefinition if kind == "table" else StreamDefinition).model_validate(definition)
+
+
+def output_to_json(output: Output) -> dict[str, Any]:
+    """Return the form in which a derived relation is stored."""
+    return {
+        "name": output.name,
+        "kind": output.kind,
+        "columns": output.columns.to_json(),
+        "key": list(output.key),
+        "is_windowed": output.is_windowed,
+        "is_final": output.is_final,
+        "retention_ms": output.retention_ms,
+        "partitions": output.partitions,
+    }
+
+
+def output_of(stored: Mapping[str, Any]) -> Output:
+    """Read what ``output_to_json`` made."""
+    return Output(
+        name=stored["name"],
+        kind=stored["kind"],
+        columns=Schema.from_json(stored["columns"]),
+        key=tuple(stored["key"]),
+        is_windowed=stored["is_windowed"],
+        is_final=stored["is_final"],
+        retention_ms=stored["retention_ms"],
+        partitions=stored["partitions"],
+    )

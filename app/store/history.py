@@ -1,0 +1,67 @@
+"""What happened, to be read page by page: events and runs of queries, late records, rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.log_tables import late_record, reject
+from app.store.tables import query, query_event, query_run
+
+
+async def find_query_id(connection: AsyncConnection, name: str) -> UUID | None:
+    """Return the id of the query of that name."""
+    found = await connection.execute(sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)))
+    return found.scalar_one_or_none()
+
+
+async def events_of(connection: AsyncConnection, query_id: UUID, limit: int, after: int | None) -> Sequence[sa.Row[Any]]:
+    """Return events, oldest first."""
+    statement = sa.select(query_event).where(query_event.c.query_id == query_id).order_by(query_event.c.id).limit(limit)
+    if after is not None:
+        statement = statement.where(query_event.c.id > after)
+    return (await connection.execute(statement)).all()
+
+
+async def runs_of(connection: AsyncConnection, query_id: UUID, limit: int, before: int | None) -> Sequence[sa.Row[Any]]:
+    """Return launches, newest first."""
+    statement = sa.select(query_run).where(query_run.c.query_id == query_id).order_by(query_run.c.epoch.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(query_run.c.epoch < before)
+    return (await connection.execute(statement)).all()
+
+
+async def late_records_of(
+    connection: AsyncConnection, query_id: UUID, limit: int, before: int | None, reason: str | None
+) -> Sequence[sa.Row[Any]]:
+    """Return kept late records, newest first."""
+    statement = sa.select(late_record).where(late_record.c.query_id == query_id).order_by(late_record.c.id.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(late_record.c.id < before)
+    if reason is not None:
+        statement = statement.where(late_record.c.reason == reason)
+    return (await connection.execute(statement)).all()
+
+
+async def rejects_of(
+    connection: AsyncConnection, owner: str, limit: int, before: int | None, reason: str | None
+) -> Sequence[sa.Row[Any]]:
+    """Return kept rejects of a relation, newest first."""
+    statement = sa.select(reject).where(reject.c.owner == owner).order_by(reject.c.id.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(reject.c.id < before)
+    if reason is not None:
+        statement = statement.where(reject.c.reason == reason)
+    return (await connection.execute(statement)).all()
+
+
+async def rejects_by_reason(connection: AsyncConnection, owner: str) -> dict[str, int]:
+    """Count the kept rejects of a relation by reason."""
+    rows = await connection.execute(
+        sa.select(reject.c.reason, sa.func.count()).where(reject.c.owner == owner).group_by(reject.c.reason).order_by(reject.c.reason)
+    )
+    return {reason: number for reason, number in rows}

@@ -1,0 +1,76 @@
+"""The data plane's tables as far as the service reads them. They belong to ``engine.connectors``, which writes them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+_METADATA = sa.MetaData(schema="log")
+
+feed = sa.Table(
+    "feed",
+    _METADATA,
+    sa.Column("id", sa.Integer),
+    sa.Column("name", sa.Text),
+    sa.Column("partitions", sa.Integer),
+    sa.Column("retention_ms", sa.BigInteger),
+)
+
+head = sa.Table(
+    "head",
+    _METADATA,
+    sa.Column("feed_id", sa.Integer),
+    sa.Column("partition", sa.Integer),
+    sa.Column("start_offset", sa.BigInteger),
+    sa.Column("next_offset", sa.BigInteger),
+)
+
+commit = sa.Table(
+    "commit",
+    _METADATA,
+    sa.Column("query_id", sa.Uuid),
+    sa.Column("checkpoint_id", sa.Uuid),
+    sa.Column("epoch", sa.BigInteger),
+    sa.Column("batch_id", sa.BigInteger),
+    sa.Column("committed_at", sa.DateTime(timezone=True)),
+    sa.Column("position", JSONB),
+    sa.Column("stream_time_ms", sa.BigInteger),
+    sa.Column("detail", JSONB),
+)
+
+counter = sa.Table(
+    "counter",
+    _METADATA,
+    sa.Column("owner", sa.Uuid),
+    sa.Column("input", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("count", sa.BigInteger, key="total"),
+)
+
+late_record = sa.Table(
+    "late_record",
+    _METADATA,
+    sa.Column("id", sa.BigInteger),
+    sa.Column("query_id", sa.Uuid),
+    sa.Column("input", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("event_time_ms", sa.BigInteger),
+    sa.Column("stream_time_ms", sa.BigInteger),
+    sa.Column("offset", sa.BigInteger),
+    sa.Column("record", sa.Text),
+    sa.Column("at", sa.DateTime(timezone=True)),
+)
+
+reject = sa.Table(
+    "reject",
+    _METADATA,
+    sa.Column("id", sa.BigInteger),
+    sa.Column("owner", sa.Text),
+    sa.Column("feed", sa.Text),
+    sa.Column("partition", sa.Integer),
+    sa.Column("offset", sa.BigInteger),
+    sa.Column("reason", sa.Text),
+    sa.Column("detail", sa.Text),
+    sa.Column("excerpt", sa.Text),
+    sa.Column("at", sa.DateTime(timezone=True)),
+)

@@ -1,0 +1,138 @@
+"""Rows of queries: finding, listing, wishing. Transactions that also touch relations are in ``query_edits``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.errors import Conflict, NotFound, PreconditionFailed
+from app.store.tables import query, query_event, query_status
+
+ACTOR = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A stored query: the user's wish, and the state its status row shows."""
+
+    id: UUID
+    name: str
+    definition: dict[str, Any]
+    generation: int
+    desired_state: str
+    restart_nonce: int
+    checkpoint_id: UUID
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    state: str
+
+
+_COLUMNS = (
+    query.c.id,
+    query.c.name,
+    query.c.definition,
+    query.c.generation,
+    query.c.desired_state,
+    query.c.restart_nonce,
+    query.c.checkpoint_id,
+    query.c.version,
+    query.c.created_at,
+    query.c.updated_at,
+    query_status.c.state,
+)
+_LIVE = sa.select(*_COLUMNS).join_from(query, query_status).where(query.c.deleted_at.is_(None))
+
+
+def find_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow | None:
+    """Return the query of that name, locked against other writers on request; None where there is none."""
+    statement = _LIVE.where(query.c.name == name)
+    if is_locking:
+        statement = statement.with_for_update(of=query)
+    row = connection.execute(statement).one_or_none()
+    return None if row is None else QueryRow(*row)
+
+
+def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow:
+    """Return the query of that name.
+
+    Raises:
+        NotFound: ``query_not_found``.
+    """
+    found = find_query(connection, name, is_locking=is_locking)
+    if found is None:
+        raise query_not_found(name)
+    return found
+
+
+def query_not_found(name: str) -> NotFound:
+    """Return the error for an unknown query."""
+    return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists those there are")
+
+
+def list_queries(connection: sa.Connection, limit: int, after: str | None) -> list[QueryRow]:
+    """Return up to ``limit`` queries by name, beginning behind ``after``."""
+    statement = _LIVE.order_by(query.c.name).limit(limit)
+    if after is not None:
+        statement = statement.where(query.c.name > after)
+    return [QueryRow(*row) for row in connection.execute(statement)]
+
+
+def check_version(stored: QueryRow, if_match: str | None) -> None:
+    """Hold ``If-Match`` against the stored version; absent means any.
+
+    Raises:
+        PreconditionFailed: ``version_mismatch``; the present version is in the detail.
+    """
+    if if_match is not None and if_match not in ("*", f'"{stored.version}"'):
+        raise PreconditionFailed(
+            "version_mismatch",
+            f'query \'{stored.name}\' is at version "{stored.version}", not {if_match}; read it again and repeat the edit',
+            headers={"ETag": f'"{stored.version}"'},
+        )
+
+
+def set_desired_state(connection: sa.Connection, name: str, state: str, if_match: str | None) -> tuple[QueryRow, bool]:
+    """Write the wish. Returns the query afterwards and whether anything changed."""
+    stored = get_query(connection, name, is_locking=True)
+    check_version(stored, if_match)
+    if stored.desired_state == state:
+        return stored, False
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(desired_state=state, version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": state})
+    return get_query(connection, name), True
+
+
+def request_restart(connection: sa.Connection, name: str, if_match: str | None) -> QueryRow:
+    """Ask for a new launch: the same definition, the same state, the next epoch.
+
+    Raises:
+        Conflict: ``query_not_wanted``: a query that is not wished to run cannot be restarted.
+    """
+    stored = get_query(connection, name, is_locking=True)
+    check_version(stored, if_match)
+    if stored.desired_state != "running":
+        raise Conflict(
+            "query_not_wanted",
+            f"query '{name}' is wished {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{\"state\": \"running\"}} starts it",
+        )
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(restart_nonce=query.c.restart_nonce + 1, version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "restart_requested", {"restart_nonce": stored.restart_nonce + 1})
+    return get_query(connection, name)
+
+
+def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
+    """Append to the query's history."""
+    connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=ACTOR, detail=detail))

@@ -1,0 +1,99 @@
+"""Rows of relations: finding, listing, who reads them. Transactions that change them are in ``relation_edits``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.errors import NotFound
+from app.store.tables import query, query_read, relation
+
+Kind = Literal["stream", "table"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRow:
+    """A stored relation.
+
+    Attributes:
+        definition: a source's definition with every default, or the output a derived relation is made of (``catalog``).
+        produced_by: name of the query that writes it.
+    """
+
+    id: UUID
+    name: str
+    kind: Kind
+    definition: dict[str, Any]
+    origin: Literal["source", "derived"]
+    produced_by: str | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+ROWS = sa.select(
+    relation.c.id,
+    relation.c.name,
+    relation.c.kind,
+    relation.c.definition,
+    relation.c.origin,
+    query.c.name.label("produced_by"),
+    relation.c.version,
+    relation.c.created_at,
+    relation.c.updated_at,
+).join_from(relation, query, relation.c.produced_by == query.c.id, isouter=True)
+
+
+def find_relation(connection: sa.Connection, name: str) -> RelationRow | None:
+    """Return the relation of that name; streams and tables share one namespace."""
+    row = connection.execute(ROWS.where(relation.c.name == name)).one_or_none()
+    return None if row is None else RelationRow(*row)
+
+
+def get_relation(connection: sa.Connection, kind: Kind, name: str) -> RelationRow:
+    """Return the stream or table of that name.
+
+    Raises:
+        NotFound: ``relation_not_found``.
+    """
+    return of_kind(find_relation(connection, name), kind, name)
+
+
+def of_kind(found: RelationRow | None, kind: Kind, name: str) -> RelationRow:
+    """Return ``found`` if it is of this kind.
+
+    Raises:
+        NotFound: ``relation_not_found``; the detail says so when the name is one of the other kind.
+    """
+    if found is None:
+        raise NotFound("relation_not_found", f"there is no {kind} '{name}'; GET /v1/{kind}s lists those there are")
+    if found.kind != kind:
+        raise NotFound("relation_not_found", f"'{name}' is a {found.kind}: use /v1/{found.kind}s/{name}")
+    return found
+
+
+def list_relations(connection: sa.Connection, kind: Kind, limit: int, after: str | None) -> list[RelationRow]:
+    """Return up to ``limit`` relations of a kind by name, beginning behind ``after``."""
+    statement = ROWS.where(relation.c.kind == kind).order_by(relation.c.name).limit(limit)
+    if after is not None:
+        statement = statement.where(relation.c.name > after)
+    return [RelationRow(*row) for row in connection.execute(statement)]
+
+
+def readers_of(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, list[str]]:
+    """Return, for each of these relations that is read, the names of the queries that read it."""
+    rows = connection.execute(
+        sa.select(query_read.c.relation_id, query.c.name)
+        .join_from(query_read, query)
+        .where(query_read.c.relation_id.in_(list(ids)))
+        .order_by(query.c.name)
+    )
+    readers: dict[UUID, list[str]] = {}
+    for relation_id, name in rows:
+        readers.setdefault(relation_id, []).append(name)
+    return readers

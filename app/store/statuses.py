@@ -1,0 +1,144 @@
+"""What drivers wrote about queries: state, progress, counters. Read only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.log_tables import commit, counter, feed, head
+from app.store.tables import query, query_read, query_status, relation
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One query's wish and facts.
+
+    Attributes:
+        is_unreachable: its lease has run out while it should be alive.
+        position: feed to partition to next offset, as of the last commit.
+        detail: what the sink noted with the last commit: clocks, buffered.
+    """
+
+    query_id: UUID
+    name: str
+    desired_state: str
+    generation: int
+    restart_nonce: int
+    state: str
+    phase: str | None
+    state_since: datetime
+    observed_generation: int
+    observed_restart_nonce: int
+    epoch: int
+    attempt: int
+    next_attempt_at: datetime | None
+    heartbeat_at: datetime | None
+    error: dict[str, Any] | None
+    is_unreachable: bool
+    batch_id: int | None
+    committed_at: datetime | None
+    position: dict[str, dict[str, int]] | None
+    stream_time_ms: int | None
+    detail: dict[str, Any] | None
+
+    def has_reached(self, wanted: str) -> bool:
+        """Whether ``wanted`` is the state, and not that of an earlier wish."""
+        is_current = self.observed_generation == self.generation and self.observed_restart_nonce == self.restart_nonce
+        return self.state == wanted and (is_current or wanted in ("stopped", "stopping"))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether waiting is vain: the query failed with the definition in force."""
+        return self.has_reached("failed")
+
+
+# States in which somebody must hold a lease; past its end nobody is known to look after the query.
+_LEASED = ("starting", "running", "paused", "stopping")
+_STATUS = (
+    sa.select(
+        query.c.id,
+        query.c.name,
+        query.c.desired_state,
+        query.c.generation,
+        query.c.restart_nonce,
+        query_status.c.state,
+        query_status.c.phase,
+        query_status.c.state_since,
+        query_status.c.observed_generation,
+        query_status.c.observed_restart_nonce,
+        query_status.c.epoch,
+        query_status.c.attempt,
+        query_status.c.next_attempt_at,
+        query_status.c.heartbeat_at,
+        query_status.c.error,
+        sa.and_(
+            query_status.c.state.in_(_LEASED), sa.func.coalesce(query_status.c.lease_expires_at < sa.func.now(), sa.true())
+        ).label("is_unreachable"),
+        commit.c.batch_id,
+        commit.c.committed_at,
+        commit.c.position,
+        commit.c.stream_time_ms,
+        commit.c.detail,
+    )
+    .join_from(query, query_status)
+    .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
+    .where(query.c.deleted_at.is_(None))
+)
+
+
+async def find_status(connection: AsyncConnection, name: str) -> Status | None:
+    """Return the status of the query of that name."""
+    row = (await connection.execute(_STATUS.where(query.c.name == name))).one_or_none()
+    return None if row is None else Status(*row)
+
+
+async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Status | None:
+    """Return the status of the query with that id."""
+    row = (await connection.execute(_STATUS.where(query.c.id == query_id))).one_or_none()
+    return None if row is None else Status(*row)
+
+
+async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[str, str, int]]:
+    """Return (input, reason, count) of everything counted for an owner."""
+    rows = await connection.execute(
+        sa.select(counter.c.input, counter.c.reason, counter.c.total)
+        .where(counter.c.owner == owner)
+        .order_by(counter.c.input, counter.c.reason)
+    )
+    return [tuple(row) for row in rows]
+
+
+async def read_relations(connection: AsyncConnection, query_id: UUID) -> list[str]:
+    """Return the names of the relations a query reads."""
+    rows = await connection.execute(
+        sa.select(relation.c.name).join_from(query_read, relation).where(query_read.c.query_id == query_id).order_by(relation.c.name)
+    )
+    return list(rows.scalars())
+
+
+async def log_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, int]]:
+    """Return, for each of these log feeds, partition to next offset."""
+    rows = await connection.execute(
+        sa.select(feed.c.name, head.c.partition, head.c.next_offset)
+        .join_from(feed, head, feed.c.id == head.c.feed_id)
+        .where(feed.c.name.in_(feeds))
+        .order_by(feed.c.name, head.c.partition)
+    )
+    ends: dict[str, dict[int, int]] = {}
+    for name, partition, next_offset in rows:
+        ends.setdefault(name, {})[partition] = next_offset
+    return ends
+
+
+async def states_of_queries(connection: AsyncConnection) -> Mapping[str, str]:
+    """Return every query's state by name."""
+    rows = await connection.execute(
+        sa.select(query.c.name, query_status.c.state).join_from(query, query_status).where(query.c.deleted_at.is_(None))
+    )
+    return {name: state for name, state in rows}

@@ -1,0 +1,67 @@
+"""Bodies of appended records: JSON array, newline-delimited JSON, Arrow IPC.
+
+Chooses the parser by media type. Knows nothing of HTTP beyond the media type's name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from engine.connectors.canonical import empty_rejects, excerpt_of, reject_rows
+from engine.connectors.json_records import BodyMalformed, parse_array, parse_lines
+from engine.plan.model import RelationSchema
+
+JSON_TYPES = ("application/json",)
+LINE_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines")
+ARROW_TYPES = ("application/vnd.apache.arrow.stream",)
+MEDIA_TYPES = (*JSON_TYPES, *LINE_TYPES, *ARROW_TYPES)
+
+
+def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Parse a body into ``(raw, rejects)`` for ``canonicalise``; ``_offset`` and ``offset`` are indexes in the body.
+
+    Args:
+        body: the bytes.
+        media_type: one of ``MEDIA_TYPES``; parameters such as ``charset`` are ignored.
+        relation: the relation that is appended to.
+
+    Raises:
+        BodyMalformed: the body as a whole cannot be read.
+        ValueError: the media type is not one of ``MEDIA_TYPES``.
+    """
+    kind = media_type.split(";")[0].strip().lower()
+    if kind in JSON_TYPES:
+        return parse_array(body, relation)
+    if kind in LINE_TYPES:
+        raw, rejects, _ = parse_lines(body, relation, "reject")
+        return raw, rejects
+    if kind in ARROW_TYPES:
+        return _parse_arrow(body, relation)
+    raise ValueError(f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type!r}")
+
+
+def _parse_arrow(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
+    try:
+        table = pa.ipc.open_stream(body).read_all()
+        table.validate(full=True)  # text that is not UTF-8 would be undefined behaviour later on
+        frame = pl.from_arrow(table)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BodyMalformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from error
+    if not isinstance(frame, pl.DataFrame):
+        raise BodyMalformed("the body is not an Arrow IPC stream of records")
+    frame = frame.drop("_offset", "_ts", "_op", strict=False) if not {"_offset", "_ts", "_op"} & set(relation.columns.names) else frame
+    strange = [name for name in frame.columns if name not in relation.columns and name not in ("$op", "$event_time_ms")]
+    raw = frame.with_columns(pl.int_range(frame.height, dtype=pl.Int64).alias("_offset"))
+    if not strange:
+        return raw, empty_rejects()
+    detail = f"column {strange[0]!r} is not declared; {relation.name} has {', '.join(relation.columns.names)}"
+    refused = raw.select(pl.any_horizontal(pl.col(name).is_not_null() for name in strange)).to_series()
+    rows = [
+        (int(offset), "unknown_column", detail, excerpt_of(row))
+        for offset, row in zip(
+            np.flatnonzero(refused.to_numpy()), raw.filter(refused).drop("_offset").iter_rows(named=True), strict=True
+        )
+    ]
+    return raw.filter(~refused), reject_rows(rows)

@@ -1,0 +1,341 @@
+"""The one place where records are judged: what a relation accepts, and why it refuses the rest.
+
+Frames in, frames out, whole columns at a time; only refused records are handled one by one. ``parsing``, ``ndjson`` and the file formats
+bring records into the shape of ``canonicalise``; they judge nothing but their own syntax.
+
+A *raw* frame has columns named like the relation's, in any type that ``conform`` understands (absent ones are null), and optionally
+``_offset`` (else the row's index), ``_ts`` and ``_op`` (records that were judged before: the log's), ``$op`` and ``$event_time_ms``.
+Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which record had them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from engine.connectors.conform import conform
+from engine.definition.types import TIMESTAMP, ColumnType
+from engine.errors import DataInvalid
+from engine.plan.model import RelationSchema
+
+MAX_EVENT_TIME_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999 (T8)."""
+
+OUT_OF_RANGE = "the event time must lie in the years 1970 to 9999"
+
+MAX_KEY_BYTES = 1024
+"""Keys are copied into state, rows and late records; a longer one is a payload in the wrong place."""
+
+MAX_EXCERPT_CHARS = 1024
+MAX_DETAIL_CHARS = 512
+
+REJECT_SCHEMA: dict[str, pl.DataType] = {
+    "offset": pl.Int64(),
+    "reason": pl.String(),
+    "detail": pl.String(),
+    "excerpt": pl.String(),
+}
+
+_NO_REJECTS = pl.DataFrame(schema=REJECT_SCHEMA)
+
+FAR_YEAR = r"^\s*[+-]?\d{5,}-\d\d-\d\d"
+"""A timestamp that is well formed but for a year of more than four digits: out of range (T8) rather than of a wrong type."""
+
+OP_UPSERT, OP_DELETE = 0, 1
+OPS = {"upsert": OP_UPSERT, "delete": OP_DELETE}
+CONTROL_COLUMNS: dict[str, pl.DataType] = {"$op": pl.String(), "$event_time_ms": pl.Int64()}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One reason with the rows it refuses."""
+
+    mask: pl.Series
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """What is special about where the records come from.
+
+    Attributes:
+        is_text: the source has no types (CSV).
+        is_arrival_allowed: a delete without any event time gets the arrival time (log) instead of being refused (files).
+        is_judged: the content was judged when it was appended to the log: only types and event times are looked at again.
+    """
+
+    is_text: bool = False
+    is_arrival_allowed: bool = True
+    is_judged: bool = False
+
+
+POSTED = SourceKind()
+LOGGED = SourceKind(is_judged=True)
+TYPED_FILE = SourceKind(is_arrival_allowed=False)
+TEXT_FILE = SourceKind(is_text=True, is_arrival_allowed=False)
+
+
+def canonicalise(
+    raw: pl.DataFrame, relation: RelationSchema, now_ms: int, source: SourceKind = POSTED, member: pl.Expr | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Judge records and bring the good ones into canonical form.
+
+    Reasons, in the order in which they are tried: ``wrong_type``, ``not_finite``, ``invalid_string``, ``key_too_large``,
+    ``event_time_missing``, ``event_time_out_of_range`` (T8), ``future_event_time`` (T7). A null key is no reason: operators count it (T6).
+
+    Args:
+        raw: see the module's text.
+        relation: what is accepted.
+        now_ms: the wall clock as an argument (T5): the arrival time, and the base of T7.
+        source: the kind of source.
+        member: ``where`` of a relation that shares its feed. A record for which it is not true is neither accepted nor refused:
+            it belongs to somebody else.
+
+    Returns:
+        ``(accepted, rejects)``: accepted has ``_ts``, ``_offset``, ``_op`` and every declared column, in the raw order; a delete keeps
+        only its key and event-time columns. Rejects have ``REJECT_SCHEMA``.
+    """
+    if raw.height == 0:
+        return _empty(relation), empty_rejects()
+    faults: list[Fault] = []
+    columns = _conform_all(raw, relation, source.is_text, faults)
+    op = _ops(raw, faults)
+    own = _column_time(columns, relation, faults)
+    arrival = now_ms if own is None or source.is_arrival_allowed else None
+    ts = _event_times(raw, own, op, arrival, faults)
+    if not source.is_judged:
+        _check_content(columns, relation, faults)
+    _check_times(ts, relation, now_ms, faults)
+    offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
+    frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values()])
+    members = None if member is None else frame.select(member.fill_null(False)).to_series()
+    rejects = empty_rejects()
+    if faults:
+        rejects, members = _reject(raw.with_columns(offsets.alias("_offset")), faults, members)
+    if members is not None and not members.all():
+        frame = frame.filter(members)
+    return _blank_deletes(frame, relation), rejects
+
+
+def settle(raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Bring every declared column of a raw frame (with ``_offset``) to its declared type and judge nothing else.
+
+    Frames that came in different types can be put together afterwards. Returns ``(raw, rejects)``.
+    """
+    faults: list[Fault] = []
+    columns = _conform_all(raw, relation, False, faults)
+    settled = raw.with_columns(columns.values())
+    if not faults:
+        return settled, empty_rejects()
+    members = None if member is None else pl.DataFrame(list(columns.values())).select(member.fill_null(False)).to_series()
+    rejects, good = _reject(raw, faults, members)
+    return settled.filter(good), rejects
+
+
+def empty_rejects() -> pl.DataFrame:
+    """Return no rejects."""
+    return _NO_REJECTS.clone()
+
+
+def reject_rows(rows: list[tuple[int, str, str, str]]) -> pl.DataFrame:
+    """Make rejects of ``(offset, reason, detail, excerpt)``; text is cut to its bounds and made storable."""
+    cut = [(o, r, storable(d[:MAX_DETAIL_CHARS]), storable(e[:MAX_EXCERPT_CHARS])) for o, r, d, e in rows]
+    return pl.DataFrame(cut, schema=REJECT_SCHEMA, orient="row")
+
+
+def storable(text: str) -> str:
+    """Replace what neither UTF-8 nor Postgres text can hold."""
+    return text.replace("\x00", "\\u0000").encode("utf-8", "replace").decode("utf-8")
+
+
+def stop_on_rejects(rejects: pl.DataFrame, relation: RelationSchema) -> None:
+    """Honour ``on_bad_record: stop``.
+
+    Raises:
+        DataInvalid: there is a reject and the relation asks to stop for it.
+    """
+    if not relation.is_stop_on_bad_record or rejects.height == 0:
+        return
+    first = rejects.sort("offset").row(0, named=True)
+    raise DataInvalid(
+        f"{relation.name}: record at offset {first['offset']} was refused as {first['reason']}: {first['detail']}. "
+        "Mend the source, or set on_bad_record to reject."
+    )
+
+
+def _empty(relation: RelationSchema) -> pl.DataFrame:
+    return pl.DataFrame(schema={"_ts": pl.Int64(), "_offset": pl.Int64(), "_op": pl.Int8(), **relation.columns.polars()})
+
+
+def _conform_all(raw: pl.DataFrame, relation: RelationSchema, is_text: bool, faults: list[Fault]) -> dict[str, pl.Series]:
+    present = set(raw.columns)
+    columns = {}
+    for name, declared in relation.columns.items():
+        if name not in present:
+            columns[name] = _nulls(name, declared.polars, raw.height)
+            continue
+        columns[name], bad = conform(raw[name], declared, is_text=is_text)
+        if bad is None:
+            continue
+        if name == relation.event_time and raw[name].dtype == pl.String and (far := bad & raw[name].str.contains(FAR_YEAR)).any():
+            faults.append(Fault(far, "event_time_out_of_range", OUT_OF_RANGE))
+        faults.append(Fault(bad, "wrong_type", f"column {name!r} must be {expected(declared)}"))
+    return columns
+
+
+def expected(declared: ColumnType) -> str:
+    """Say what a value of the type looks like in a record."""
+    forms = {
+        "timestamp": "a timestamp (RFC 3339 with a zone, or epoch milliseconds)",
+        "bigint": "a bigint (a whole number of 64 bits, or the same as a string)",
+        "int": "an int (a whole number of 32 bits)",
+        "bytes": "bytes (a base64 string)",
+        "date": "a date (YYYY-MM-DD)",
+        "time": "a time (HH:MM:SS)",
+    }
+    suffix = " (a number, or a string, that fits without rounding)" if declared.kind == "decimal" else ""
+    return forms.get(declared.kind, f"{declared}{suffix}")
+
+
+def _nulls(name: str, dtype: pl.DataType, rows: int) -> pl.Series:
+    return pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
+
+
+def _ops(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series:
+    if "_op" in raw.columns:
+        return raw["_op"]
+    if "$op" not in raw.columns or raw["$op"].null_count() == raw.height:
+        return pl.repeat(OP_UPSERT, raw.height, dtype=pl.Int8, eager=True).alias("_op")
+    text = raw["$op"].cast(pl.String, strict=False)
+    op = text.replace_strict(OPS, default=None, return_dtype=pl.Int8)
+    bad = op.is_null() & text.is_not_null()
+    if bad.any():
+        faults.append(Fault(bad, "wrong_type", "$op must be 'upsert' or 'delete'"))
+    return op.fill_null(OP_UPSERT)
+
+
+def _event_times(raw: pl.DataFrame, own: pl.Series | None, op: pl.Series, arrival: int | None, faults: list[Fault]) -> pl.Series:
+    """Event times in ms; null where there is none. The order is the column, ``$event_time_ms``, the log's own, the arrival."""
+    if own is not None and own.null_count() == 0:
+        return own
+    fallback = _nulls("_ts", pl.Int64(), raw.height)
+    for series in (_control_time(raw, faults), raw["_ts"] if "_ts" in raw.columns else None):
+        if series is not None:
+            fallback = fallback.zip_with(fallback.is_not_null(), series)
+    if arrival is not None:
+        fallback = fallback.fill_null(arrival)
+    if own is None:
+        return fallback
+    # Only a delete may do without its event-time column: what it deletes has no columns any more.
+    return own.zip_with(own.is_not_null() | (op != OP_DELETE), fallback)
+
+
+def _column_time(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> pl.Series | None:
+    if relation.event_time is None:
+        return None
+    column = columns[relation.event_time]
+    if column.dtype.is_integer():
+        return column.cast(pl.Int64)
+    if column.dtype == pl.String:
+        form = relation.event_time_format
+        parsed = (
+            column.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False, ambiguous="earliest")
+            if form is not None
+            else conform(column, TIMESTAMP)[0]
+        )
+        if parsed.null_count() > column.null_count():
+            bad = parsed.is_null() & column.is_not_null()
+            faults.append(Fault(bad, "wrong_type", f"column {column.name!r} does not have the event time format {form or 'RFC 3339'!r}"))
+        column = parsed
+    return column.dt.timestamp("ms")  # rounds down: an instant before 1970 stays before it
+
+
+def _control_time(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series | None:
+    if "$event_time_ms" not in raw.columns:
+        return None
+    said = raw["$event_time_ms"]
+    number = said.cast(pl.Int64, strict=False) if said.dtype.is_numeric() else _nulls("$event_time_ms", pl.Int64(), len(said))
+    if number.null_count() > said.null_count():
+        bad = number.is_null() & said.is_not_null()
+        faults.append(Fault(bad, "wrong_type", "$event_time_ms must be a whole number of milliseconds"))
+    return number
+
+
+def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:
+    for name, column in columns.items():
+        if column.dtype.is_float() and column.is_finite().all() is False:
+            faults.append(Fault(~column.is_finite(), "not_finite", f"column {name!r} must be a finite number"))
+        if relation.columns[name].is_nested:
+            _check_nested(name, column, faults)
+        elif column.dtype == pl.String and (nul := column.str.contains("\x00", literal=True)).any():
+            faults.append(Fault(nul, "invalid_string", f"column {name!r} holds the character U+0000"))
+    sizes = [columns[name].str.len_bytes() for name in relation.key if columns[name].dtype == pl.String]
+    sizes += [columns[name].bin.size() for name in relation.key if columns[name].dtype == pl.Binary]
+    if sizes:
+        total = pl.select(pl.sum_horizontal([series.cast(pl.Int64).fill_null(0).alias(str(i)) for i, series in enumerate(sizes)])).to_series()
+        if int(total.max() or 0) > MAX_KEY_BYTES:  # type: ignore[call-overload]
+            detail = f"the key {', '.join(relation.key)} has more than {MAX_KEY_BYTES} bytes"
+            faults.append(Fault(total > MAX_KEY_BYTES, "key_too_large", detail))
+
+
+def _check_nested(name: str, column: pl.Series, faults: list[Fault]) -> None:
+    """Look into nested values through their JSON text: jsonb can hold neither U+0000 nor NaN."""
+    text = column.to_frame("v").select(pl.struct("v").struct.json_encode()).to_series()
+    nul = text.str.contains("\\u0000", literal=True)
+    if nul.any():
+        faults.append(Fault(nul, "invalid_string", f"column {name!r} holds the character U+0000"))
+
+
+def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: list[Fault]) -> None:
+    if ts.null_count():
+        missing = f"column {relation.event_time!r} is null and holds the event time"
+        faults.append(Fault(ts.is_null(), "event_time_missing", missing))
+    low, high = ts.min(), ts.max()
+    if low is None or high is None:
+        return
+    if int(low) < 0 or int(high) > MAX_EVENT_TIME_MS:  # type: ignore[call-overload]
+        outside = ts.is_between(0, MAX_EVENT_TIME_MS).not_()
+        faults.append(Fault(outside, "event_time_out_of_range", OUT_OF_RANGE))
+    if relation.max_future_skew_ms is None:
+        return
+    bound = now_ms + relation.max_future_skew_ms
+    if int(high) > bound:  # type: ignore[call-overload]
+        detail = f"the event time is more than max_future_skew ({relation.max_future_skew_ms} ms) ahead of the clock ({now_ms})"
+        faults.append(Fault(ts > bound, "future_event_time", detail))
+
+
+def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = None) -> tuple[pl.DataFrame, pl.Series]:
+    """Turn the members' faults into rejects (the first reason counts); also return the mask of the members that stay."""
+    good = pl.repeat(True, raw.height, dtype=pl.Boolean, eager=True) if members is None else members
+    rows: list[tuple[int, str, str, str]] = []
+    shown = [name for name in raw.columns if not name.startswith("_")]
+    for fault in faults:
+        bad = fault.mask.fill_null(False)
+        for row in raw.filter(bad & good).select("_offset", *shown).iter_rows(named=True):
+            offset = row.pop("_offset")
+            rows.append((offset, fault.reason, fault.detail, excerpt_of({k: v for k, v in row.items() if v is not None})))
+        good = good & ~bad
+    return reject_rows(rows).sort("offset", maintain_order=True), good
+
+
+def excerpt_of(value: Any) -> str:
+    """Write a refused record as JSON text, cut to ``MAX_EXCERPT_CHARS``; long strings are cut before they are written."""
+    if isinstance(value, dict):
+        value = {key: _short(item) for key, item in value.items()}
+    return json.dumps(_short(value), default=str, ensure_ascii=False)[:MAX_EXCERPT_CHARS]
+
+
+def _short(value: Any) -> Any:
+    return value[:MAX_EXCERPT_CHARS] if isinstance(value, str | bytes | list) else value
+
+
+def _blank_deletes(frame: pl.DataFrame, relation: RelationSchema) -> pl.DataFrame:
+    if not frame.height or int(frame["_op"].max() or 0) == OP_UPSERT:  # type: ignore[call-overload]
+        return frame
+    kept = {*relation.key, relation.event_time}
+    blanked = [pl.when(pl.col("_op") == OP_UPSERT).then(pl.col(name)).alias(name) for name in relation.columns.names if name not in kept]
+    return frame.with_columns(blanked)

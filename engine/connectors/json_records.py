@@ -1,0 +1,302 @@
+"""JSON records: arrays of objects and newline-delimited objects, brought into raw frames for ``canonicalise``.
+
+The good path reads whole chunks with Arrow's strict JSON reader, which refuses a number where a string is declared, keeps 64-bit integers
+and decimals exact, and names nothing it was not asked for. What it refuses is cut into smaller pieces and, piece by piece, read again by
+``json.loads``, which can say what is wrong with which record.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from decimal import Decimal
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from engine.connectors.canonical import (
+    CONTROL_COLUMNS,
+    FAR_YEAR,
+    OUT_OF_RANGE,
+    empty_rejects,
+    excerpt_of,
+    expected,
+    reject_rows,
+    settle,
+)
+from engine.connectors.conform import conform_values
+from engine.errors import UserError
+from engine.plan.model import RelationSchema
+
+Unknown = Literal["reject", "ignore"]
+
+PIECE_LINES = 512
+"""How many lines share the fate of a bad one: small enough that one bad record in a chunk costs a millisecond or two."""
+
+FEW_LINES = 24
+"""Up to here ``json.loads`` is quicker than setting up Arrow's reader."""
+
+_NEWLINE, _RETURN = 10, 13
+_BOM = b"\xef\xbb\xbf"
+Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+class BodyMalformed(UserError):
+    """A whole body cannot be read, so that no record in it can be told from another.
+
+    Attributes:
+        position: byte or character where reading stopped, None where the format does not say.
+    """
+
+    code = "malformed_json"
+
+    def __init__(self, detail: str, position: int | None = None) -> None:
+        super().__init__(detail)
+        self.position = position
+
+
+def parse_array(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Parse a JSON array of records, or a single record, into ``(raw, rejects)``; ``_offset`` is the index.
+
+    Raises:
+        BodyMalformed: it is not JSON, or neither an array nor an object.
+    """
+    try:
+        value = json.loads(body, parse_float=_float_reader(relation))
+    except json.JSONDecodeError as error:
+        raise BodyMalformed(f"{error.msg} at line {error.lineno}, column {error.colno}", error.pos) from error
+    except UnicodeDecodeError as error:
+        raise BodyMalformed("the body is not UTF-8", error.start) from error
+    except (ValueError, RecursionError) as error:
+        raise BodyMalformed(str(error)[:200]) from error
+    records = [value] if isinstance(value, dict) else value
+    if not isinstance(records, list):
+        raise BodyMalformed("the body must be an array of records, one record, or records on lines of their own", 0)
+    return parse_objects(records, np.arange(len(records), dtype=np.int64), relation, "reject")
+
+
+def parse_lines(
+    chunk: bytes, relation: RelationSchema, unknown: Unknown, member: pl.Expr | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
+    """Parse newline-delimited records.
+
+    Args:
+        chunk: whole lines; the last may lack its newline. Empty lines are skipped.
+        relation: names and types.
+        unknown: whether a column the relation does not have refuses its record (posted records) or is ignored (files).
+        member: see ``canonicalise``; what is not even an object is nobody's and refused all the same.
+
+    Returns:
+        ``(raw, rejects, starts)``: offsets are indexes of lines (empty ones do not count), ``starts[index]`` is its first byte.
+    """
+    starts, ends = line_bounds(chunk)
+    if len(starts) == 0:
+        return pl.DataFrame(), empty_rejects(), starts
+    raw = _read_fast(chunk, len(starts), relation, unknown) if len(starts) > FEW_LINES else None
+    if raw is not None:
+        return raw.with_columns(pl.int_range(len(starts), dtype=pl.Int64).alias("_offset")), empty_rejects(), starts
+    frames: list[pl.DataFrame] = []
+    rejects: list[pl.DataFrame] = []
+    for first in range(0, len(starts), PIECE_LINES):
+        last = min(first + PIECE_LINES, len(starts))
+        piece = chunk[starts[first] : ends[last - 1]]
+        frame = _read_fast(piece, last - first, relation, unknown) if last - first > FEW_LINES else None
+        if frame is not None:
+            frames.append(frame.with_columns(pl.int_range(first, last, dtype=pl.Int64).alias("_offset")))
+            continue
+        lines = [chunk[starts[i] : ends[i]] for i in range(first, last)]
+        frame, refused = _read_slowly(lines, first, relation, unknown, member)
+        frames.append(frame)
+        rejects.append(refused)
+    stacked, unsettled = _stack(frames, relation, member)
+    return stacked, pl.concat([*rejects, *unsettled]) if rejects or unsettled else empty_rejects(), starts
+
+
+def line_bounds(chunk: bytes) -> Lines:
+    """Return where each non-empty line starts and ends (newline excluded), after a byte order mark."""
+    data = np.frombuffer(chunk, dtype=np.uint8)
+    newlines = np.flatnonzero(data == _NEWLINE)
+    starts = np.concatenate(([len(_BOM) if chunk.startswith(_BOM) else 0], newlines + 1))
+    ends = np.concatenate((newlines, [len(data)]))
+    lengths = ends - starts
+    if lengths.min() > 1:
+        return starts, ends
+    kept = (lengths > 1) | ((lengths == 1) & (data[np.minimum(starts, max(len(data) - 1, 0))] != _RETURN)) if len(data) else lengths > 0
+    return starts[kept], ends[kept]
+
+
+def parse_objects(
+    records: list[Any],
+    offsets: npt.NDArray[np.int64],
+    relation: RelationSchema,
+    unknown: Unknown,
+    member: pl.Expr | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Bring parsed JSON values into a raw frame of declared types; returns ``(raw, rejects)``."""
+    refused: dict[int, tuple[str, str]] = {}
+    if set(map(type, records)) - {dict}:
+        for index, record in enumerate(records):
+            if not isinstance(record, dict):
+                refused[index] = ("not_an_object", "a record is a JSON object")
+        records = [record if isinstance(record, dict) else {} for record in records]
+    if unknown == "reject":
+        _refuse_unknown(records, relation, refused)
+    columns = [_column(name, relation, records, refused) for name in relation.columns.names]
+    columns += [_control(name, records, refused) for name in CONTROL_COLUMNS if any(name in record for record in records)]
+    raw = pl.DataFrame([*columns, pl.Series("_offset", offsets, dtype=pl.Int64)])
+    if not refused:
+        return raw, empty_rejects()
+    if member is not None:
+        belongs = raw.select(member.fill_null(False)).to_series()
+        refused = {i: why for i, why in refused.items() if belongs[i] or why[0] == "not_an_object"}
+    rows = [(int(offsets[i]), *refused[i], excerpt_of(records[i])) for i in sorted(refused)]
+    kept = np.ones(len(records), dtype=bool)
+    kept[list(refused)] = False
+    return raw.filter(pl.Series(kept)), reject_rows(rows)
+
+
+def _float_reader(relation: RelationSchema) -> Any:
+    """Decimals must not pass through a double; where there are none, doubles are read the quick way."""
+    return Decimal if any(declared.kind == "decimal" or declared.is_nested for declared in relation.columns.types) else None
+
+
+def _refuse_unknown(records: list[dict[str, Any]], relation: RelationSchema, refused: dict[int, tuple[str, str]]) -> None:
+    known = {*relation.columns.names, *CONTROL_COLUMNS}
+    if not set().union(*records) - known:
+        return
+    for index, record in enumerate(records):
+        strange = next((name for name in record if name not in known), None)
+        if strange is not None and index not in refused:
+            refused[index] = ("unknown_column", f"column {strange!r} is not declared; {relation.name} has {', '.join(relation.columns.names)}")
+
+
+def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:
+    declared, is_event_time = relation.columns[name], name == relation.event_time
+    series, bad = conform_values(name, [record.get(name) for record in records], declared)
+    for index in np.flatnonzero(bad.to_numpy()) if bad is not None else ():
+        value = records[index].get(name)
+        if isinstance(value, str) and not _is_unicode(value):
+            refused.setdefault(int(index), ("invalid_string", f"column {name!r} holds half of a surrogate pair"))
+        elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+            refused.setdefault(int(index), ("not_finite", f"column {name!r} must be a finite number"))
+        elif is_event_time and isinstance(value, str) and re.match(FAR_YEAR, value):
+            refused.setdefault(int(index), ("event_time_out_of_range", OUT_OF_RANGE))
+        else:
+            refused.setdefault(int(index), ("wrong_type", f"column {name!r} must be {expected(declared)}, not {_json_type(value)}"))
+    return series
+
+
+def _control(name: str, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:
+    kind = str if name == "$op" else int
+    values = [record.get(name) for record in records]
+    for index, value in enumerate(values):
+        if value is not None and (type(value) is not kind or (kind is int and not -(2**63) <= value < 2**63)):
+            refused.setdefault(index, ("wrong_type", f"{name} must be {'a string' if kind is str else 'a whole number'}"))
+            values[index] = None
+    return pl.Series(name, values, dtype=CONTROL_COLUMNS[name])
+
+
+def _is_unicode(value: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _json_type(value: Any) -> str:
+    names = {str: "a string", bool: "a boolean", int: "a number", float: "a number", Decimal: "a number", list: "an array", dict: "an object"}
+    return names.get(type(value), "null") + (" of this size or form" if isinstance(value, int | float | str | Decimal) else "")
+
+
+def _read_slowly(
+    lines: list[bytes], first: int, relation: RelationSchema, unknown: Unknown, member: pl.Expr | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    reader = _float_reader(relation)
+    records: list[Any] = []
+    offsets: list[int] = []
+    malformed: list[tuple[int, str, str, str]] = []
+    for index, line in enumerate(lines, first):
+        try:
+            records.append(json.loads(line, parse_float=reader))
+            offsets.append(index)
+        except (ValueError, RecursionError) as error:
+            if line.strip():
+                malformed.append((index, "malformed_json", str(error), line[:1024].decode("utf-8", "replace")))
+    raw, refused = parse_objects(records, np.array(offsets, dtype=np.int64), relation, unknown, member)
+    return raw, pl.concat([reject_rows(malformed), refused]).sort("offset")
+
+
+def _read_fast(chunk: bytes, lines: int, relation: RelationSchema, unknown: Unknown) -> pl.DataFrame | None:
+    """Read with Arrow; None where anything at all is unusual."""
+    schema = _arrow_schema(chunk, relation)
+    if schema is None or not (chunk.isascii() or _is_utf8(chunk)):
+        return None
+    try:
+        table = arrow_json.read_json(
+            io.BytesIO(chunk.removeprefix(_BOM)),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    if table.num_rows != lines:
+        return None
+    return cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
+
+
+def _is_utf8(chunk: bytes) -> bool:
+    try:
+        chunk.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.string(),
+    "date": pa.string(),
+    "time": pa.string(),
+    "timestamp": pa.string(),
+}
+
+
+def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
+    """Decide how to read each column by a look at the first record; None = nested columns or a strange start: read slowly."""
+    try:
+        first = json.loads(chunk[: None if (end := chunk.find(b"\n", 3)) < 0 else end].removeprefix(_BOM) or b"{}")
+    except (ValueError, RecursionError):
+        first = {}
+    if not isinstance(first, dict):
+        first = {}
+    fields = []
+    for name, declared in relation.columns.items():
+        dtype = pa.decimal128(declared.precision, declared.scale) if declared.kind == "decimal" else _ARROW.get(declared.kind)
+        if dtype is None:
+            return None
+        value = first.get(name)
+        if declared.kind == "bigint" and isinstance(value, str):
+            dtype = pa.string()
+        elif declared.kind == "timestamp" and type(value) is int:
+            dtype = pa.int64()
+        fields.append(pa.field(name, dtype))
+    return pa.schema([*fields, pa.field("$op", pa.string()), pa.field("$event_time_ms", pa.int64())])
+
+
+def _stack(
+    frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
+) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """Put pieces together. Where their columns came as different types, all are brought to the declared ones first."""
+    frames = [frame for frame in frames if frame.height]
+    if len({tuple(frame.schema.items()) for frame in frames}) <= 1:
+        return (pl.concat(frames) if frames else pl.DataFrame()), []
+    settled = [settle(frame, relation, member) for frame in frames]
+    return pl.concat([raw for raw, _ in settled], how="diagonal"), [rejects for _, rejects in settled if rejects.height]

@@ -1,0 +1,250 @@
+"""The built-in log: feeds of record batches in Postgres, with gap-free offsets per partition.
+
+A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to. Offsets are given by
+the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to one partition queue up behind
+each other.
+
+Everything is plain SQL in constants, so that a synchronous writer (the sink) and an asynchronous one (the API's group commit) share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from psycopg.rows import tuple_row
+
+from engine.connectors.packets import decode_frame, encode_frame, split_by_ordinal
+from engine.connectors.postgres import Connection
+from engine.core.hashing import key_hash
+from engine.errors import InvariantBroken
+
+APPEND_SQL = """
+WITH head AS (
+    UPDATE log.head SET next_offset = next_offset + %(rows)s
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s
+    RETURNING next_offset - %(rows)s AS base
+)
+INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, payload)
+SELECT %(feed_id)s, %(partition)s, base, %(rows)s, %(min_ts)s, %(max_ts)s, %(payload)s FROM head
+RETURNING base_offset
+"""
+"""Parameters: ``append_params``. Returns the base offset, or no row where the feed or the partition does not exist."""
+
+CLAIM_KEY_SQL = """
+INSERT INTO log.append_key AS kept (feed_id, key, digest, response, expires_at)
+VALUES (%(feed_id)s, %(key)s, %(digest)s, 'null', now() + %(ttl_ms)s * interval '1 millisecond')
+ON CONFLICT (feed_id, key) DO UPDATE SET
+    digest = CASE WHEN kept.expires_at < now() THEN excluded.digest ELSE kept.digest END,
+    response = CASE WHEN kept.expires_at < now() THEN excluded.response ELSE kept.response END,
+    expires_at = CASE WHEN kept.expires_at < now() THEN excluded.expires_at ELSE kept.expires_at END
+RETURNING digest, response
+"""
+"""Claim an idempotency key in the transaction of its append. It waits for a rival transaction with the same key. A null response: the key
+is ours, append and then ``STORE_RESPONSE_SQL``. A response with our digest: answer it. Another digest: a conflict. Claim keys in sorted order,
+each once per transaction."""
+
+STORE_RESPONSE_SQL = "UPDATE log.append_key SET response = %(response)s WHERE feed_id = %(feed_id)s AND key = %(key)s"
+
+APPEND_KEY_TTL_MS = 24 * 3_600_000
+"""How long a retry is recognised (product.md §3)."""
+
+READ_SQL = """
+SELECT base_offset, payload FROM log.batch
+WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset < %(end)s AND base_offset >= (
+    SELECT coalesce(max(base_offset), 0) FROM log.batch
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
+)
+ORDER BY base_offset
+"""
+"""Batches that meet ``[start, end)``; cut them with ``cut_batch``."""
+
+FIND_FEED_SQL = "SELECT id, partitions, retention_ms FROM log.feed WHERE name = %(name)s"
+HEADS_SQL = "SELECT partition, start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s ORDER BY partition"
+
+_TRIM_SQL = """
+UPDATE log.head SET start_offset = greatest(start_offset, coalesce((
+    SELECT base_offset FROM log.batch
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
+    ORDER BY base_offset LIMIT 1
+), next_offset))
+WHERE feed_id = %(feed_id)s AND partition = %(partition)s
+RETURNING start_offset
+"""
+_TRIM_DELETE_SQL = "DELETE FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset < %s"
+
+_INTERNAL_COLUMNS = ("_key_hash", "_offset", "_arrival")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRow:
+    """A row of ``log.feed``."""
+
+    id: int
+    partitions: int
+    retention_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a partition's records begin and end: ``[start_offset, next_offset)``."""
+
+    partition: int
+    start_offset: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one append writes."""
+
+    rows: int
+    min_ts: int
+    max_ts: int
+    payload: bytes
+
+
+def encode_batch(frame: pl.DataFrame, arrival_ms: int) -> Batch:
+    """Make a batch of accepted records (at least one), in their order. ``_offset`` and ``_key_hash`` are left out."""
+    low, high = frame.select(pl.col("_ts").min().alias("low"), pl.col("_ts").max().alias("high")).row(0)
+    payload = frame.drop(*_INTERNAL_COLUMNS, strict=False).with_columns(pl.lit(arrival_ms, dtype=pl.Int64).alias("_arrival"))
+    return Batch(frame.height, low, high, encode_frame(payload))
+
+
+def route(frame: pl.DataFrame, key: Sequence[str], partitions: int) -> list[tuple[int, pl.DataFrame]]:
+    """Split accepted records by partition, order kept: hash of the key modulo partitions; a null or absent key is partition 0."""
+    if partitions == 1 or not key:
+        return [(0, frame)] if frame.height else []
+    parts = split_by_ordinal(frame.with_columns(key_hash(frame, key).alias("_key_hash")), partitions)
+    return [(partition, part.drop("_key_hash")) for partition, part in enumerate(parts) if part.height]
+
+
+def append_params(feed_id: int, partition: int, batch: Batch) -> dict[str, Any]:
+    """Return the parameters of ``APPEND_SQL``."""
+    return {
+        "feed_id": feed_id,
+        "partition": partition,
+        "rows": batch.rows,
+        "min_ts": batch.min_ts,
+        "max_ts": batch.max_ts,
+        "payload": batch.payload,
+    }
+
+
+def append_batches(connection: Connection, feed_id: int, batches: Iterable[tuple[int, Batch]]) -> list[int]:
+    """Append ``(partition, batch)`` pairs in the caller's transaction; returns their base offsets in the order given.
+
+    Heads are locked in the order of partitions, so that two writers of several partitions cannot wait for each other.
+
+    Raises:
+        InvariantBroken: the feed or a partition does not exist.
+    """
+    pairs = list(batches)
+    bases = [0] * len(pairs)
+    with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+        for index in sorted(range(len(pairs)), key=lambda i: pairs[i][0]):
+            partition, batch = pairs[index]
+            row = cursor.execute(APPEND_SQL, append_params(feed_id, partition, batch)).fetchone()
+            if row is None:
+                raise InvariantBroken(f"feed {feed_id} has no partition {partition}")
+            bases[index] = row[0]
+    return bases
+
+
+def find_feed(connection: Connection, name: str) -> FeedRow | None:
+    """Return the feed of that name."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(FIND_FEED_SQL, {"name": name}).fetchone()
+    return None if row is None else FeedRow(*row)
+
+
+def ensure_feed(connection: Connection, name: str, partitions: int, retention_ms: int | None = None) -> FeedRow:
+    """Create the feed with its heads, or return the one there is, unchanged: relations that share a feed share its partitions."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO log.feed (name, partitions, retention_ms) VALUES (%s, %s, %s) ON CONFLICT (name) DO NOTHING",
+            (name, partitions, retention_ms),
+        )
+    feed = find_feed(connection, name)
+    if feed is None:
+        raise InvariantBroken(f"feed {name!r} vanished while it was made")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO log.head (feed_id, partition) SELECT %s, generate_series(0, %s - 1) ON CONFLICT DO NOTHING",
+            (feed.id, feed.partitions),
+        )
+    return feed
+
+
+def set_retention(connection: Connection, name: str, retention_ms: int | None) -> None:
+    """Change how long a feed's batches are kept; None = for ever."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE log.feed SET retention_ms = %s WHERE name = %s", (retention_ms, name))
+
+
+def drop_feed(connection: Connection, name: str) -> None:
+    """Remove a feed with all its records, files and idempotency keys. Does nothing when there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM log.feed WHERE name = %s", (name,))
+
+
+def heads(connection: Connection, feed_id: int) -> list[Head]:
+    """Return every partition's head, by partition."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        return [Head(*row) for row in cursor.execute(HEADS_SQL, {"feed_id": feed_id})]
+
+
+def cut_batch(base: int, payload: bytes, start: int, end: int) -> tuple[int, pl.DataFrame]:
+    """Decode a batch and keep the records with ``start <= offset < end``; returns ``(first offset, frame)``."""
+    frame = decode_frame(payload)
+    first = max(start - base, 0)
+    last = min(end - base, frame.height)
+    if (first, last) == (0, frame.height):
+        return base, frame
+    return base + first, frame.slice(first, max(last - first, 0))
+
+
+def read(connection: Connection, feed_id: int, partition: int, start: int, end: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield ``(first offset, frame)`` of one partition in ``[start, end)``, in order. Frames have the columns they were posted with."""
+    params = {"feed_id": feed_id, "partition": partition, "start": start, "end": end}
+    with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+        for base, payload in cursor.stream(READ_SQL, params):
+            first, frame = cut_batch(base, payload, start, end)
+            if frame.height:
+                yield first, frame
+
+
+def read_feed(connection: Connection, name: str) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield ``(first offset, frame)`` of everything a feed holds, partition after partition. For tools and tests.
+
+    Raises:
+        LookupError: there is no such feed.
+    """
+    feed = find_feed(connection, name)
+    if feed is None:
+        raise LookupError(f"there is no feed {name!r}")
+    for head in heads(connection, feed.id):
+        yield from read(connection, feed.id, head.partition, head.start_offset, head.next_offset)
+
+
+def trim(connection: Connection) -> int:
+    """Remove batches older than their feed's retention, and expired idempotency keys; returns the number of batches removed.
+
+    A head moves before its batches go, in one transaction, so that no reader sees a start that is not there.
+    """
+    removed = 0
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute("DELETE FROM log.append_key WHERE expires_at < now()")
+        cursor.execute(
+            "SELECT feed.id, head.partition, feed.retention_ms FROM log.feed JOIN log.head ON head.feed_id = feed.id "
+            "WHERE feed.retention_ms IS NOT NULL ORDER BY feed.id, head.partition"
+        )
+        for feed_id, partition, retention_ms in cursor.fetchall():
+            with connection.transaction():
+                cursor.execute(_TRIM_SQL, {"feed_id": feed_id, "partition": partition, "retention_ms": retention_ms})
+                row = cursor.fetchone()
+                if row is not None:
+                    removed += cursor.execute(_TRIM_DELETE_SQL, (feed_id, partition, row[0])).rowcount
+    return removed

@@ -1,0 +1,155 @@
+"""Packets: the few big rows in which records cross Spark's Python border.
+
+A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream; the other kinds (``progress``,
+``reject``, ``late``, ``stats``) ride along to the sink untouched. Knows nothing of where records come from.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, cast
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+PacketKind = Literal["data", "progress", "reject", "late", "stats"]
+
+PACKET_DDL = (
+    "task int, kind string, input int, partition int, first_offset long, rows int, min_ts long, max_ts long, now_ms long, blob binary"
+)
+PACKET_SCHEMA = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("kind", pa.string()),
+        ("input", pa.int32()),
+        ("partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("rows", pa.int32()),
+        ("min_ts", pa.int64()),
+        ("max_ts", pa.int64()),
+        ("now_ms", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+
+SMALL_FRAME_ROWS = 2_048
+"""Up to here Polars' own IPC code has the lower fixed cost (16 against 60 µs); above, pyarrow is three times faster."""
+
+_SMALL_BLOB_BYTES = 64 * 1024
+"""Decoding: pyarrow maps without copying, Polars has the lower fixed cost (15 against 55 µs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One row of ``PACKET_SCHEMA``.
+
+    Attributes:
+        task: id of the task (as chosen by ``engine.spark.task_ids``) it goes to.
+        kind: what the blob holds.
+        input: ``Input.index`` in the first stage, 0 later.
+        partition: partition of the feed; in later stages the upstream task's ordinal.
+        first_offset: offset of its first record; in later stages the emission's number.
+        rows: records inside; 0 for kinds without records.
+        min_ts: least event time inside, None without records.
+        max_ts: greatest event time inside.
+        now_ms: the batch's wall clock (T5).
+        blob: Arrow IPC stream, or UTF-8 JSON for ``progress`` and ``stats``.
+    """
+
+    task: int
+    kind: PacketKind
+    input: int
+    partition: int
+    first_offset: int
+    rows: int
+    min_ts: int | None
+    max_ts: int | None
+    now_ms: int
+    blob: bytes
+
+
+def encode_frame(frame: pl.DataFrame) -> bytes:
+    """Write a frame as an uncompressed Arrow IPC stream that every Arrow version reads (no string views).
+
+    Compression is left out on purpose: lz4 costs twice the time of the whole hop and the blobs are short-lived.
+    """
+    if frame.height <= SMALL_FRAME_ROWS:
+        buffer = io.BytesIO()
+        frame.write_ipc_stream(buffer, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
+        return buffer.getvalue()
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return cast("bytes", stream.getvalue().to_pybytes())
+
+
+def decode_frame(blob: bytes) -> pl.DataFrame:
+    """Read what ``encode_frame`` wrote. The frame may share memory with ``blob``."""
+    if len(blob) <= _SMALL_BLOB_BYTES:
+        return pl.read_ipc_stream(io.BytesIO(blob))
+    return cast("pl.DataFrame", pl.from_arrow(pa.ipc.open_stream(blob).read_all(), rechunk=False))
+
+
+def encode_json(value: Mapping[str, Any]) -> bytes:
+    """Write the blob of a ``progress`` or ``stats`` packet."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
+    """Put packets into one record batch of exactly ``PACKET_SCHEMA``."""
+    rows = [tuple(getattr(packet, field.name) for field in fields(Packet)) for packet in packets]
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in PACKET_SCHEMA]
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, PACKET_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PACKET_SCHEMA)
+
+
+def unpack(table: pa.Table | pa.RecordBatch) -> list[Packet]:
+    """Read packets back from Arrow rows; columns are taken by name."""
+    columns = [table.column(field.name).to_pylist() for field in PACKET_SCHEMA]
+    return [Packet(*row) for row in zip(*columns, strict=True)]
+
+
+def split_by_ordinal(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
+    """Split by ``_key_hash % parts``, order kept; a null hash goes to part 0. Always returns ``parts`` frames."""
+    if parts == 1:
+        return [frame]
+    ordinals = frame.select((pl.col("_key_hash") % parts).fill_null(0).cast(pl.UInt16)).to_series().to_numpy()
+    order = np.argsort(ordinals, kind="stable")
+    counts = np.bincount(ordinals, minlength=parts)
+    ends = np.cumsum(counts)
+    sorted_frame = frame[order]
+    return [sorted_frame.slice(int(end - count), int(count)) for count, end in zip(counts, ends, strict=True)]
+
+
+def split_by_task(frame: pl.DataFrame, tasks: Sequence[int]) -> list[tuple[int, pl.DataFrame]]:
+    """Split records by task: ordinal = ``_key_hash % len(tasks)``, a null hash is ordinal 0. Empty parts are left out."""
+    parts = split_by_ordinal(frame, len(tasks))
+    return [(task, part) for task, part in zip(tasks, parts, strict=True) if part.height]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What the data packets of one frame have in common."""
+
+    input: int
+    partition: int
+    now_ms: int
+
+
+def data_packets(frame: pl.DataFrame, tasks: Sequence[int], route: Route) -> list[Packet]:
+    """Split canonical records (``_offset`` rising) by task into ``data`` packets."""
+    packets = []
+    for task, part in split_by_task(frame, tasks):
+        low, high = part.select(pl.col("_ts").min().alias("low"), pl.col("_ts").max().alias("high")).row(0)
+        first = int(part.item(0, "_offset"))
+        packets.append(
+            Packet(task, "data", route.input, route.partition, first, part.height, low, high, route.now_ms, encode_frame(part))
+        )
+    return packets
+
+

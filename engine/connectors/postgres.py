@@ -1,0 +1,47 @@
+"""One connection per process and database, for readers that run in Spark's workers.
+
+Workers are processes that come and go and serve many queries; a pool each would be many connections for little.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from engine.errors import SourceUnavailable
+
+Connection = psycopg.Connection[Any]
+
+CONNECT_TIMEOUT_SECONDS = 10
+
+_CONNECTIONS: dict[tuple[int, str], Connection] = {}
+"""Keyed by process id too: a forked worker must not speak on its parent's socket."""
+
+
+def connect(dsn: str, application_name: str) -> Connection:
+    """Open a connection in autocommit mode, named for ``pg_stat_activity``."""
+    return psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, application_name=application_name)
+
+
+@contextmanager
+def shared_connection(dsn: str) -> Iterator[Connection]:
+    """Lend this process's connection for reading; not for use by two threads at once.
+
+    Raises:
+        SourceUnavailable: the database cannot be reached, or went away.
+    """
+    key = (os.getpid(), dsn)
+    try:
+        connection = _CONNECTIONS.get(key)
+        if connection is None or connection.closed:
+            connection = _CONNECTIONS[key] = connect(dsn, "slackwater-reader")
+        yield connection
+    except psycopg.OperationalError as error:
+        broken = _CONNECTIONS.pop(key, None)
+        if broken is not None:
+            broken.close()
+        raise SourceUnavailable(f"the database cannot be read: {error}") from error

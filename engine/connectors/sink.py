@@ -1,0 +1,302 @@
+"""The sink: everything one micro-batch caused, in one Postgres transaction, exactly once.
+
+Rows or records, the change feed, late records, rejects, counters, position and clocks become visible together or not at all. The row of
+``log.commit`` is both memory and fence: a batch that is already in it is skipped (Spark repeats a batch it could not mark as done), and a
+launch whose epoch is not the one in it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+import psycopg
+import pyarrow as pa
+from psycopg.types.json import Jsonb
+
+from engine.connectors.log import append_frame
+from engine.connectors.packets import Packet, decode_frame, split_by_ordinal, unpack
+from engine.connectors.views import apply_changes, expire_windows
+from engine.core.hashing import key_hash
+from engine.errors import EpochFenced, SinkUnavailable
+from engine.plan.model import Plan
+
+COMMIT_CHANNEL = "slackwater_commit"
+REJECTS_KEPT = 100_000
+"""Rows of rejects kept per relation; the count goes on."""
+
+Cursor = psycopg.Cursor[Any]
+Json = dict[str, Any]
+
+
+def change_feed(table: str) -> str:
+    """Return the name of the log feed that holds every change of a derived table."""
+    return f"changes:{table}"
+
+
+def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
+    """Take the fence for a launch: from now on only this epoch commits. Waits for a commit of the old launch that is under way.
+
+    Raises:
+        EpochFenced: a newer launch has taken it.
+    """
+    with conn.transaction():
+        taken = conn.execute(
+            """
+            INSERT INTO log.commit AS c (query_id, checkpoint_id, epoch) VALUES (%(query)s, %(checkpoint)s, %(epoch)s)
+            ON CONFLICT (query_id) DO UPDATE SET
+                epoch = excluded.epoch,
+                batch_id = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.batch_id END,
+                position = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.position ELSE '{}' END,
+                detail = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.detail ELSE '{}' END,
+                stream_time_ms = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.stream_time_ms END,
+                checkpoint_id = excluded.checkpoint_id
+            WHERE c.epoch < excluded.epoch
+            RETURNING 1
+            """,
+            {"query": query_id, "checkpoint": checkpoint_id, "epoch": epoch},
+        ).fetchone()
+    if taken is None:
+        raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch's packets by what is done with them."""
+
+    now_ms: int
+    changes: list[pl.DataFrame] = field(default_factory=list)
+    late: list[pl.DataFrame] = field(default_factory=list)
+    rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
+    progress: list[Json] = field(default_factory=list)
+    stats: list[Json] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, packets: Sequence[Packet]) -> _Batch:
+        batch = cls(max((packet.now_ms for packet in packets), default=0))
+        for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
+            match packet.kind:
+                case "data":
+                    batch.changes.append(decode_frame(packet.blob))
+                case "late":
+                    batch.late.append(decode_frame(packet.blob))
+                case "reject":
+                    batch.rejects.append((packet, decode_frame(packet.blob)))
+                case "progress":
+                    batch.progress.append(json.loads(packet.blob))
+                case "stats":
+                    batch.stats.append(json.loads(packet.blob))
+        return batch
+
+
+class Sink:
+    """Commits the batches of one launch.
+
+    Args:
+        dsn: the database.
+        plan: the query's plan; its output exists already (view or log feed).
+        query_id: the query.
+        checkpoint_id: batch ids are counted per checkpoint.
+        epoch: the launch, as taken with ``claim_epoch``.
+    """
+
+    def __init__(self, dsn: str, plan: Plan, query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
+        self._dsn = dsn
+        self._plan = plan
+        self._query_id = query_id
+        self._checkpoint_id = checkpoint_id
+        self._epoch = epoch
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def commit(self, batch_id: int, packets: pa.Table) -> None:
+        """Write everything a batch caused; does nothing where the batch is committed already.
+
+        Raises:
+            EpochFenced: another launch holds the fence.
+            SinkUnavailable: the database cannot be reached or refuses for now. Retryable.
+        """
+        batch = _Batch.of(unpack(packets))
+        try:
+            conn = self._connection()
+            with conn.transaction(), conn.cursor() as cursor:
+                before = self._fence(cursor, batch_id)
+                if before is not None:
+                    self._write(cursor, batch_id, batch, before)
+        except psycopg.OperationalError as error:
+            self.close()
+            raise SinkUnavailable(f"batch {batch_id}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection; the next commit opens another."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        if self._conn is None or self._conn.closed:
+            self._conn = psycopg.connect(self._dsn, autocommit=True)
+        return self._conn
+
+    def _fence(self, cursor: Cursor, batch_id: int) -> _Committed | None:
+        """Lock the commit row; None where this batch is in it already."""
+        row = cursor.execute(
+            "SELECT checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = %s FOR UPDATE", (self._query_id,)
+        ).fetchone()
+        if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
+            raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
+        if row[2] is not None and row[2] >= batch_id:
+            return None
+        return _Committed(row[3], row[4])
+
+    def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed) -> None:
+        emitted = self._write_changes(cursor, batch)
+        after = before.advanced(batch, emitted)
+        stream_time_ms = after.stream_time(self._plan)
+        if stream_time_ms is not None and self._plan.output.kind == "table":
+            expire_windows(cursor, self._plan.output, stream_time_ms)
+        counters = _counters(batch, self._plan)
+        self._keep_late(cursor, batch, counters)
+        self._keep_rejects(cursor, batch)
+        cursor.executemany(
+            """
+            INSERT INTO log.counter AS c (owner, input, reason, count) VALUES (%s, %s, %s, %s)
+            ON CONFLICT (owner, input, reason) DO UPDATE SET count = c.count + excluded.count
+            """,
+            [(self._query_id, name, reason, count) for (name, reason), count in sorted(counters.items())],
+        )
+        cursor.execute(
+            """
+            UPDATE log.commit SET batch_id = %s, committed_at = clock_timestamp(), position = %s, stream_time_ms = %s, detail = %s
+            WHERE query_id = %s
+            """,
+            (batch_id, Jsonb(after.position), stream_time_ms, Jsonb(after.detail), self._query_id),
+        )
+        cursor.execute("SELECT pg_notify(%s, %s)", (COMMIT_CHANNEL, str(self._query_id)))
+
+    def _write_changes(self, cursor: Cursor, batch: _Batch) -> int:
+        frames = [frame for frame in batch.changes if not frame.is_empty()]
+        if not frames:
+            return 0
+        changes = pl.concat(frames)
+        output = self._plan.output
+        if output.kind == "table":
+            apply_changes(cursor, output, changes)
+            append_frame(cursor, change_feed(output.name), 0, changes, batch.now_ms)
+            return changes.height
+        parts = [changes]
+        if output.partitions > 1 and output.key:
+            hashed = changes.with_columns(key_hash(changes, output.key).alias("_key_hash"))
+            parts = [part.drop("_key_hash") for part in split_by_ordinal(hashed, output.partitions)]
+        for partition, part in enumerate(parts):
+            if not part.is_empty():
+                append_frame(cursor, output.name, partition, part, batch.now_ms)
+        return changes.height
+
+    def _keep_late(self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int]) -> None:
+        if not batch.late:
+            return
+        late, cap = pl.concat(batch.late), self._plan.late_records.max_rows
+        with cursor.copy(
+            'COPY log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, "offset", record, at) FROM STDIN'
+        ) as copy:
+            at = pl.Series([batch.now_ms]).cast(pl.Datetime("ms", "UTC"))[0]
+            for row in late.tail(cap).select("input", "reason", "event_time_ms", "stream_time_ms", "offset", "record").iter_rows():
+                copy.write_row((self._query_id, *row, at))
+        removed = cursor.execute(
+            """
+            DELETE FROM log.late_record WHERE query_id = %(query)s AND (
+                at < to_timestamp(%(oldest)s / 1000.0)
+                OR id <= (SELECT id FROM log.late_record WHERE query_id = %(query)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1))
+            """,
+            {"query": self._query_id, "cap": cap, "oldest": batch.now_ms - self._plan.late_records.retention_ms},
+        ).rowcount
+        overflow = max(0, late.height - cap) + removed
+        if overflow:
+            counters["late_records", "late_records_overflow"] += overflow
+
+    def _keep_rejects(self, cursor: Cursor, batch: _Batch) -> None:
+        """Keep refused records with their relation; two queries that read one feed keep them once."""
+        touched = set()
+        for packet, rejects in batch.rejects:
+            read = self._plan.inputs[packet.input]
+            touched.add(read.relation.name)
+            cursor.executemany(
+                """
+                INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at)
+                VALUES (%s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0)) ON CONFLICT DO NOTHING
+                """,
+                [
+                    (read.relation.name, read.feed.name, packet.partition, *row, batch.now_ms)
+                    for row in rejects.select("offset", "reason", "detail", "excerpt").iter_rows()
+                ],
+            )
+        for owner in touched:
+            cursor.execute(
+                """
+                DELETE FROM log.reject WHERE owner = %(owner)s
+                AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
+                """,
+                {"owner": owner, "cap": REJECTS_KEPT},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """Position and detail of the commit row.
+
+    ``detail``: ``clocks`` and ``buffered`` (operator → task → value), ``read_rows`` (feed → count), ``emitted_rows``.
+    """
+
+    position: dict[str, dict[str, int]]
+    detail: Json
+
+    def advanced(self, batch: _Batch, emitted: int) -> _Committed:
+        """Return what is true once the batch is in."""
+        position = {feed: dict(partitions) for feed, partitions in self.position.items()}
+        read = dict(self.detail.get("read_rows", {}))
+        newest = self.detail.get("max_ts")
+        for progress in batch.progress:
+            partitions = position.setdefault(progress["feed"], {})
+            partition = str(progress["partition"])
+            partitions[partition] = max(partitions.get(partition, 0), progress["end_offset"])
+            read[progress["feed"]] = read.get(progress["feed"], 0) + progress["rows"]
+            newest = max((ts for ts in (newest, progress["max_ts"]) if ts is not None), default=None)
+        detail: Json = {
+            "read_rows": read,
+            "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
+            "max_ts": newest,
+        }
+        for part in ("clocks", "buffered"):
+            merged = {operator: dict(tasks) for operator, tasks in self.detail.get(part, {}).items()}
+            for stats in batch.stats:
+                for operator, value in stats[part].items():
+                    merged.setdefault(operator, {})[str(stats["task"])] = value
+            detail[part] = merged
+        return _Committed(position, detail)
+
+    def stream_time(self, plan: Plan) -> int | None:
+        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time read."""
+        clocks = self.detail["clocks"]
+        for stage in reversed(plan.stages):
+            for operator in reversed(stage.operators):
+                known = [ts for ts in clocks.get(getattr(operator, "name", ""), {}).values() if ts is not None]
+                if known:
+                    return int(min(known))
+        newest: int | None = self.detail["max_ts"]
+        return newest
+
+
+def _counters(batch: _Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
+    counters: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for stats in batch.stats:
+        for name, reason, count in stats["counters"]:
+            counters[name, reason] += count
+    for packet, rejects in batch.rejects:
+        for reason, count in rejects.group_by("reason").len().iter_rows():
+            counters[plan.inputs[packet.input].alias, f"rejected_{reason}"] += count
+    return counters

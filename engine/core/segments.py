@@ -1,0 +1,280 @@
+"""The two state structures, made of sorted immutable segments: an index by key and time, a queue by time.
+
+A batch appends at most one segment; neighbouring segments are merged when the newer ones have together as many rows as the older one,
+so there are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one record.
+A segment once saved never changes; what has become unnecessary is left out when its neighbours are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.core.clocks import I64
+from engine.core.frames import KEY_HASH, OP, POS, TS
+from engine.core.ports import SegmentStore
+from engine.errors import InvariantBroken
+
+U64 = NDArray[np.uint64]
+
+MIN_MERGED: Final = 6
+"""Segments that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""
+
+TINY_ROWS: Final = 1024
+"""Rows that are cheaper to rewrite than to keep as a file of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A manifest entry.
+
+    Attributes:
+        segment: id in the store.
+        rows: rows saved.
+        min_ts: smallest event time.
+        max_ts: greatest event time.
+        min_hash: smallest key hash; 0 in a queue.
+        max_hash: greatest key hash; 0 in a queue.
+        consumed: leading rows that are no longer part of a queue; 0 in an index.
+    """
+
+    segment: str
+    rows: int
+    min_ts: int
+    max_ts: int
+    min_hash: int = 0
+    max_hash: int = 0
+    consumed: int = 0
+
+
+def merge_start(rows: Sequence[int]) -> int:
+    """Return from which segment on all are merged into one; ``len(rows)`` for none.
+
+    The longest run of newest segments is taken whose oldest one is not larger than the others together. So each row that is rewritten
+    lands in a segment at least twice as large (amortised cost), and those that stay at least double from newer to older (number).
+    """
+    newer = TINY_ROWS
+    start = len(rows)
+    for place in range(len(rows) - 1, -1, -1):
+        if rows[place] <= newer and len(rows) - place >= MIN_MERGED:
+            start = place
+        newer += rows[place]
+    return start
+
+
+class _Segments:
+    """The list of segments, oldest first, and what both structures do with it."""
+
+    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
+        self._store = store
+        self._held = [Segment(**entry) for entry in state or ()]
+        self._released: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return sum(segment.rows - segment.consumed for segment in self._held)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        if self._released:
+            self._store.release(self._released)
+            self._released = []
+        return [asdict(segment) for segment in self._held]
+
+    def _live(self, segment: Segment) -> pl.DataFrame:
+        frame = self._store.load(segment.segment)
+        return frame.slice(segment.consumed) if segment.consumed else frame
+
+    def _append(self, frame: pl.DataFrame, merge: Callable[[pl.DataFrame, bool], pl.DataFrame]) -> None:
+        """Save ``frame``, merged with the newest segments if it is their turn. ``merge`` learns whether nothing older stays."""
+        sizes = [segment.rows - segment.consumed for segment in self._held]
+        start = merge_start([*sizes, frame.height])
+        if start < len(sizes):
+            merged = self._held[start:]
+            frame = merge(pl.concat([*(self._live(segment) for segment in merged), frame]), start == 0)
+            self._held = self._held[:start]
+            self._released.extend(segment.segment for segment in merged)
+        if frame.height:
+            self._held.append(self._save(frame))
+
+    def _save(self, frame: pl.DataFrame) -> Segment:
+        raise NotImplementedError
+
+
+class KeyIndex(_Segments):
+    """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
+
+    Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` and payload; of rows with equal (hash, time), or equal hash, the one with the
+    greatest position counts.
+
+    Args:
+        store: where segments live.
+        state: what ``snapshot`` returned, or None.
+        is_by_time: False: one row per key, the latest by arrival (V7).
+        key_columns: payload columns that rows of an equal hash must agree in.
+    """
+
+    def __init__(
+        self, store: SegmentStore, state: list[dict[str, Any]] | None, *, is_by_time: bool, key_columns: Sequence[str] = ()
+    ) -> None:
+        super().__init__(store, state)
+        self._is_by_time = is_by_time
+        self._order = (KEY_HASH, TS, POS) if is_by_time else (KEY_HASH, POS)
+        self._key_columns = tuple(key_columns)
+
+    def append(self, frame: pl.DataFrame, horizon: int) -> None:
+        """Add rows that are newer, by position, than all before.
+
+        Args:
+            frame: the rows, in any order.
+            horizon: no read asks for a time before it, except for a key's latest version; merges forget by it.
+        """
+        if frame.height:
+            self._append(self._newest(frame.sort(self._order)), lambda rows, is_all: self._merge(rows, horizon, is_all))
+
+    def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
+        """Return the rows of some keys, older segments first, each segment's part sorted by (hash, time).
+
+        Args:
+            hashes: distinct, ascending.
+            low: per key, the earliest time that is asked for; None: all rows.
+            high: per key, the latest. The part of each segment holds its last row at or before ``low``, all rows after it up to
+                ``high``, and its last row of the key.
+        """
+        found = []
+        for segment in self._held:
+            first, last = np.searchsorted(hashes, np.array([segment.min_hash, segment.max_hash], np.uint64), "left")
+            last = min(int(last) + 1, len(hashes))
+            if first < last:
+                bounds = (None, None) if low is None or high is None else (low[first:last], high[first:last])
+                part = self._range(self._store.load(segment.segment), hashes[first:last], *bounds)
+                if part is not None:
+                    found.append(part)
+        return found
+
+    def _range(self, frame: pl.DataFrame, hashes: U64, low: I64 | None, high: I64 | None) -> pl.DataFrame | None:
+        own = frame.get_column(KEY_HASH).to_numpy()
+        starts, stops = np.searchsorted(own, hashes, "left"), np.searchsorted(own, hashes, "right")
+        present = stops > starts
+        if not present.any():
+            return None
+        starts, stops = starts[present], stops[present]
+        if low is None or high is None or not self._is_by_time:
+            if not self._is_by_time:
+                starts = stops - 1
+            return frame[expand(starts, stops)]
+        times = frame.get_column(TS).to_numpy()
+        begin = np.maximum(upper_bound(times, low[present], starts, stops) - 1, starts)
+        end = upper_bound(times, high[present], begin, stops)
+        is_latest_apart = end < stops
+        rows = expand(begin, end)
+        if is_latest_apart.any():
+            rows = np.sort(np.concatenate([rows, stops[is_latest_apart] - 1]))
+        return frame[rows]
+
+    def _save(self, frame: pl.DataFrame) -> Segment:
+        times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
+        bounds = (_int(times.min()), _int(times.max()), _int(hashes.item(0)), _int(hashes.item(-1)))
+        return Segment(self._store.save(frame), frame.height, *bounds)
+
+    def _newest(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Keep the last of the rows that replace each other; ``frame`` is sorted."""
+        hashes = frame.get_column(KEY_HASH).to_numpy()
+        is_kept = np.ones(len(hashes), np.bool_)
+        is_kept[:-1] = hashes[1:] != hashes[:-1]
+        if self._is_by_time:
+            times = frame.get_column(TS).to_numpy()
+            is_kept[:-1] |= times[1:] != times[:-1]
+        return frame if is_kept.all() else frame[np.flatnonzero(is_kept)]
+
+    def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:  # noqa: FBT001  # called in one place
+        """Sort, and forget what no read can reach: replaced rows, versions that ended by the horizon, and, when no older segment
+        could hold what they hide, tombstones before the horizon (V4)."""
+        frame = frame.sort(self._order)
+        self._check_keys(frame)
+        frame = self._newest(frame)
+        if not self._is_by_time:
+            return frame
+        hashes, times = frame.get_column(KEY_HASH).to_numpy(), frame.get_column(TS).to_numpy()
+        is_kept = np.ones(len(times), np.bool_)
+        is_kept[:-1] = (hashes[1:] != hashes[:-1]) | (times[1:] > horizon)
+        if is_all:
+            is_kept &= (frame.get_column(OP).to_numpy() == 0) | (times >= horizon)
+        return frame if is_kept.all() else frame[np.flatnonzero(is_kept)]
+
+    def _check_keys(self, frame: pl.DataFrame) -> None:
+        """Refuse two keys of one hash rather than answer with the other's row."""
+        if not self._key_columns or frame.height < 2:
+            return
+        is_same_hash = pl.col(KEY_HASH) == pl.col(KEY_HASH).shift()
+        is_other_key = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in self._key_columns)
+        if frame.select((is_same_hash & is_other_key).any()).item():
+            raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
+
+
+class TimeQueue(_Segments):
+    """Rows waiting, by (``_ts``, arrival); arrival is the order of appending."""
+
+    def append(self, frame: pl.DataFrame) -> None:
+        """Add rows, sorted by ``_ts`` and then arrival, that arrived after all before."""
+        if frame.height:
+            self._append(frame, lambda rows, _: rows.sort(TS, maintain_order=True))
+
+    def take(self, until: int) -> list[pl.DataFrame]:
+        """Remove and return all rows with ``_ts <= until``: sorted parts, earlier arrivals first at equal times."""
+        taken, held = [], []
+        for segment in self._held:
+            rest = segment
+            if segment.min_ts <= until:
+                frame = self._live(segment)
+                times = frame.get_column(TS).to_numpy()
+                count = int(np.searchsorted(times, until, "right"))
+                taken.append(frame[:count])
+                rest = _shortened(segment, count, times)
+            if rest.consumed < rest.rows:
+                held.append(rest)
+            else:
+                self._released.append(rest.segment)
+        self._held = held
+        return [part for part in taken if part.height]
+
+    def _save(self, frame: pl.DataFrame) -> Segment:
+        times = frame.get_column(TS)
+        return Segment(self._store.save(frame), frame.height, _int(times.item(0)), _int(times.item(-1)))
+
+
+def _shortened(segment: Segment, count: int, times: I64) -> Segment:
+    """Return ``segment`` without ``count`` more of its leading rows."""
+    min_ts = int(times[count]) if count < len(times) else segment.max_ts
+    return Segment(segment.segment, segment.rows, min_ts, segment.max_ts, consumed=segment.consumed + count)
+
+
+def _int(value: Any) -> int:
+    return int(value)
+
+
+def expand(starts: I64, stops: I64) -> I64:
+    """Return all indexes of the ranges ``[start, stop)``, one range after the other."""
+    sizes = stops - starts
+    ends = np.cumsum(sizes)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+
+
+def upper_bound(values: I64, wanted: I64, starts: I64, stops: I64) -> I64:
+    """Return for each range ``[start, stop)`` of ``values``, ascending inside it, the first index with a value greater than wanted."""
+    low, high = starts.copy(), stops.copy()
+    while (active := low < high).any():
+        middle = np.where(active, (low + high) >> 1, 0)
+        goes_up = active & (values[middle] <= wanted)
+        low = np.where(goes_up, middle + 1, low)
+        high = np.where(active & ~goes_up, middle, high)
+    return low

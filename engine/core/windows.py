@@ -1,0 +1,319 @@
+"""Tumbling and hopping window aggregation (W1, W2, W5–W8, T6, STRICT 3, 4, 15–17, 20).
+
+Vectorised over a batch, equal to handling record after record: a record is judged by the stream time that includes itself; a
+window closes at the first position whose stream time reaches its end plus grace, found by one binary search on the running
+stream time. Partials are exact and merge in any order (``aggregate``), so nothing depends on where batches were cut (T3).
+
+``final`` merges a window's partials when it closes and reads nothing before. ``changes`` reads the partials of the touched
+(window, group) pairs and runs the aggregates over the batch's records on top of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.core.aggregate import Aggregates
+from engine.core.clocks import running_clock
+from engine.core.frames import (
+    KEY_HASH,
+    OFFSET,
+    OP,
+    POS,
+    TS,
+    Counters,
+    OperatorOutput,
+    add_counter,
+    empty_frame,
+    empty_late,
+    late_rows,
+)
+from engine.core.hashing import key_hash
+from engine.core.ports import SegmentStore
+from engine.core.running import Groups
+from engine.core.window_grid import WindowGrid, expand, node_windows
+from engine.core.window_store import HASH, NODE, WindowStore, covering, sorted_run
+from engine.definition.expressions import compile_scalar
+from engine.definition.types import TIMESTAMP, Schema
+from engine.plan.model import WindowAggregation
+
+Int64s = NDArray[np.int64]
+
+WINDOW_START: Final = "window_start"
+WINDOW_END: Final = "window_end"
+
+_FIRST: Final = "_first"
+"""Position of the earliest-arrived record of a partial: the tie-breaker of W6."""
+
+_LATEST: Final = "_latest"
+"""Greatest event time of a partial: the result time of W7."""
+
+_LOW, _HIGH, _ROW = "_low", "_high", "_row"
+
+_MAX_EXPANSION: Final = 1 << 20
+"""Rows made at once when records or partials are spread over their windows: bounds memory at thousands of windows per record."""
+
+_US_PER_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The records that were not dropped, in processing order.
+
+    Attributes:
+        frame: their rows.
+        hashes: hash of each one's group.
+        clock: stream time with each record.
+        first: first window of each that still takes it.
+        last: last window of each; a record with first > last is taken by none.
+    """
+
+    frame: pl.DataFrame
+    hashes: pl.Series
+    clock: Int64s
+    first: Int64s
+    last: Int64s
+
+
+class WindowAggregator:
+    """Aggregates one stream by group and window.
+
+    Args:
+        spec: what to do.
+        schema_in: the columns of the frames to come.
+        state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in
+        grace: a
+            window that has closed stays closed, one that is closed under the new grace closes at the next record.
+        store: where partial results live.
+    """
+
+    def __init__(self, spec: WindowAggregation, schema_in: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+        self._spec = spec
+        self._grid = WindowGrid(spec.size_ms, spec.advance_ms, spec.grace_ms)
+        self._aggregates = Aggregates(spec.aggregates, schema_in)
+        group = tuple((name, schema_in[source]) for name, source in spec.group)
+        bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
+        self._schema = Schema(group + bounds + self._aggregates.schema)
+        self._having = compile_scalar(spec.having, self._schema).expr if spec.having is not None else None
+        self._group = [f"g{i}" for i in range(len(spec.group))]
+        state = state or {}
+        self._stream_time: int | None = state.get("stream_time")
+        self._first_open: int = state.get("first_open", 0)
+        self._store = WindowStore(store, self._merge_nodes, self._grid.levels, state.get("segments"))
+
+    @property
+    def schema(self) -> Schema:
+        """Output columns: the group's, the window's bounds, the aggregates'."""
+        return self._schema
+
+    @property
+    def stream_time(self) -> int | None:
+        """T1, absent before the first record."""
+        return self._stream_time
+
+    @property
+    def buffered_rows(self) -> int:
+        """Partial results held for windows that have not closed."""
+        return self._store.rows
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"stream_time": self._stream_time, "first_open": self._first_open, "segments": self._store.manifest()}
+
+    def process(self, frame: pl.DataFrame) -> OperatorOutput:
+        """Handle the next records in processing order.
+
+        Args:
+            frame: columns of ``schema_in`` and the service columns.
+
+        Returns:
+            ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the
+            position and offset of the closing record. ``changes``: one row per (record, window). A deleted row keeps its key,
+            its aggregates are null. ``late`` has each record once that some window refused; counter ``window_closed`` counts
+            (record, window) pairs.
+        """
+        rows = frame.height
+        if self._spec.emit == "changes":
+            rows = max(1, _MAX_EXPANSION // self._grid.windows_per_record)
+        counters: Counters = {}
+        outputs: list[pl.DataFrame] = []
+        late: list[pl.DataFrame] = []
+        for part in frame.iter_slices(rows) if not frame.is_empty() else ():
+            batch = self._admit(part, counters)
+            if not batch.frame.is_empty():
+                late.append(self._late(batch, counters))
+                outputs.append(self._advance(batch, counters))
+        emitted = pl.concat(outputs) if outputs else empty_frame(self._schema)
+        return OperatorOutput(emitted, pl.concat(late) if late else empty_late(), counters)
+
+    def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
+        """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
+        sources = [source for _, source in self._spec.group]
+        hashes = key_hash(frame, sources)
+        if (null_keys := hashes.null_count()) or (frame[OP] != 0).any():
+            is_null_value = (frame[OP] != 0) & hashes.is_not_null()
+            add_counter(counters, self._spec.name, "null_key", null_keys)
+            add_counter(counters, self._spec.name, "null_value", int(is_null_value.sum()))
+            is_kept = hashes.is_not_null() & (frame[OP] == 0)
+            frame, hashes = frame.filter(is_kept), hashes.filter(is_kept)
+        times = frame[TS].to_numpy()
+        _, clock = running_clock(self._stream_time, times)
+        first, last = self._grid.windows_of(times)
+        first = np.maximum(first, np.maximum(self._grid.first_open(clock), self._first_open))
+        return _Batch(frame, hashes, clock, first, last)
+
+    def _late(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        wanted, last = self._grid.windows_of(batch.frame[TS].to_numpy())
+        refused = np.minimum(batch.first, last + 1) - wanted
+        add_counter(counters, self._spec.name, "window_closed", int(refused.sum()))
+        is_late = pl.Series(refused > 0)
+        return late_rows(batch.frame.filter(is_late), self._spec.name, "window_closed", pl.Series(batch.clock).filter(is_late))
+
+    def _advance(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        """Take the records in, emit, forget what closed."""
+        self._stream_time = int(batch.clock[-1])
+        first_open = max(int(self._grid.first_open(batch.clock[-1:])[0]), self._first_open)
+        if self._spec.emit == "changes":
+            run, emitted = self._changes(batch, counters)
+        else:
+            run = self._partials(batch)
+            emitted = self._finals(run, batch, first_open, counters)
+        self._store.append(run, first_open)
+        self._first_open = first_open
+        return emitted
+
+    # Partials
+
+    def _lifted(self, batch: _Batch) -> tuple[pl.DataFrame, Int64s]:
+        """One partial per record that some window takes, and the records' indexes."""
+        rows = np.flatnonzero(batch.first <= batch.last)
+        is_whole = len(rows) == batch.frame.height
+        frame, hashes = (batch.frame, batch.hashes) if is_whole else (batch.frame[rows], batch.hashes[rows])
+        group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
+        own = [hashes.alias(HASH), *group, frame[POS].alias(_FIRST), frame[TS].alias(_LATEST)]
+        return pl.DataFrame([*own, *self._aggregates.lift(frame, frame[POS])]), rows
+
+    def _partials(self, batch: _Batch) -> pl.DataFrame:
+        """The batch as a sorted run of partials per (node, group)."""
+        lifted, rows = self._lifted(batch)
+        first, last = batch.first[rows], batch.last[rows]
+        if self._grid.levels == 1:
+            return sorted_run(self._merge_nodes(lifted.with_columns(pl.Series(NODE, first))))
+        ranges = self._merge(lifted.with_columns(pl.Series(_LOW, first), pl.Series(_HIGH, last)), [_LOW, _HIGH])
+        runs, nodes = self._grid.nodes(ranges[_LOW].to_numpy(), ranges[_HIGH].to_numpy())
+        return sorted_run(self._merge_nodes(ranges.drop(_LOW, _HIGH)[runs].with_columns(pl.Series(NODE, nodes))))
+
+    def _merge_nodes(self, partials: pl.DataFrame) -> pl.DataFrame:
+        return self._merge(partials, [NODE])
+
+    def _merge(self, partials: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Merge partials with equal ``keys`` and group; the hash alone could collide."""
+        if partials.height < 2:
+            return partials
+        grouped = partials.group_by(*keys, HASH, *self._group)
+        merged = grouped.agg(pl.col(_FIRST).min(), pl.col(_LATEST).max(), *self._aggregates.merge(partials.columns))
+        return self._aggregates.settle(merged)
+
+    # EMIT FINAL
+
+    def _finals(self, run: pl.DataFrame, batch: _Batch, first_open: int, counters: Counters) -> pl.DataFrame:
+        begin = self._first_open
+        if first_open <= begin:
+            return empty_frame(self._schema)
+        parts = [*self._store.covering(begin, first_open), *covering(run, begin, first_open, self._grid.levels)]
+        if not parts:
+            return empty_frame(self._schema)
+        partials = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
+        outputs = [self._final_rows(windows, batch, counters) for windows in self._windows(partials, begin, first_open)]
+        return pl.concat(outputs)
+
+    def _windows(self, partials: pl.DataFrame, begin: int, end: int) -> list[pl.DataFrame]:
+        """Merge node partials into window partials (``NODE`` = window), in bounded steps, ascending windows."""
+        first, last = node_windows(partials[NODE].to_numpy())
+        first, last = np.maximum(first, begin), np.minimum(last, end - 1)
+        total = int((last - first + 1).sum())
+        low, high = int(first.min()), int(last.max())
+        if total > max(_MAX_EXPANSION, 2 * partials.height) and high > low:
+            middle = (low + high + 1) // 2
+            earlier, later = partials.filter(pl.Series(first < middle)), partials.filter(pl.Series(last >= middle))
+            return [*self._windows(earlier, low, middle), *self._windows(later, middle, high + 1)]
+        rows, windows = expand(first, last)
+        spread = partials if len(rows) == partials.height else partials[rows]
+        return [self._merge_nodes(spread.with_columns(pl.Series(NODE, windows))).sort(NODE, _FIRST)]
+
+    def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        values, overflows = self._aggregates.results(partials)
+        self._count_overflows(overflows, counters)
+        closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
+        service = [
+            batch.frame[POS].gather(closing),
+            partials[_LATEST].alias(TS),
+            pl.repeat(0, partials.height, dtype=pl.Int8, eager=True).alias(OP),
+            partials[HASH].alias(KEY_HASH),
+            batch.frame[OFFSET].gather(closing),
+        ]
+        rows = pl.DataFrame([*service, *self._keys(partials), *values])
+        return rows if self._having is None else rows.filter(self._having)
+
+    # EMIT CHANGES
+
+    def _changes(self, batch: _Batch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """One change per (record, window).
+
+        Returns:
+            The batch as a sorted run of partials per (window, group), and the changes in record order, ascending start.
+        """
+        lifted, rows = self._lifted(batch)
+        records, windows = expand(batch.first[rows], batch.last[rows])
+        pairs = lifted[records].with_columns(pl.Series(NODE, windows), pl.Series(_ROW, np.arange(len(records))))
+        if pairs.is_empty():
+            return pairs.drop(_ROW), empty_frame(self._schema)
+        touched = pairs.select(NODE, HASH).unique()
+        held = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy())
+        chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
+        chain = chain.sort(NODE, HASH, *self._group, _FIRST)
+        groups = Groups.of(chain.select(NODE, HASH, *self._group))
+        is_change = chain[_ROW].is_not_null().to_numpy()
+        values, overflows = self._aggregates.running(chain, groups)
+        self._count_overflows([mask[is_change] for mask in overflows], counters)
+        source = rows[records]
+        order = chain[_ROW].arg_sort(nulls_last=True).slice(0, len(records))  # back to record order
+        emitted = self._change_rows(chain, values, groups, order, batch.frame[source])
+        return sorted_run(self._merge_nodes(pairs.drop(_ROW))), emitted
+
+    def _change_rows(
+        self, chain: pl.DataFrame, values: list[pl.Series], groups: Groups, order: pl.Series, records: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Build the changes; with ``having``, a row that stops matching is deleted and one that never matched is left out."""
+        latest, time_of = np.unique(chain[_LATEST].to_numpy(), return_inverse=True)
+        result_times = pl.Series(TS, latest[groups.maxima(time_of)])
+        all_rows = pl.DataFrame([result_times, chain[HASH].alias(KEY_HASH), *self._keys(chain), *values])
+        if self._having is not None:
+            matches = all_rows.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
+            deletes = ~matches
+            is_told = matches | groups.previous(matches)
+        else:
+            deletes = np.zeros(chain.height, dtype=np.bool_)
+            is_told = ~deletes
+        rows = all_rows.with_columns(pl.Series(OP, deletes.astype(np.int8)), pl.Series("_told", is_told))[order]
+        rows = rows.with_columns(records[POS], records[OFFSET]).filter(pl.col("_told"))
+        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        return (rows.with_columns(nulled) if deletes.any() else rows).select(empty_frame(self._schema).columns)
+
+    # Output columns
+
+    def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
+        """The group's columns and the bounds of the window in ``NODE``."""
+        group = [partials[own].alias(name) for own, (name, _) in zip(self._group, self._spec.group, strict=True)]
+        start = partials[NODE].to_numpy() * self._grid.advance_ms
+        bounds = ((WINDOW_START, start), (WINDOW_END, start + self._grid.size_ms))
+        return [*group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]
+
+    def _count_overflows(self, overflows: list[NDArray[np.bool_]], counters: Counters) -> None:
+        for mask in overflows:
+            add_counter(counters, self._spec.name, "sum_overflow", int(mask.sum()))

@@ -1,0 +1,64 @@
+"""Durations as users write them: ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``, several together (``1h30m``), or ISO 8601 (``PT10S``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError, WithJsonSchema
+
+UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+MAX_MS = 100 * 365 * 86_400_000
+"""A century: longer ones are slips, and event times plus durations stay far from the 64-bit limit."""
+
+_PART = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
+_WHOLE = re.compile(r"(?:\d+\s*(?:ms|s|m|h|d)\s*)+")
+_ISO = TypeAdapter(timedelta)
+_HINT = "write a duration such as 500ms, 10s, 5m, 2h, 1d or PT10S"
+
+
+def parse_duration(text: str) -> int:
+    """Return the duration in milliseconds.
+
+    Raises:
+        ValueError: the text is no duration, or one longer than a century.
+    """
+    stripped = text.strip()
+    if _WHOLE.fullmatch(stripped):
+        total = sum(int(count) * UNITS_MS[unit] for count, unit in _PART.findall(stripped))
+    elif stripped.upper().startswith("P"):
+        try:
+            total = round(_ISO.validate_python(stripped.upper()) / timedelta(milliseconds=1))
+        except ValidationError:
+            raise ValueError(f"{text!r} is no duration; {_HINT}") from None
+    else:
+        raise ValueError(f"{text!r} is no duration; {_HINT}")
+    if not 0 <= total <= MAX_MS:
+        raise ValueError(f"{text!r} is out of range: durations run from 0 to 100 years")
+    return total
+
+
+def format_duration(ms: int) -> str:
+    """Return the canonical text: the largest unit that divides it (``90s``, ``2h``), ``0s`` for nothing."""
+    if ms == 0:
+        return "0s"
+    unit = next(unit for unit, size in UNITS_MS.items() if ms % size == 0)
+    return f"{ms // UNITS_MS[unit]}{unit}"
+
+
+def _validated(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(_HINT)  # noqa: TRY004 - pydantic turns ValueError into a problem of the field
+    if isinstance(value, int):
+        raise ValueError(f"{value} has no unit; {_HINT}")  # noqa: TRY004
+    return parse_duration(value)
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_validated),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "examples": ["10s", "1h", "PT5M"], "description": "A duration: 500ms, 10s, 5m, 2h, 1d or ISO 8601."}),
+]
+"""Milliseconds inside, text outside."""

@@ -1,0 +1,271 @@
+"""The scalar functions an expression may call: an allow-list. What is not here does not exist.
+
+Every one is deterministic and depends on its arguments alone: a replayed batch must give the same bytes, so there is no now() and no
+random(). An argument that is NULL makes the result NULL, except for coalesce, greatest, least and concat, which pass over NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from engine.definition import arithmetic
+from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, finite, null
+from engine.definition.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    MAX_DECIMAL_PRECISION,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    decimal,
+)
+
+Arguments = Sequence[Operand]
+
+LAST_EVENT_TIME_MS = 253_402_300_799_999
+"""The end of year 9999, the last instant an event time may have (T8)."""
+
+MAX_ROUND_DIGITS = 30
+
+_TRUNCATIONS = {
+    "second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "1w", "month": "1mo", "quarter": "1q", "year": "1y",
+}  # fmt: skip
+_FIELDS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+    "year": lambda e: e.dt.year(),
+    "quarter": lambda e: e.dt.quarter(),
+    "month": lambda e: e.dt.month(),
+    "week": lambda e: e.dt.week(),
+    "day": lambda e: e.dt.day(),
+    "doy": lambda e: e.dt.ordinal_day(),
+    "isodow": lambda e: e.dt.weekday(),
+    "dow": lambda e: e.dt.weekday().cast(pl.Int32) % 7,
+    "hour": lambda e: e.dt.hour(),
+    "minute": lambda e: e.dt.minute(),
+    "second": lambda e: e.dt.second(),
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """One entry of the allow-list; ``most`` None takes any number of arguments."""
+
+    fewest: int
+    most: int | None
+    build: Callable[[Arguments], Operand]
+
+
+def call(name: str, arguments: Arguments) -> Operand:
+    """Compile a call of a function of the allow-list.
+
+    Raises:
+        ExpressionInvalid: ``unknown_function``, or ``type_mismatch`` for the number or types of the arguments.
+    """
+    function = FUNCTIONS.get(name.lower())
+    if function is None:
+        raise ExpressionInvalid("unknown_function", f"there is no function {name[:60]!r}; there are {', '.join(sorted(FUNCTIONS))}")
+    if len(arguments) < function.fewest or (function.most is not None and len(arguments) > function.most):
+        wanted = f"{function.fewest}" if function.most == function.fewest else f"{function.fewest} to {function.most or 'many'}"
+        raise ExpressionInvalid("type_mismatch", f"{name.lower()} takes {wanted} arguments, not {len(arguments)}")
+    return function.build(arguments)
+
+
+def extract(field: str, moment: Operand) -> Operand:
+    """Compile ``EXTRACT(field FROM moment)``, always an int; seconds are whole. Raises ExpressionInvalid."""
+    build = _FIELDS.get(field.lower())
+    if build is None:
+        raise ExpressionInvalid("type_mismatch", f"extract knows {', '.join(_FIELDS)}, not {field[:40]!r}")
+    return Operand(build(coerce(moment, TIMESTAMP, "extract")).cast(pl.Int32), INT)
+
+
+def _numbers(name: str, arguments: Arguments) -> list[tuple[Operand, ColumnType]]:
+    checked = []
+    for argument in arguments:
+        kind = argument.type or DOUBLE
+        if not kind.is_numeric:
+            raise ExpressionInvalid("type_mismatch", f"{name} works on numbers, not {kind}")
+        checked.append((Operand(coerce(argument, kind, name), kind, argument.literal), kind))
+    return checked
+
+
+def _texts(name: str, arguments: Arguments) -> list[pl.Expr]:
+    for argument in arguments:
+        if argument.type not in (None, STRING):
+            raise ExpressionInvalid("type_mismatch", f"{name} works on texts, not {argument.kind}; use CAST(… AS string)")
+    return [coerce(argument, STRING, name) for argument in arguments]
+
+
+def _literal_text(name: str, argument: Operand) -> str:
+    if not isinstance(argument.literal, str):
+        raise ExpressionInvalid("type_mismatch", f"{name} needs a text written out here, as in 'abc'")
+    return argument.literal
+
+
+def _whole(name: str, argument: Operand) -> pl.Expr:
+    if argument.type is not None and not argument.type.is_integer:
+        raise ExpressionInvalid("type_mismatch", f"{name} needs a whole number here, not {argument.kind}")
+    return coerce(argument, BIGINT, name)
+
+
+def _of_double(name: str, build: Callable[..., pl.Expr]) -> Callable[[Arguments], Operand]:
+    def compiled(arguments: Arguments) -> Operand:
+        values = [coerce(operand, DOUBLE, name) for operand, _ in _numbers(name, arguments)]
+        return Operand(finite(build(*values)), DOUBLE)
+
+    return compiled
+
+
+def _of_text(name: str, build: Callable[..., pl.Expr], result: ColumnType) -> Callable[[Arguments], Operand]:
+    return lambda arguments: Operand(build(*_texts(name, arguments)), result)
+
+
+def _abs(arguments: Arguments) -> Operand:
+    ((operand, kind),) = _numbers("abs", arguments)
+    return arithmetic.absolute(operand, kind)
+
+
+def _sign(arguments: Arguments) -> Operand:
+    ((operand, _),) = _numbers("sign", arguments)
+    value = operand.expr
+    return Operand(pl.when(value > 0).then(1).when(value < 0).then(-1).when(value == 0).then(0).cast(pl.Int32), INT)
+
+
+def _rounding(name: str, build: Callable[[pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
+    """Compile floor and ceil: the argument's own type, a decimal one digit wider (9.9 gives 10.0)."""
+
+    def compiled(arguments: Arguments) -> Operand:
+        ((operand, kind),) = _numbers(name, arguments)
+        if kind.is_integer:
+            return operand
+        result = _wider(kind)
+        return Operand(build(operand.expr).cast(result.polars, strict=False), result)
+
+    return compiled
+
+
+def _wider(kind: ColumnType) -> ColumnType:
+    if kind.kind != "decimal" or kind.precision is None or kind.precision == MAX_DECIMAL_PRECISION:
+        return kind
+    return decimal(kind.precision + 1, kind.scale or 0)
+
+
+def _round(arguments: Arguments) -> Operand:
+    ((operand, kind),) = _numbers("round", arguments[:1])
+    digits = arguments[1].literal if len(arguments) > 1 else 0
+    if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
+        raise ExpressionInvalid("type_mismatch", f"round takes its digits written out, 0 to {MAX_ROUND_DIGITS}")
+    return _rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"))([operand])
+
+
+def _trim(name: str, build: Callable[[pl.Expr, str], pl.Expr]) -> Callable[[Arguments], Operand]:
+    def compiled(arguments: Arguments) -> Operand:
+        characters = _literal_text(name, arguments[1]) if len(arguments) > 1 else " "
+        (value,) = _texts(name, arguments[:1])
+        return Operand(build(value, characters) if characters else value, STRING)
+
+    return compiled
+
+
+def _substring(arguments: Arguments) -> Operand:
+    """Compile ``substring(text, start [, length])``: positions count from 1; what lies before 1 counts but is not there."""
+    (value,) = _texts("substring", arguments[:1])
+    start = _whole("substring", arguments[1])
+    skip = start.clip(1, None) - 1
+    if len(arguments) == 2:
+        return Operand(value.str.slice(skip), STRING)
+    length = _whole("substring", arguments[2])
+    # Clipped before they are added: a start near 2^63 must not wrap around.
+    end = start.clip(-(2**40), 2**40) + length.clip(0, 2**40) - 1
+    return Operand(value.str.slice(skip.clip(None, 2**40), (end - skip.clip(None, 2**40)).clip(0, None)), STRING)
+
+
+def _side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
+    def compiled(arguments: Arguments) -> Operand:
+        (value,) = _texts(name, arguments[:1])
+        return Operand(build(value, _whole(name, arguments[1]).clip(-(2**40), 2**40)), STRING)
+
+    return compiled
+
+
+def _replace(arguments: Arguments) -> Operand:
+    old = _literal_text("replace", arguments[1])
+    value, new = _texts("replace", [arguments[0], arguments[2]])
+    if old == "":
+        return Operand(pl.when(new.is_not_null()).then(value), STRING)
+    return Operand(pl.when(new.is_not_null()).then(value.str.replace_all(old, new, literal=True)), STRING)
+
+
+def _nullif(arguments: Arguments) -> Operand:
+    (left, right), kind = coerce_all(arguments, "nullif")
+    original = arguments[0]
+    if kind is None or original.type is None:
+        return null()
+    return Operand(pl.when((left != right) | right.is_null()).then(original.expr), original.type)
+
+
+def _merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr]) -> Callable[[Arguments], Operand]:
+    def compiled(arguments: Arguments) -> Operand:
+        values, kind = coerce_all(arguments, name)
+        if kind is None:
+            return null()
+        if name != "coalesce" and kind.is_nested:
+            raise ExpressionInvalid("type_mismatch", f"{name} cannot compare {kind}")
+        return Operand(build(values), kind)
+
+    return compiled
+
+
+def _date_trunc(arguments: Arguments) -> Operand:
+    unit = _literal_text("date_trunc", arguments[0]).lower()
+    if unit not in _TRUNCATIONS:
+        raise ExpressionInvalid("type_mismatch", f"date_trunc knows {', '.join(_TRUNCATIONS)}, not {unit[:40]!r}")
+    return Operand(coerce(arguments[1], TIMESTAMP, "date_trunc").dt.truncate(_TRUNCATIONS[unit]), TIMESTAMP)
+
+
+def _to_timestamp(arguments: Arguments) -> Operand:
+    ms = _whole("to_timestamp", arguments[0])
+    bounded = pl.when(ms.is_between(-LAST_EVENT_TIME_MS, LAST_EVENT_TIME_MS)).then(ms)
+    return Operand((bounded * 1_000).cast(TIMESTAMP.polars), TIMESTAMP)
+
+
+def _epoch_ms(arguments: Arguments) -> Operand:
+    return Operand(coerce(arguments[0], TIMESTAMP, "epoch_ms").dt.epoch("ms"), BIGINT)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "abs": Function(1, 1, _abs),
+    "round": Function(1, 2, _round),
+    "floor": Function(1, 1, _rounding("floor", lambda e: e.floor())),
+    "ceil": Function(1, 1, _rounding("ceil", lambda e: e.ceil())),
+    "sign": Function(1, 1, _sign),
+    "sqrt": Function(1, 1, _of_double("sqrt", lambda e: e.sqrt())),
+    "power": Function(2, 2, _of_double("power", lambda a, b: a.pow(b))),
+    "ln": Function(1, 1, _of_double("ln", lambda e: e.log())),
+    "exp": Function(1, 1, _of_double("exp", lambda e: e.exp())),
+    "mod": Function(2, 2, lambda arguments: arithmetic.binary("%", arguments[0], arguments[1])),
+    "lower": Function(1, 1, _of_text("lower", lambda e: e.str.to_lowercase(), STRING)),
+    "upper": Function(1, 1, _of_text("upper", lambda e: e.str.to_uppercase(), STRING)),
+    "length": Function(1, 1, _of_text("length", lambda e: e.str.len_chars().cast(pl.Int64), BIGINT)),
+    "trim": Function(1, 2, _trim("trim", lambda e, c: e.str.strip_chars(c))),
+    "ltrim": Function(1, 2, _trim("ltrim", lambda e, c: e.str.strip_chars_start(c))),
+    "rtrim": Function(1, 2, _trim("rtrim", lambda e, c: e.str.strip_chars_end(c))),
+    "substring": Function(2, 3, _substring),
+    "replace": Function(3, 3, _replace),
+    "concat": Function(1, None, _of_text("concat", lambda *e: pl.concat_str(*e, ignore_nulls=True), STRING)),
+    "left": Function(2, 2, _side("left", lambda e, n: e.str.head(n))),
+    "right": Function(2, 2, _side("right", lambda e, n: e.str.tail(n))),
+    "starts_with": Function(2, 2, _of_text("starts_with", lambda e, p: e.str.starts_with(p), BOOLEAN)),
+    "ends_with": Function(2, 2, _of_text("ends_with", lambda e, p: e.str.ends_with(p), BOOLEAN)),
+    "contains": Function(2, 2, _of_text("contains", lambda e, p: e.str.contains(p, literal=True), BOOLEAN)),
+    "nullif": Function(2, 2, _nullif),
+    "coalesce": Function(1, None, _merged("coalesce", lambda values: pl.coalesce(*values))),
+    "greatest": Function(1, None, _merged("greatest", lambda values: pl.max_horizontal(*values))),
+    "least": Function(1, None, _merged("least", lambda values: pl.min_horizontal(*values))),
+    "date_trunc": Function(2, 2, _date_trunc),
+    "to_timestamp": Function(1, 1, _to_timestamp),
+    "epoch_ms": Function(1, 1, _epoch_ms),
+}

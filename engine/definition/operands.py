@@ -1,0 +1,272 @@
+"""Typed operands of expressions: how types meet, and what a cast does. Nothing here fails while a query runs.
+
+A value that does not fit its target (a text that is no number, an int past its range) becomes NULL, and so does a float result
+that is not finite: one odd record must never stop a query.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal as py_decimal
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from engine.definition.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INT,
+    MAX_DECIMAL_PRECISION,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    decimal,
+)
+
+INT_DIGITS = 10
+"""Decimal digits an int may need: 2147483647."""
+BIGINT_DIGITS = 19
+"""Decimal digits a bigint may need: 9223372036854775807."""
+
+_NAIVE_TIMESTAMPS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
+_ZONED_TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.f%#z"
+
+
+class ExpressionInvalid(ValueError):
+    """An expression was refused.
+
+    Attributes:
+        code: expression_malformed, unknown_column, ambiguous_column, unknown_function, type_mismatch, not_a_scalar or
+            not_supported_yet.
+        detail: what is wrong and what to write instead.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A compiled sub-expression.
+
+    Attributes:
+        type: None for a bare NULL, which takes any type.
+        literal: the value of a literal, else None. Literals adapt to what they meet: '2013-01-01' beside a timestamp is one.
+    """
+
+    expr: pl.Expr
+    type: ColumnType | None
+    literal: str | int | py_decimal.Decimal | None = None
+
+    @property
+    def is_null(self) -> bool:
+        """Whether this is a bare NULL."""
+        return self.type is None
+
+    @property
+    def kind(self) -> str:
+        """The type as a message names it."""
+        return "null" if self.type is None else str(self.type)
+
+
+def null() -> Operand:
+    """Return a bare NULL."""
+    return Operand(pl.lit(None), None)
+
+
+def text_literal(value: str) -> Operand:
+    """Return a string literal."""
+    return Operand(pl.lit(value, dtype=pl.String), STRING, value)
+
+
+def number_literal(text: str) -> Operand:
+    """Return a number literal: int, bigint or decimal by size where it is whole, else a double (decimal beside decimals)."""
+    try:
+        value = py_decimal.Decimal(text)
+    except py_decimal.InvalidOperation as error:
+        raise ExpressionInvalid("expression_malformed", f"{text[:40]!r} is not a number") from error
+    if text.isascii() and text.isdigit():
+        whole = int(text)
+        if whole < 2**63:
+            found = INT if whole < 2**31 else BIGINT
+            return Operand(pl.lit(whole, dtype=found.polars), found, whole)
+        if len(text) <= MAX_DECIMAL_PRECISION:
+            found = decimal(len(text), 0)
+            return Operand(pl.lit(value, dtype=found.polars), found, value)
+        raise ExpressionInvalid("expression_malformed", f"the number {text[:20]}… has more than {MAX_DECIMAL_PRECISION} digits")
+    if not math.isfinite(float(value)):
+        raise ExpressionInvalid("expression_malformed", f"the number {text[:40]} does not fit a double")
+    return Operand(pl.lit(float(value), dtype=pl.Float64), DOUBLE, value)
+
+
+def finite(expr: pl.Expr) -> pl.Expr:
+    """Return a float expression with NULL where it is NaN or infinite."""
+    return pl.when(expr.is_finite()).then(expr)
+
+
+def digits_of(kind: ColumnType) -> tuple[int, int]:
+    """Return (digits before the point, digits behind it) that values of an exact numeric type may need."""
+    if kind.kind == "decimal":
+        scale = kind.scale or 0
+        return (kind.precision or MAX_DECIMAL_PRECISION) - scale, scale
+    return (INT_DIGITS if kind.kind == "int" else BIGINT_DIGITS), 0
+
+
+def common_type(operands: Sequence[Operand], where: str) -> ColumnType | None:
+    """Return the type all operands can take, None if every one is NULL.
+
+    Raises:
+        ExpressionInvalid: ``type_mismatch``; ``where`` names the place in the message.
+    """
+    typed = [o for o in operands if o.type is not None]
+    kinds = [o.type for o in typed if o.type is not None]
+    if not kinds:
+        return None
+    if all(k == kinds[0] for k in kinds):
+        return kinds[0]
+    if all(k.is_numeric for k in kinds):
+        return _common_number(typed)
+    fixed = [o.type for o in typed if o.type is not None and not (o.type == STRING and o.literal is not None)]
+    if fixed and all(k.kind in ("date", "timestamp") for k in fixed):
+        return TIMESTAMP if TIMESTAMP in fixed else DATE
+    if fixed and all(k.kind == "time" for k in fixed):
+        return fixed[0]
+    names = sorted({str(k) for k in kinds})
+    raise ExpressionInvalid("type_mismatch", f"{where} cannot mix {' and '.join(names)}; convert one side with CAST")
+
+
+def _common_number(operands: Sequence[Operand]) -> ColumnType:
+    fixed = [o.type for o in operands if o.type is not None and not isinstance(o.literal, py_decimal.Decimal)]
+    has_decimal = any(k.kind == "decimal" for k in fixed)
+    if any(k.kind == "double" for k in fixed):
+        return DOUBLE
+    types = list(fixed)
+    for operand in operands:
+        if isinstance(operand.literal, py_decimal.Decimal) and operand.type is not None:
+            if operand.type.kind == "double" and not has_decimal:
+                return DOUBLE
+            types.append(_type_of_decimal(operand.literal) or DOUBLE)
+    if any(k.kind == "double" for k in types):
+        return DOUBLE
+    if any(k.kind == "decimal" for k in types):
+        whole = max(digits_of(k)[0] for k in types)
+        scale = max(digits_of(k)[1] for k in types)
+        return decimal(whole + scale, scale) if 0 < whole + scale <= MAX_DECIMAL_PRECISION else DOUBLE
+    return BIGINT if BIGINT in types else INT
+
+
+def _type_of_decimal(value: py_decimal.Decimal) -> ColumnType | None:
+    """Return the narrowest decimal type of a literal, None if it has none (1e300)."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale, 1)
+    return decimal(precision, scale) if precision <= MAX_DECIMAL_PRECISION else None
+
+
+def coerce(operand: Operand, target: ColumnType, where: str) -> pl.Expr:
+    """Return the operand as ``target``, without any conversion a reader would not expect.
+
+    Raises:
+        ExpressionInvalid: ``type_mismatch``, also for a literal that cannot be read as a time or date.
+    """
+    if operand.type is None:
+        return pl.lit(None, dtype=target.polars)
+    if operand.type == target:
+        return operand.expr
+    if operand.type == STRING and isinstance(operand.literal, str) and target.kind in ("timestamp", "date", "time"):
+        return pl.lit(temporal_literal(operand.literal, target), dtype=target.polars)
+    if operand.type.is_numeric and target.is_numeric:
+        if isinstance(operand.literal, (int, py_decimal.Decimal)) and target.kind == "decimal":
+            return pl.lit(py_decimal.Decimal(operand.literal), dtype=target.polars)
+        return operand.expr.cast(target.polars, strict=False)
+    if operand.type.kind == "date" and target.kind == "timestamp":
+        return operand.expr.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+    raise ExpressionInvalid("type_mismatch", f"{where} needs {target}, not {operand.kind}")
+
+
+def coerce_all(operands: Iterable[Operand], where: str) -> tuple[list[pl.Expr], ColumnType | None]:
+    """Return the operands in their common type, and that type."""
+    listed = list(operands)
+    found = common_type(listed, where)
+    if found is None:
+        return [o.expr for o in listed], None
+    return [coerce(o, found, where) for o in listed], found
+
+
+def temporal_literal(text: str, target: ColumnType) -> dt.datetime | dt.date | dt.time:
+    """Read an ISO 8601 literal; a timestamp without an offset is UTC. Raises ExpressionInvalid."""
+    try:
+        if target.kind == "time":
+            return dt.time.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        example = {"time": "12:30:00", "date": "2013-01-01"}.get(target.kind, "2013-01-01T12:30:00Z")
+        raise ExpressionInvalid("type_mismatch", f"{text[:40]!r} is not a {target}; write it like {example!r}") from error
+    if target.kind == "date":
+        return moment.date()
+    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
+
+
+def cast(operand: Operand, target: ColumnType) -> Operand:
+    """Compile ``CAST(operand AS target)``. What does not fit becomes NULL; a double cast to an integer is truncated.
+
+    Raises:
+        ExpressionInvalid: ``type_mismatch`` where no such cast exists.
+    """
+    source = operand.type
+    if source is None or source == target:
+        return Operand(coerce(operand, target, "CAST"), target)
+    expr = operand.expr
+    if source.is_numeric and target.is_numeric:
+        return Operand(expr.cast(target.polars, strict=False), target)
+    if source.kind == "string":
+        return Operand(_from_string(expr, target), target)
+    if target.kind == "string" and not source.is_nested and source.kind != "bytes":
+        return Operand(_to_string(expr, source), target)
+    if source.kind == "boolean" and target.is_integer:
+        return Operand(expr.cast(target.polars), target)
+    if source.kind == "date" and target.kind == "timestamp":
+        return Operand(coerce(operand, target, "CAST"), target)
+    if source.kind == "timestamp" and target.kind == "date":
+        return Operand(expr.dt.date(), target)
+    if source.kind == "timestamp" and target.kind == "time":
+        return Operand(expr.dt.time(), target)
+    hint = "; use epoch_ms(…)" if source.kind == "timestamp" else "; use to_timestamp(…)" if target.kind == "timestamp" else ""
+    raise ExpressionInvalid("type_mismatch", f"{source} cannot be cast to {target}{hint}")
+
+
+def _to_string(expr: pl.Expr, source: ColumnType) -> pl.Expr:
+    if source.kind == "timestamp":
+        return expr.dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ")
+    if source.kind == "time":
+        return expr.dt.strftime("%H:%M:%S%.f")
+    if source.kind == "date":
+        return expr.dt.strftime("%Y-%m-%d")
+    return expr.cast(pl.String)
+
+
+def _from_string(expr: pl.Expr, target: ColumnType) -> pl.Expr:
+    if target.kind == "double":
+        return finite(expr.cast(pl.Float64, strict=False))
+    if target.is_numeric:
+        return expr.cast(target.polars, strict=False)
+    if target.kind == "boolean":
+        lowered = expr.str.to_lowercase()
+        return pl.when(lowered.is_in(["true", "false"])).then(lowered == "true")
+    if target.kind == "date":
+        return expr.str.to_date("%Y-%m-%d", strict=False)
+    if target.kind == "time":
+        return expr.str.to_time("%H:%M:%S%.f", strict=False)
+    if target.kind == "timestamp":
+        text = expr.str.replace(" ", "T", literal=True)
+        zoned = text.str.to_datetime(_ZONED_TIMESTAMP, time_unit="us", time_zone="UTC", strict=False)
+        naive = [text.str.to_datetime(f, time_unit="us", strict=False).dt.replace_time_zone("UTC") for f in _NAIVE_TIMESTAMPS]
+        return pl.coalesce(zoned, *naive)
+    raise ExpressionInvalid("type_mismatch", f"string cannot be cast to {target}")

@@ -1,0 +1,165 @@
+"""What a user may say in a query, as pydantic models. Every default stands here and is spelled out when the definition is stored.
+
+Fields of later releases are part of the models, so that their meaning is fixed and a use of them is refused by name
+(``engine.plan.build``), never ignored.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from engine.definition.durations import Duration
+
+NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
+DAY_MS = 86_400_000
+DEFAULT_TASKS = 4
+MAX_TASKS = 256
+"""Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower case letters, digits and _, starting with a letter.")]
+Expression = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class Model(BaseModel):
+    """Frozen, and unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class From(Model):
+    """The input: exactly one of ``stream`` and ``table``."""
+
+    stream: str | None = None
+    table: str | None = None
+    alias: str | None = Field(default=None, alias="as", pattern=NAME_PATTERN)
+    where: Expression | None = None
+
+    @model_validator(mode="after")
+    def _names_one(self) -> From:
+        if (self.stream is None) == (self.table is None):
+            raise ValueError("name exactly one input: {'stream': name} or {'table': name}")
+        return self
+
+    @property
+    def relation(self) -> str:
+        return self.stream or self.table or ""
+
+
+class StartAt(Model):
+    """Start at an event time."""
+
+    at: datetime
+
+    @property
+    def at_ms(self) -> int:
+        moment = self.at if self.at.tzinfo is not None else self.at.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
+
+
+class Join(Model):
+    """One join; ``table`` (or, in a later release, ``stream``) names the other side."""
+
+    table: str | None = None
+    stream: str | None = None
+    alias: str | None = Field(default=None, alias="as", pattern=NAME_PATTERN)
+    type: Literal["inner", "left", "right", "outer"] = "inner"
+    on: Expression | None = None
+    grace: Duration | None = None
+    late: Literal["join", "drop", "divert"] = "join"
+    expired: Literal["null", "drop", "divert"] = "null"
+    hold: dict[str, Any] | None = None
+    history: Literal["latest", "complete"] = "latest"
+    unversioned_ok: bool = False
+    within: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Join:
+        if (self.stream is None) == (self.table is None):
+            raise ValueError("name exactly one side to join: {'table': name} or {'stream': name}")
+        return self
+
+    @property
+    def relation(self) -> str:
+        return self.table or self.stream or ""
+
+
+class Window(Model):
+    """A window; which sizes it takes depends on its type."""
+
+    type: Literal["tumbling", "hopping", "sliding", "session"]
+    size: Duration | None = None
+    advance: Duration | None = None
+    difference: Duration | None = None
+    gap: Duration | None = None
+    grace: Duration = 0
+    retention: Duration | None = None
+
+
+class Buffer(Model):
+    """Bounds of a suppress buffer."""
+
+    max_rows: int | None = Field(default=None, ge=1)
+    max_bytes: int | None = Field(default=None, ge=1)
+    when_full: Literal["emit_early", "stop"] = "stop"
+
+
+class Suppress(Model):
+    """Which updates are held back."""
+
+    mode: Literal[
+        "none", "until_window_closes", "until_time_limit", "until_wall_clock_time_limit", "window_end_then_corrections"
+    ] = "none"
+    limit: Duration | None = None
+    buffer: Buffer | None = None
+    event_driven: bool = False
+
+
+class Into(Model):
+    """The derived relation: exactly one of ``stream`` and ``table``."""
+
+    stream: Name | None = None
+    table: Name | None = None
+    connector: dict[str, Any] | None = None
+    versioned: dict[str, Any] | None = None
+    materialize_open: bool = False
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Into:
+        if (self.stream is None) == (self.table is None):
+            raise ValueError("name exactly one result: {'stream': name} or {'table': name}")
+        return self
+
+    @property
+    def relation(self) -> str:
+        return self.stream or self.table or ""
+
+
+class LateRecordsKept(Model):
+    """How many late rows are kept for reading, and how long."""
+
+    max_rows: int = Field(default=100_000, ge=0, le=10_000_000)
+    retention: Duration = 7 * DAY_MS
+
+
+class QueryDefinition(Model):
+    """A query as stored. ``model_dump(mode="json", by_alias=True)`` spells out every default."""
+
+    name: Name
+    source: From = Field(alias="from")
+    start: Literal["earliest", "latest"] | StartAt = "earliest"
+    tasks: int = Field(default=DEFAULT_TASKS, ge=1, le=MAX_TASKS)
+    desired_state: Literal["running", "paused", "stopped"] = "running"
+    joins: tuple[Join, ...] = ()
+    where: Expression | None = None
+    group_by: tuple[str, ...] = ()
+    window: Window | None = None
+    aggregate: dict[Name, Expression] = {}
+    having: Expression | None = None
+    suppress: Suppress = Suppress()
+    select: dict[Name, Expression] | None = None
+    idle: dict[str, Any] | None = None
+    into: Into
+    late_records: LateRecordsKept = LateRecordsKept()

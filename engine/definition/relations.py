@@ -1,0 +1,96 @@
+"""What a user may say when registering a source, as pydantic models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from engine.definition.durations import Duration
+from engine.definition.queries import DAY_MS, Expression, Model
+from engine.definition.types import Schema, parse_type
+
+MAX_PARTITIONS = 256
+
+
+def _readable(text: str) -> str:
+    parse_type(text)
+    return text
+
+
+def _usable(name: str) -> str:
+    if name.startswith(("_", "$")) or "." in name or '"' in name or "\x00" in name or not 1 <= len(name.encode()) <= 63:
+        raise ValueError(f"column {name!r}: 1 to 63 bytes, without . and quotes, not starting with _ or $ (those are the service's own)")
+    return name
+
+
+TypeText = Annotated[
+    str, AfterValidator(_readable), Field(description="boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, …")
+]
+ColumnName = Annotated[str, AfterValidator(_usable)]
+
+
+class LogConnector(Model):
+    """The built-in log: durable, in the database. Relations that name the same ``feed`` share its order."""
+
+    type: Literal["log"] = "log"
+    partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
+    feed: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_]{0,62}$")
+    where: Expression | None = None
+    retention: Duration | None = None
+
+
+class FilesConnector(Model):
+    """A directory of files that appear whole (write elsewhere, then rename). Relations that name the same directory share its order."""
+
+    type: Literal["files"]
+    path: str = Field(min_length=1)
+    format: Literal["ndjson", "csv", "parquet"]
+    where: Expression | None = None
+
+
+Connector = Annotated[LogConnector | FilesConnector, Field(discriminator="type")]
+
+
+class Versioned(Model):
+    """The table keeps every version of a key. ``history_retention`` has no default: it must be given."""
+
+    history_retention: Duration
+
+
+class SourceDefinition(Model):
+    """What streams and tables share."""
+
+    key: tuple[str, ...]
+    columns: dict[ColumnName, TypeText] = Field(min_length=1)
+    event_time: str | None = None
+    event_time_format: str | None = None
+    connector: Connector = LogConnector()
+    max_future_skew: Duration | None = DAY_MS
+    on_bad_record: Literal["reject", "stop"] = "reject"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _log_by_default(cls, value: Any) -> Any:
+        """Let ``{"partitions": 2}`` mean the log."""
+        connector = value.get("connector") if isinstance(value, dict) else None
+        if isinstance(connector, dict) and "type" not in connector:
+            return {**value, "connector": {"type": "log", **connector}}
+        return value
+
+    @property
+    def schema_(self) -> Schema:
+        return Schema(tuple((name, parse_type(text)) for name, text in self.columns.items()))
+
+
+class StreamDefinition(SourceDefinition):
+    """A stream: records with key, value and event time. A stream may have no key."""
+
+    key: tuple[str, ...] = ()
+
+
+class TableDefinition(SourceDefinition):
+    """A table: upserts and deletes by key; versioned where ``versioned`` is given."""
+
+    key: tuple[str, ...] = Field(min_length=1)
+    versioned: Versioned | None = None

@@ -1,0 +1,190 @@
+"""From expression text to a syntax tree, and back. The tree is sqlglot's; what may be in it is decided here.
+
+Three fences, outside in: the text (length, nesting, no comments, no statement separator), the kind of node (an allow-list), and
+what a node may carry (an allow-list per kind, so that a clause this release does not know is refused and never silently ignored).
+No text of a user is ever handed on to a database or to Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import ClassVar
+
+from sqlglot import exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from engine.definition.operands import ExpressionInvalid
+
+MAX_EXPRESSION_CHARS = 10_000
+"""Longer text is not written by a person; the parser's cost grows with it."""
+MAX_NESTING = 32
+"""Brackets, CASEs and prefix operators inside each other. sqlglot recurses about ten Python frames a level, of 1,000."""
+MAX_TREE_DEPTH = 64
+"""Levels of the tree, where chains of one operator (a + b + c …) count too. AND and OR chains count once."""
+
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_PREFIX = frozenset({TokenType.NOT, TokenType.DASH})
+
+
+class SlackwaterDialect(Dialect):
+    """SQL scalar expressions with no function known to the parser: every call stays as written and is looked up by us."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """``$`` may be part of a name (``w.$match``)."""
+
+        VAR_SINGLE_TOKENS: ClassVar[set[str]] = {"$"}
+
+    class Parser(parser.Parser):
+        """Only CAST, EXTRACT and CASE keep their own syntax."""
+
+        FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, type[exp.Func]]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
+            name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT")
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
+            "CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+        }
+
+
+_BINARY: tuple[str, ...] = ("this", "expression")
+_ALLOWED: dict[type[exp.Expr], tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            exp.And, exp.Or, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is,
+            exp.Like, exp.ILike, exp.Escape, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe, exp.Extract,
+        ),
+        _BINARY,
+    ),
+    **dict.fromkeys((exp.Paren, exp.Not, exp.Neg, exp.Boolean), ("this",)),
+    exp.Null: (),
+    exp.Star: (),
+    exp.Column: ("this", "table"),
+    exp.Identifier: ("this", "quoted"),
+    exp.Literal: ("this", "is_string"),
+    exp.Between: ("this", "low", "high"),
+    exp.In: ("this", "expressions"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true"),
+    exp.Cast: ("this", "to"),
+    exp.DataType: ("this", "expressions", "nested", "kind"),
+    exp.DataTypeParam: ("this",),
+    exp.Var: ("this",),
+    exp.Anonymous: ("this", "expressions"),
+    exp.Distinct: ("expressions",),
+}  # fmt: skip
+_HARMLESS: dict[type[exp.Expr], tuple[str, ...]] = {exp.DPipe: ("safe",), exp.Div: ("typed", "safe")}
+"""Flags the parser itself sets."""
+
+_QUERIES = (exp.Query, exp.Subquery, exp.Exists, exp.Window, exp.Values, exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Set)
+
+
+def parse(text: str) -> exp.Expr:
+    """Parse one expression whose every node is allowed.
+
+    Raises:
+        ExpressionInvalid: ``expression_malformed``, or ``not_a_scalar`` for statements, subqueries and window functions.
+    """
+    if len(text) > MAX_EXPRESSION_CHARS:
+        raise _malformed(f"an expression may have {MAX_EXPRESSION_CHARS:,} characters, this one has {len(text):,}")
+    if not text.strip():
+        raise _malformed("the expression is empty")
+    if "\0" in text:
+        raise _malformed("the expression holds a NUL character")
+    dialect = SlackwaterDialect()
+    try:
+        found = dialect.tokenize(text)
+        _check_tokens(found)
+        trees = dialect.parser().parse(found, text)
+    except SqlglotError as error:
+        raise _malformed(f"{_excerpt(text)} is not a SQL expression: {_first_line(error)}") from error
+    except RecursionError as error:
+        raise _malformed("the expression is nested too deeply") from error
+    if len(trees) != 1 or trees[0] is None:
+        raise _malformed(f"{_excerpt(text)} is not one expression")
+    check(trees[0], text)
+    return trees[0]
+
+
+def _check_tokens(found: list[Token]) -> None:
+    """Refuse comments and separators, and nesting that would exhaust a recursive parser."""
+    depth, prefixes = 0, 0
+    for token in found:
+        if token.comments:
+            raise _malformed("comments are not allowed in an expression; write - (-x) with brackets for a double minus")
+        if token.token_type == TokenType.SEMICOLON:
+            raise _malformed("an expression is one expression: ';' is not allowed")
+        prefixes = prefixes + 1 if token.token_type in _PREFIX else 0
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth + prefixes > MAX_NESTING:
+            raise _malformed(f"an expression may be nested {MAX_NESTING} deep")
+
+
+def check(tree: exp.Expr, text: str) -> None:
+    """Check every node of a tree against the allow-list. Raises ExpressionInvalid."""
+    pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        kind = type(node)
+        if depth > MAX_TREE_DEPTH:
+            raise _malformed(f"more than {MAX_TREE_DEPTH} operators in a row; use brackets, IN (…) or several columns")
+        if kind not in _ALLOWED:
+            if isinstance(node, _QUERIES):
+                raise ExpressionInvalid(
+                    "not_a_scalar", f"{_excerpt(text)}: statements, subqueries and window functions are not allowed here"
+                )
+            raise _malformed(f"{_excerpt(text)}: {_name(node)} is not supported in expressions")
+        allowed = _ALLOWED[kind] + _HARMLESS.get(kind, ())
+        for name, value in node.args.items():
+            if name in allowed or value in (None, False, [], ()):
+                continue
+            if name == "query":
+                raise ExpressionInvalid("not_a_scalar", "IN takes a list of values, not a subquery; use a join")
+            raise _malformed(f"{_excerpt(text)}: {_name(node)} does not take {name.replace('_', ' ')!r} here")
+        for child in node.iter_expressions():
+            is_chain = isinstance(node, (exp.And, exp.Or)) and type(child) is kind
+            pending.append((child, depth if is_chain else depth + 1))
+
+
+def render(tree: exp.Expr) -> str:
+    """Return the canonical text of a tree; ``parse(render(tree))`` is the same tree."""
+    return tree.sql(dialect=SlackwaterDialect, comments=False, normalize_functions="lower")
+
+
+def quoted(name: str, alias: str | None = None) -> str:
+    """Return a column reference that resolves to exactly this name, whatever is in it."""
+    parts = [alias, name] if alias is not None else [name]
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def flatten(node: exp.Expr) -> list[exp.Expr]:
+    """Return the operands of a chain of one operator (``a AND b AND c``), left to right, without recursion."""
+    kind, operands, pending = type(node), list[exp.Expr](), [node]
+    while pending:
+        current = pending.pop()
+        if type(current) is kind:
+            pending.extend((current.args["expression"], current.args["this"]))
+        else:
+            operands.append(current)
+    return operands
+
+
+def _malformed(detail: str) -> ExpressionInvalid:
+    return ExpressionInvalid("expression_malformed", detail)
+
+
+def _name(node: exp.Expr) -> str:
+    return type(node).__name__.upper()
+
+
+def _excerpt(text: str) -> str:
+    """Quote the text for a message, bounded and with control characters escaped."""
+    return json.dumps(text if len(text) <= 60 else text[:60] + "…", ensure_ascii=False)
+
+
+def _first_line(error: SqlglotError) -> str:
+    return str(error).splitlines()[0].removesuffix(".")[:160]

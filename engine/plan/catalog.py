@@ -1,0 +1,85 @@
+"""The catalog a plan is made against: every relation by name, as a reader needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
+from engine.plan.model import Feed, Plan, RelationSchema
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One relation.
+
+    Attributes:
+        relation: what a reader must know of it.
+        feed: where its records are.
+        produced_by: name of the query that writes it, None for a source.
+        reads: relations that query reads; empty for a source. Cycles are found with it.
+    """
+
+    relation: RelationSchema
+    feed: Feed
+    produced_by: str | None = None
+    reads: frozenset[str] = frozenset()
+
+
+Catalog = Mapping[str, CatalogEntry]
+
+
+def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
+    """Return a registered source as a reader needs it."""
+    versioned = definition.versioned if isinstance(definition, TableDefinition) else None
+    return RelationSchema(
+        name=name,
+        kind="table" if isinstance(definition, TableDefinition) else "stream",
+        columns=definition.schema_,
+        key=definition.key,
+        event_time=definition.event_time,
+        event_time_format=definition.event_time_format,
+        where=definition.connector.where,
+        max_future_skew_ms=definition.max_future_skew,
+        history_retention_ms=None if versioned is None else versioned.history_retention,
+        is_stop_on_bad_record=definition.on_bad_record == "stop",
+    )
+
+
+def feed_of(name: str, definition: SourceDefinition) -> Feed:
+    """Return the feed a registered source reads: its own, or one that it shares by naming the same feed or directory."""
+    connector = definition.connector
+    if isinstance(connector, FilesConnector):
+        identity = f"files:{connector.format}:{connector.path}"
+        return Feed(name=identity, type="files", log_feed=identity, path=connector.path, format=connector.format)
+    log_feed = connector.feed or name
+    return Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed)
+
+
+def source_entry(name: str, definition: SourceDefinition) -> CatalogEntry:
+    """Return the catalog entry of a registered source."""
+    return CatalogEntry(relation_schema(name, definition), feed_of(name, definition))
+
+
+def derived_relation(plan: Plan) -> RelationSchema:
+    """Return a query's result as a later query reads it: its records carry their own event time."""
+    output = plan.output
+    return RelationSchema(
+        name=output.name,
+        kind=output.kind,
+        columns=output.columns,
+        key=output.key,
+        event_time=None,
+        event_time_format=None,
+        where=None,
+        max_future_skew_ms=None,
+        history_retention_ms=None,
+    )
+
+
+def derived_entry(plan: Plan) -> CatalogEntry:
+    """Return the catalog entry of a query's result. A table is read by its change feed."""
+    log_feed = plan.output.name if plan.output.kind == "stream" else f"changes:{plan.output.name}"
+    feed = Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed)
+    reads = frozenset(source.relation.name for source in plan.inputs)
+    return CatalogEntry(derived_relation(plan), feed, plan.query, reads)

