@@ -72,12 +72,12 @@ def _tell(console: Console, client: Client, months: int, base_url: str) -> bool:
     _feed(console, client, data)
     with console.status("Waiting until both queries have read everything ..."):
         states = {query["name"]: _settled(client, query["name"]) for query in (JOIN, WINDOWS)}
-    rejected = client.call("GET", "/v1/streams/departures/rejects", params={"limit": 1})["total"]
+    rejected = sum(client.call("GET", "/v1/streams/departures/rejects", params={"limit": 1})["kept"].values())
     waiting = sum(states[JOIN["name"]]["buffered"].values())
     join = compare_join(client, data, waiting)
     windows, late = compare_windows(client, data)
     console.print(windows_table(_last(list(client.rows(WINDOWS["name"])), 8)))
-    end = client.call("GET", f"/v1/streams/{JOIN['name']}")["next_offsets"]["0"]
+    end = _end(client, "streams", JOIN["name"])
     console.print(joined_table(list(client.records(JOIN["name"], offset=max(0, end - 8)))))
     console.print("[bold]Compared with a batch computation in Polars over the same data[/]")
     is_agreed = verdict(console, [join, windows])
@@ -121,21 +121,20 @@ def _send(client: Client, chunk: Chunk) -> None:
 
 
 def _end(client: Client, kind: str, name: str) -> int:
-    offset: int = client.call("GET", f"/v1/{kind}/{name}")["next_offsets"]["0"]
-    return offset
+    partitions = client.call("GET", f"/v1/{kind}/{name}")["partitions"]
+    return sum(partition["next_offset"] for partition in partitions)
 
 
 def _settled(client: Client, query: str) -> Json:
-    """Wait until the query's position is the end of its inputs; return its status."""
-    wanted = {f"log:{name}": {"0": _end(client, kind, name)} for kind, name in RELATIONS}
+    """Wait until the query has read its inputs to their ends; return its status."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         status = client.status(query)
-        position = status["position"]
-        if all(position[feed] == wanted[feed] for feed in position) and position:
+        lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
+        if lags and not any(lags):
             return status
         if status["state"] == "failed" or time.monotonic() > deadline:
-            raise SystemExit(f"{query} did not finish: {status['state']} {status['error']} at {position}")
+            raise SystemExit(f"{query} did not finish: {status['state']} {status['error']} with {status['progress']}")
         time.sleep(POLL_SECONDS)
 
 

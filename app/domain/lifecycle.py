@@ -30,8 +30,8 @@ and its state but runs nothing; ``stopped`` and ``failed`` have given the lease 
  2  stopped            running or paused is wanted                                 starting (epoch + 1, attempt 0) or paused
  3  stopped            deleted                                                     purge the state, then the row
  4  starting, running  stopped is wanted                                           stopping (stopped); paused: stopped
- 5  starting, running  the handle died and a retry cannot help                     stopping (failed)
- 6  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
+ 5  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
+ 6  starting, running  the handle died and a retry cannot help                     stopping (failed)
  7  starting, running  the handle is lost, died, or starts for too long            stopping (backoff)
  8  starting           the handle runs                                             running
  9  starting, running  paused is wanted                                            stopping (paused)
@@ -184,10 +184,10 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
     error = (handle.error or LOST) if is_dead else None
     if wish.wants is Desired.STOPPED:
         return _teardown(snapshot, "4", Outcome.STOPPED)
-    if error is not None and not error.is_retryable:
-        return _teardown(snapshot, "5", Outcome.FAILED, error)
     if _differs(snapshot):
-        return _teardown(snapshot, "6", Outcome.RESTART)
+        return _teardown(snapshot, "5", Outcome.RESTART)
+    if error is not None and not error.is_retryable:
+        return _teardown(snapshot, "6", Outcome.FAILED, error)
     if error is not None or not is_ours:
         return _teardown(snapshot, "7", Outcome.BACKOFF, error or LOST)
     if handle.kind is HandleKind.LAUNCHING and handle.age_ms is not None and handle.age_ms >= limits.start_timeout_ms:
@@ -251,14 +251,14 @@ def _stopped(snapshot: Snapshot) -> Action:
 
 
 def _paused(snapshot: Snapshot) -> Action:
-    """Rules 4, 6 and 11 where nothing runs, so that nothing must be torn down."""
+    """Rules 4, 5 and 11 where nothing runs, so that nothing must be torn down."""
     match snapshot.wish.wants:
         case Desired.STOPPED:
             return Action("4", transition(snapshot, State.STOPPED), is_lease_released=True)
         case Desired.RUNNING:
             return _launch(snapshot, "11", attempt=0)
         case Desired.PAUSED if _differs(snapshot):
-            return Action("6", _observed(snapshot, State.PAUSED))
+            return Action("5", _observed(snapshot, State.PAUSED))
         case Desired.PAUSED:
             return _release_if_draining(snapshot) or WAIT
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +21,7 @@ LISTED_REJECTS = 1_000
 _ITEM = "_item"
 
 Connection = psycopg.AsyncConnection[Any]
+Cursor = psycopg.AsyncCursor[Any]
 
 
 class StaleTarget(Exception):
@@ -107,7 +107,7 @@ class Appended:
         return Appended(ranges, tuple(Rejected(*record) for record in kept["rejected"]), kept["reasons"], is_repeated=True)
 
 
-Outcome = Appended | Exception
+Outcome = Appended | StaleTarget | Unprocessable
 
 
 async def append_group(connection: Connection, items: Sequence[AppendItem]) -> list[Outcome]:
@@ -119,20 +119,116 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
 
     Returns:
         One outcome per item: its answer, or ``StaleTarget`` or ``Unprocessable`` for it alone.
+
+    Raises:
+        StaleTarget: the feed was made anew; holds for all items.
     """
-    outcomes: list[Outcome | None] = [None] * len(items)
+    outcomes: dict[int, Outcome] = {}
     async with connection.transaction(), connection.cursor(binary=True) as cursor:
-        await _refuse_stale(cursor, items, outcomes)
-        leaders = await _claim_keys(cursor, items, outcomes)
-        writing = [index for index, outcome in enumerate(outcomes) if outcome is None and index not in leaders.values()]
-        writing = [index for index in writing if leaders.get(index) is None]
-        ranges = await _append(cursor, items, writing)
+        fresh = await _fresh_relations(cursor, items)
+        for index, item in enumerate(items):
+            if (item.target.relation_id, item.target.version) not in fresh:
+                outcomes[index] = StaleTarget()
+        followers = await _claim_keys(cursor, items, outcomes)
+        writing = [index for index in range(len(items)) if index not in outcomes and index not in followers]
+        ranges = await _append_records(cursor, items, writing)
         await _keep_rejects(cursor, [items[index] for index in writing])
         for index in writing:
-            item = items[index]
-            appended = _answer(item, ranges.get(index, ()))
-            outcomes[index] = appended
-            if item.key is not None:
-                params = {"response": Jsonb(appended.to_json()), "feed_id": item.target.feed_id, "key": item.key}
-                await cursor.execute(STORE_RESPONSE_SQL, params)
-    return []
+            outcomes[index] = await _answered(cursor, items[index], tuple(ranges.get(index, ())))
+    for index, leader in followers.items():
+        outcomes[index] = _same_answer(items[index], items[leader].digest, outcomes[leader])
+    return [outcomes[index] for index in range(len(items))]
+
+
+async def _fresh_relations(cursor: Cursor, items: Sequence[AppendItem]) -> set[tuple[UUID, int]]:
+    """Return (id, version) of the relations as they are now, and keep them from being deleted until the commit."""
+    ids = list({item.target.relation_id for item in items})
+    await cursor.execute("SELECT id, version FROM slackwater.relation WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (ids,))
+    return {(row[0], row[1]) for row in await cursor.fetchall()}
+
+
+async def _claim_keys(cursor: Cursor, items: Sequence[AppendItem], outcomes: dict[int, Outcome]) -> dict[int, int]:
+    """Claim each idempotency key once, in sorted order; requests answered before get their outcome.
+
+    Returns:
+        Item to the item of this group that appends in its stead: the same key came twice at the same time.
+    """
+    by_key: dict[str, list[int]] = {}
+    for index, item in enumerate(items):
+        if item.key is not None and index not in outcomes:
+            by_key.setdefault(item.key, []).append(index)
+    followers: dict[int, int] = {}
+    for key, (leader, *others) in sorted(by_key.items()):
+        item = items[leader]
+        params = {"feed_id": item.target.feed_id, "key": key, "digest": item.digest, "ttl_ms": APPEND_KEY_TTL_MS}
+        await cursor.execute(CLAIM_KEY_SQL, params)
+        row = await cursor.fetchone()
+        if row is None or row[1] is None:
+            followers |= dict.fromkeys(others, leader)
+            continue
+        kept = Appended.repeated(row[1])
+        for index in (leader, *others):
+            outcomes[index] = _same_answer(items[index], row[0], kept)
+    return followers
+
+
+def _same_answer(item: AppendItem, digest: str, outcome: Outcome) -> Outcome:
+    """Return the outcome of the request that had this key first, or the refusal of a key that was used for another body."""
+    if item.digest != digest:
+        return Unprocessable(
+            "idempotency_key_reused",
+            f"the Idempotency-Key {item.key!r} belongs to another request of the last 24 hours; take a new key for new records",
+        )
+    return replace(outcome, is_repeated=True) if isinstance(outcome, Appended) else outcome
+
+
+async def _append_records(cursor: Cursor, items: Sequence[AppendItem], writing: Sequence[int]) -> dict[int, list[Range]]:
+    """Append the records of these items; one batch per relation and partition.
+
+    Heads are locked in the order of partitions, as every writer does.
+
+    Returns:
+        Item to where its records went.
+    """
+    by_relation: dict[UUID, list[int]] = {}
+    for index in writing:
+        if items[index].accepted.height:
+            by_relation.setdefault(items[index].target.relation_id, []).append(index)
+    parts: list[tuple[int, AppendItem, pl.DataFrame]] = []
+    for indexes in by_relation.values():
+        first = items[indexes[0]]
+        frame = pl.concat([items[index].accepted.with_columns(pl.lit(index, dtype=pl.Int32).alias(_ITEM)) for index in indexes])
+        parts += [(partition, first, part) for partition, part in route(frame, first.target.schema.key, first.target.partitions)]
+    ranges: dict[int, list[Range]] = {}
+    for partition, first, part in sorted(parts, key=lambda entry: entry[0]):
+        batch = encode_batch(part.drop(_ITEM), first.now_ms)
+        await cursor.execute(APPEND_SQL, append_params(first.target.feed_id, partition, batch))
+        row = await cursor.fetchone()
+        if row is None:
+            raise StaleTarget
+        offset = row[0]
+        for index, count in part.group_by(_ITEM, maintain_order=True).len().iter_rows():
+            ranges.setdefault(index, []).append(Range(partition, offset, count))
+            offset += count
+    return ranges
+
+
+async def _keep_rejects(cursor: Cursor, items: Iterable[AppendItem]) -> None:
+    refused = [item for item in items if item.rejects.height]
+    if not refused:
+        return
+    async with cursor.copy("COPY log.reject (owner, feed, reason, detail, excerpt, at) FROM STDIN") as copy:
+        for item in refused:
+            at = instant(item.now_ms)
+            for row in item.rejects.select("reason", "detail", "excerpt").iter_rows():
+                await copy.write_row((item.target.schema.name, item.target.feed_name, *row, at))
+
+
+async def _answered(cursor: Cursor, item: AppendItem, ranges: tuple[Range, ...]) -> Appended:
+    listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
+    reasons = item.rejects.group_by("reason").len().sort("reason").iter_rows() if item.rejects.height else ()
+    appended = Appended(ranges, tuple(Rejected(*row) for row in listed.iter_rows()), dict(reasons))
+    if item.key is not None:
+        params = {"response": Jsonb(appended.to_json()), "feed_id": item.target.feed_id, "key": item.key}
+        await cursor.execute(STORE_RESPONSE_SQL, params)
+    return appended

@@ -13,16 +13,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import anyio.to_thread
 import polars as pl
 import psycopg
 import psycopg_pool
-import structlog
 
-from app.errors import Unavailable, Unprocessable
-from app.store.append_transaction import AppendItem, Appended, StaleTarget, append_group
+from app.errors import Unavailable
+from app.store.append_transaction import AppendItem, Appended, Outcome, StaleTarget, append_group
 from app.store.append_targets import Target, TargetCache
 from app.telemetry import Metrics
 from engine.connectors.bodies import parse_records
@@ -36,7 +35,6 @@ GROUP_ROWS = 65_536
 STALE_RETRIES = 3
 # Bodies parsed at the same time: more would only fight over the cores and hold memory.
 PARSING_AT_ONCE = 2
-log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -97,11 +95,11 @@ class Appender:
             BodyMalformed: no record can be told from another.
             Unprocessable: ``idempotency_key_reused``.
         """
-        digest = _digest(kind, name, body, media_type) if idempotency_key is not None else b""
+        digest = _digest(kind, name, body, media_type) if idempotency_key is not None else ""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
-            item = await self._judged(target, body, media_type)
-            item = AppendItem(target, item[0], item[1], idempotency_key, digest, self._now_ms())
+            accepted, rejects = await self._judged(target, body, media_type)
+            item = AppendItem(target, accepted, rejects, idempotency_key, digest, self._now_ms())
             try:
                 appended = await self._submit(item)
             except StaleTarget:
@@ -147,7 +145,7 @@ class Appender:
                 answers = await append_group(connection, [waiting.item for waiting in present])
         except psycopg.DataError as error:
             await self._write_apart(present, error)
-        except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
+        except (psycopg.Error, psycopg_pool.PoolTimeout, StaleTarget) as error:
             for waiting in present:
                 _settle(waiting, error)
         else:
@@ -191,7 +189,7 @@ def _take(queue: list[_Waiting]) -> list[_Waiting]:
     return taken
 
 
-def _settle(waiting: _Waiting, result: Appended | Exception) -> None:
+def _settle(waiting: _Waiting, result: Outcome | Exception) -> None:
     if waiting.answer.done():
         return
     if isinstance(result, Exception):
@@ -200,7 +198,7 @@ def _settle(waiting: _Waiting, result: Appended | Exception) -> None:
         waiting.answer.set_result(result)
 
 
-def _digest(kind: str, name: str, body: bytes, media_type: str) -> bytes:
+def _digest(kind: str, name: str, body: bytes, media_type: str) -> str:
     digest = hashlib.sha256(json.dumps([kind, name, media_type]).encode())
     digest.update(body)
-    return digest.digest()
+    return digest.hexdigest()

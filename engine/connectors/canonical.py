@@ -66,14 +66,16 @@ class SourceKind:
         is_text: the source has no types (CSV).
         is_arrival_allowed: a delete without any event time gets the arrival time (log) instead of being refused (files).
         is_judged: the content was judged when it was appended to the log: only types and event times are looked at again.
+        is_posted: what goes into the log. A delete keeps all its columns there, because ``where`` may want them when it is read.
     """
 
     is_text: bool = False
     is_arrival_allowed: bool = True
     is_judged: bool = False
+    is_posted: bool = False
 
 
-POSTED = SourceKind()
+POSTED = SourceKind(is_posted=True)
 LOGGED = SourceKind(is_judged=True)
 TYPED_FILE = SourceKind(is_arrival_allowed=False)
 TEXT_FILE = SourceKind(is_text=True, is_arrival_allowed=False)
@@ -97,7 +99,7 @@ def canonicalise(
 
     Returns:
         ``(accepted, rejects)``: accepted has ``_ts``, ``_offset``, ``_op`` and every declared column, in the raw order; a delete keeps
-        only its key and event-time columns. Rejects have ``REJECT_SCHEMA``.
+        only its key and event-time columns (unless it was posted just now). Rejects have ``REJECT_SCHEMA``.
     """
     if raw.height == 0:
         return _empty(relation), empty_rejects()
@@ -118,7 +120,7 @@ def canonicalise(
         rejects, members = _reject(raw.with_columns(offsets.alias("_offset")), faults, members)
     if members is not None and not members.all():
         frame = frame.filter(members)
-    return _blank_deletes(frame, relation), rejects
+    return (frame if source.is_posted else _blank_deletes(frame, relation)), rejects
 
 
 def settle(raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -37,6 +37,9 @@ def conform(raw: pl.Series, declared: ColumnType, *, is_text: bool = False) -> t
     target = declared.polars
     if raw.dtype == target:
         return raw, None
+    if is_text and raw.dtype == pl.String:
+        raw = raw.str.strip_chars()
+        raw = raw.set(raw == "", None)
     converted = None if raw.dtype == pl.Null else _RULES[declared.kind](raw, declared, is_text)
     if converted is None:
         converted = pl.Series(raw.name, [None], dtype=target).new_from_index(0, len(raw))

@@ -19,11 +19,10 @@ import psycopg
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from engine.connectors.log import append_frame
-from engine.connectors.packets import Packet, decode_frame, split_by_ordinal, unpack
+from engine.connectors.log import append_batches, encode_batch, find_feed, route
+from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.views import apply_changes, expire_windows
-from engine.core.hashing import key_hash
-from engine.errors import EpochFenced, SinkUnavailable
+from engine.errors import EpochFenced, InvariantBroken, SinkUnavailable
 from engine.plan.model import Plan
 
 COMMIT_CHANNEL = "slackwater_commit"
@@ -186,16 +185,16 @@ class Sink:
         output = self._plan.output
         if output.kind == "table":
             apply_changes(cursor, output, changes)
-            append_frame(cursor, change_feed(output.name), 0, changes, batch.now_ms)
-            return changes.height
-        parts = [changes]
-        if output.partitions > 1 and output.key:
-            hashed = changes.with_columns(key_hash(changes, output.key).alias("_key_hash"))
-            parts = [part.drop("_key_hash") for part in split_by_ordinal(hashed, output.partitions)]
-        for partition, part in enumerate(parts):
-            if not part.is_empty():
-                append_frame(cursor, output.name, partition, part, batch.now_ms)
+            self._append(cursor, change_feed(output.name), [(0, changes)], batch.now_ms)
+        else:
+            self._append(cursor, output.name, route(changes, output.key, output.partitions), batch.now_ms)
         return changes.height
+
+    def _append(self, cursor: Cursor, feed_name: str, parts: Sequence[tuple[int, pl.DataFrame]], now_ms: int) -> None:
+        feed = find_feed(cursor.connection, feed_name)
+        if feed is None:
+            raise InvariantBroken(f"the result's feed {feed_name} does not exist")
+        append_batches(cursor.connection, feed.id, [(partition, encode_batch(part, now_ms)) for partition, part in parts])
 
     def _keep_late(self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int]) -> None:
         if not batch.late:

@@ -8,7 +8,7 @@ prefixed ``a<i>.`` by the place of the aggregate. Knows nothing of windows, time
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from engine.core import exact_sum
 from engine.core.running import Groups, codes_of
+from engine.definition.aggregates import result_type
 from engine.definition.expressions import compile_scalar
-from engine.definition.types import BIGINT, DOUBLE, STRING, ColumnType, Schema, decimal
+from engine.definition.types import BIGINT, STRING, ColumnType, Schema
 from engine.plan.model import AggregateColumn
 
 _CARRY_AT: Final = 1 << 61
@@ -189,8 +190,8 @@ class _Extreme(Accumulator):
 class _CountDistinct(Accumulator):
     """``count(distinct x)``, exact: a partial is the list of its distinct values."""
 
-    def __init__(self, prefix: str) -> None:
-        super().__init__(prefix, BIGINT)
+    def __init__(self, prefix: str, result: ColumnType) -> None:
+        super().__init__(prefix, result)
         self._name = f"{prefix}d"
 
     def lift(self, records: Records) -> list[pl.Series]:
@@ -277,9 +278,7 @@ class Aggregates:
         """Make each record's partial: the columns of all aggregates."""
         if not self._arguments:
             return []
-        arguments = frame.select(self._arguments)  # a literal argument is as long as the frame only beside a column
-        values = [column if len(column) == frame.height else column.new_from_index(0, frame.height) for column in arguments]
-        records = [Records(each, positions) for each in values]
+        records = [Records(argument, positions) for argument in frame.select(self._arguments).iter_columns()]
         return [part for each, own in zip(self._accumulators, records, strict=True) for part in each.lift(own)]
 
     def merge(self, columns: Sequence[str]) -> list[pl.Expr]:
@@ -307,7 +306,7 @@ class Aggregates:
 
 def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, ColumnType]:
     if column.argument is None:
-        return pl.lit(1), BIGINT
+        return pl.repeat(1, pl.len(), dtype=pl.Int64), BIGINT
     scalar = compile_scalar(column.argument, schema)
     if scalar.type.kind != "double":
         return scalar.expr, scalar.type
@@ -317,17 +316,15 @@ def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, ColumnT
 
 
 def _accumulator(column: AggregateColumn, prefix: str, argument: ColumnType) -> Accumulator:
-    sums: Mapping[str, ColumnType] = {"decimal": decimal(38, argument.scale or 0), "double": DOUBLE}
+    if column.function == "concat":
+        return _Concat(prefix)
+    result = result_type(column.function, argument)
     match column.function:
         case "count":
-            return _Count(prefix, BIGINT)
+            return _Count(prefix, result)
         case "count_distinct":
-            return _CountDistinct(prefix)
-        case "sum":
-            return _Sum(prefix, sums.get(argument.kind, BIGINT), argument, is_mean=False)
-        case "avg":
-            return _Sum(prefix, DOUBLE, argument, is_mean=True)
+            return _CountDistinct(prefix, result)
+        case "sum" | "avg":
+            return _Sum(prefix, result, argument, is_mean=column.function == "avg")
         case "min" | "max":
-            return _Extreme(prefix, argument, is_max=column.function == "max")
-        case "concat":
-            return _Concat(prefix)
+            return _Extreme(prefix, result, is_max=column.function == "max")

@@ -71,6 +71,7 @@ class _Batch:
         clock: stream time with each record.
         first: first window of each that still takes it.
         last: last window of each; a record with first > last is taken by none.
+        refused: how many windows refused each: they had closed.
     """
 
     frame: pl.DataFrame
@@ -78,6 +79,7 @@ class _Batch:
     clock: Int64s
     first: Int64s
     last: Int64s
+    refused: Int64s
 
 
 class WindowAggregator:
@@ -99,7 +101,9 @@ class WindowAggregator:
         group = tuple((name, schema_in[source]) for name, source in spec.group)
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
         self._schema = Schema(group + bounds + self._aggregates.schema)
+        self._nothing = empty_frame(self._schema)
         self._having = compile_scalar(spec.having, self._schema).expr if spec.having is not None else None
+        self._doubles = [source for _, source in spec.group if schema_in[source].kind == "double"]
         self._group = [f"g{i}" for i in range(len(spec.group))]
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
@@ -146,14 +150,19 @@ class WindowAggregator:
         for part in frame.iter_slices(rows) if not frame.is_empty() else ():
             batch = self._admit(part, counters)
             if not batch.frame.is_empty():
-                late.append(self._late(batch, counters))
+                if batch.refused.any():
+                    late.append(self._late(batch, counters))
                 outputs.append(self._advance(batch, counters))
-        emitted = pl.concat(outputs) if outputs else empty_frame(self._schema)
+        emitted = pl.concat(outputs) if outputs else self._nothing
         return OperatorOutput(emitted, pl.concat(late) if late else empty_late(), counters)
 
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
         sources = [source for _, source in self._spec.group]
+        if self._doubles:  # -0.0 and 0.0 are one group
+            frame = frame.with_columns(
+                pl.when(pl.col(name) == 0.0).then(0.0).otherwise(pl.col(name)).alias(name) for name in self._doubles
+            )
         hashes = key_hash(frame, sources)
         if (null_keys := hashes.null_count()) or (frame[OP] != 0).any():
             is_null_value = (frame[OP] != 0) & hashes.is_not_null()
@@ -163,15 +172,13 @@ class WindowAggregator:
             frame, hashes = frame.filter(is_kept), hashes.filter(is_kept)
         times = frame[TS].to_numpy()
         _, clock = running_clock(self._stream_time, times)
-        first, last = self._grid.windows_of(times)
-        first = np.maximum(first, np.maximum(self._grid.first_open(clock), self._first_open))
-        return _Batch(frame, hashes, clock, first, last)
+        wanted, last = self._grid.windows_of(times)
+        first = np.maximum(wanted, np.maximum(self._grid.first_open(clock), self._first_open))
+        return _Batch(frame, hashes, clock, first, last, np.minimum(first, last + 1) - wanted)
 
     def _late(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
-        wanted, last = self._grid.windows_of(batch.frame[TS].to_numpy())
-        refused = np.minimum(batch.first, last + 1) - wanted
-        add_counter(counters, self._spec.name, "window_closed", int(refused.sum()))
-        is_late = pl.Series(refused > 0)
+        add_counter(counters, self._spec.name, "window_closed", int(batch.refused.sum()))
+        is_late = pl.Series(batch.refused > 0)
         return late_rows(batch.frame.filter(is_late), self._spec.name, "window_closed", pl.Series(batch.clock).filter(is_late))
 
     def _advance(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
@@ -224,10 +231,10 @@ class WindowAggregator:
     def _finals(self, run: pl.DataFrame, batch: _Batch, first_open: int, counters: Counters) -> pl.DataFrame:
         begin = self._first_open
         if first_open <= begin:
-            return empty_frame(self._schema)
+            return self._nothing
         parts = [*self._store.covering(begin, first_open), *covering(run, begin, first_open, self._grid.levels)]
         if not parts:
-            return empty_frame(self._schema)
+            return self._nothing
         partials = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
         outputs = [self._final_rows(windows, batch, counters) for windows in self._windows(partials, begin, first_open)]
         return pl.concat(outputs)
@@ -272,7 +279,7 @@ class WindowAggregator:
         records, windows = expand(batch.first[rows], batch.last[rows])
         pairs = lifted[records].with_columns(pl.Series(NODE, windows), pl.Series(_ROW, np.arange(len(records))))
         if pairs.is_empty():
-            return pairs.drop(_ROW), empty_frame(self._schema)
+            return pairs.drop(_ROW), self._nothing
         touched = pairs.select(NODE, HASH).unique()
         held = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy())
         chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
@@ -281,29 +288,26 @@ class WindowAggregator:
         is_change = chain[_ROW].is_not_null().to_numpy()
         values, overflows = self._aggregates.running(chain, groups)
         self._count_overflows([mask[is_change] for mask in overflows], counters)
-        source = rows[records]
-        order = chain[_ROW].arg_sort(nulls_last=True).slice(0, len(records))  # back to record order
-        emitted = self._change_rows(chain, values, groups, order, batch.frame[source])
-        return sorted_run(self._merge_nodes(pairs.drop(_ROW))), emitted
-
-    def _change_rows(
-        self, chain: pl.DataFrame, values: list[pl.Series], groups: Groups, order: pl.Series, records: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Build the changes; with ``having``, a row that stops matching is deleted and one that never matched is left out."""
         latest, time_of = np.unique(chain[_LATEST].to_numpy(), return_inverse=True)
         result_times = pl.Series(TS, latest[groups.maxima(time_of)])
-        all_rows = pl.DataFrame([result_times, chain[HASH].alias(KEY_HASH), *self._keys(chain), *values])
+        outputs = pl.DataFrame([result_times, chain[HASH].alias(KEY_HASH), *self._keys(chain), *values])
+        outputs = self._with_deletes(outputs, groups)
+        in_record_order = np.empty(len(records), dtype=np.int64)
+        in_record_order[chain[_ROW].drop_nulls().to_numpy()] = np.flatnonzero(is_change)
+        service = batch.frame.select(POS, OFFSET)[rows[records]]
+        emitted = outputs[in_record_order].with_columns(service.get_columns())
         if self._having is not None:
-            matches = all_rows.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
-            deletes = ~matches
-            is_told = matches | groups.previous(matches)
-        else:
-            deletes = np.zeros(chain.height, dtype=np.bool_)
-            is_told = ~deletes
-        rows = all_rows.with_columns(pl.Series(OP, deletes.astype(np.int8)), pl.Series("_told", is_told))[order]
-        rows = rows.with_columns(records[POS], records[OFFSET]).filter(pl.col("_told"))
-        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
-        return (rows.with_columns(nulled) if deletes.any() else rows).select(empty_frame(self._schema).columns)
+            emitted = emitted.filter(pl.col(OP).is_not_null())
+        return sorted_run(self._merge_nodes(pairs.drop(_ROW))), emitted.select(self._nothing.columns)
+
+    def _with_deletes(self, outputs: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+        """Add ``_op``: with ``having``, 1 for a row that no longer matches and null for one that did not match before either."""
+        if self._having is None:
+            return outputs.with_columns(pl.lit(0, pl.Int8).alias(OP))
+        matches = outputs.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
+        op = pl.Series(OP, (~matches).astype(np.int8)).set(pl.Series(~matches & ~groups.previous(matches)), None)
+        nulled = [pl.when(op == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        return outputs.with_columns(op, *nulled)
 
     # Output columns
 

@@ -1,9 +1,9 @@
 """Arithmetic with SQL's types and without failures.
 
 Whole numbers are computed as bigint, through 128 bits: a result that does not fit a bigint is NULL, as is a division by zero.
-Division of whole numbers truncates towards zero, and a remainder takes the dividend's sign, as in Postgres. Decimals add, subtract and
-multiply exactly, in the type that surely holds the result; where that would need more than 38 digits, and for division, the
-result is a double.
+Division of whole numbers truncates towards zero, and a remainder takes the dividend's sign, as in Postgres. Decimals add,
+subtract and multiply exactly, in the type that surely holds the result; where that would need more than 38 digits, and for
+division, the result is a double.
 """
 
 from __future__ import annotations

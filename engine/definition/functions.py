@@ -1,7 +1,8 @@
 """The scalar functions an expression may call: an allow-list. What is not here does not exist.
 
-Every one is deterministic and depends on its arguments alone: a replayed batch must give the same bytes, so there is no now() and no
-random(). An argument that is NULL makes the result NULL, except for coalesce, greatest, least and concat, which pass over NULLs.
+Every one is deterministic and depends on its arguments alone: a replayed batch must give the same bytes, so there is no now()
+and no random(). An argument that is NULL makes the result NULL, except for coalesce, greatest, least and concat, which pass over
+NULLs.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def call(name: str, arguments: Arguments) -> Operand:
     """
     function = FUNCTIONS.get(name.lower())
     if function is None:
-        raise ExpressionInvalid("unknown_function", f"there is no function {name[:60]!r}; there are {', '.join(sorted(FUNCTIONS))}")
+        known = ", ".join(sorted(FUNCTIONS))
+        raise ExpressionInvalid("unknown_function", f"there is no function {name[:60]!r}; there are {known}")
     if len(arguments) < function.fewest or (function.most is not None and len(arguments) > function.most):
         wanted = f"{function.fewest}" if function.most == function.fewest else f"{function.fewest} to {function.most or 'many'}"
         raise ExpressionInvalid("type_mismatch", f"{name.lower()} takes {wanted} arguments, not {len(arguments)}")
@@ -154,7 +156,7 @@ def _wider(kind: ColumnType) -> ColumnType:
 
 
 def _round(arguments: Arguments) -> Operand:
-    ((operand, kind),) = _numbers("round", arguments[:1])
+    ((operand, _),) = _numbers("round", arguments[:1])
     digits = arguments[1].literal if len(arguments) > 1 else 0
     if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
         raise ExpressionInvalid("type_mismatch", f"round takes its digits written out, 0 to {MAX_ROUND_DIGITS}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,16 +120,17 @@ def _places(home: Path, scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
         "spark.executor.extraClassPath": str(LOCAL_FILES_JAR),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}',
     }
 
 
 def _scratch(home: Path) -> Path:
-    """Make this process's scratch directory and remove those of processes that were killed."""
+    """Make this process's scratch directory and remove those of this host's processes that were killed."""
     home.mkdir(parents=True, exist_ok=True)
-    for left in home.glob("scratch-*"):
-        if not psutil.pid_exists(int(left.name.removeprefix("scratch-"))):
+    prefix = f"scratch-{socket.gethostname()}-"
+    scratch = home / f"{prefix}{os.getpid()}"
+    for left in home.glob(f"{prefix}*"):
+        if left == scratch or not psutil.pid_exists(int(left.name.removeprefix(prefix))):
             shutil.rmtree(left, ignore_errors=True)
-    scratch = home / f"scratch-{os.getpid()}"
-    scratch.mkdir(exist_ok=True)
+    scratch.mkdir()
     return scratch

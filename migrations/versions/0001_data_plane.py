@@ -46,7 +46,7 @@ ALTER TABLE log.batch ALTER COLUMN payload SET STORAGE EXTERNAL;
 CREATE TABLE log.append_key (
     feed_id integer NOT NULL REFERENCES log.feed ON DELETE CASCADE,
     key text NOT NULL,
-    digest text NOT NULL,
+    digest bytea NOT NULL,
     response jsonb NOT NULL,
     expires_at timestamptz NOT NULL,
     PRIMARY KEY (feed_id, key)

@@ -47,7 +47,12 @@ class _Window:
 
 
 def spec(
-    size: int, advance: int, grace: int, emit: str, having: str | None = None, aggregates: tuple[AggregateColumn, ...] = AGGREGATES
+    size: int,
+    advance: int,
+    grace: int,
+    emit: str,
+    having: str | None = None,
+    aggregates: tuple[AggregateColumn, ...] = AGGREGATES,
 ) -> WindowAggregation:
     return WindowAggregation("w", (("key", "s.key"),), size, advance, grace, aggregates, emit, having)  # type: ignore[arg-type]
 
@@ -67,7 +72,14 @@ def frame(rows: Sequence[Row], first_pos: int = 0) -> pl.DataFrame:
             "s.double": [row.double for row in rows],
             "s.text": [row.text for row in rows],
         },
-        schema={"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64, **SCHEMA.polars()},
+        schema={
+            "_pos": pl.Int64,
+            "_ts": pl.Int64,
+            "_op": pl.Int8,
+            "_key_hash": pl.UInt64,
+            "_offset": pl.Int64,
+            **SCHEMA.polars(),
+        },
     )
 
 
@@ -97,7 +109,9 @@ def aggregate(rows: list[Row]) -> dict[str, Any]:
     return {name: repr(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def run(rows: Sequence[Row], size: int, advance: int, grace: int, emit: str, having_rows: int | None = None) -> list[dict[str, Any]]:
+def run(
+    rows: Sequence[Row], size: int, advance: int, grace: int, emit: str, having_rows: int | None = None
+) -> list[dict[str, Any]]:
     """Handle record after record; ``having_rows`` is the least count that matches."""
     stream_time = -1
     windows: dict[tuple[int, str], _Window] = {}

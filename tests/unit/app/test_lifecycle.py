@@ -97,7 +97,7 @@ def test_04_a_paused_query_stops_at_once_and_gives_its_lease_back() -> None:
 
 
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
-def test_05_an_error_that_a_retry_cannot_help_leads_to_failed(state: State) -> None:
+def test_06_an_error_that_a_retry_cannot_help_leads_to_failed(state: State) -> None:
     action = decided(state, handle=dead(FATAL))
     assert entered(action) == ("stopping", "failed")
     assert action.status is not None
@@ -105,11 +105,11 @@ def test_05_an_error_that_a_retry_cannot_help_leads_to_failed(state: State) -> N
 
 
 @pytest.mark.parametrize("changed", [Wish(Desired.RUNNING, 3, 1), Wish(Desired.RUNNING, 2, 2)])
-def test_06_a_new_generation_or_nonce_restarts(changed: Wish) -> None:
+def test_05_a_new_generation_or_nonce_restarts(changed: Wish) -> None:
     assert entered(decided(State.RUNNING, handle=RUNS, wish=changed)) == ("stopping", "restart")
 
 
-def test_06_a_paused_query_observes_a_new_generation_and_stays_paused() -> None:
+def test_05_a_paused_query_observes_a_new_generation_and_stays_paused() -> None:
     action = decided(State.PAUSED, wish=Wish(Desired.PAUSED, 3, 1))
     assert entered(action) == ("paused", None)
     assert action.status is not None

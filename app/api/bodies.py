@@ -1,0 +1,74 @@
+"""JSON bodies, read and checked here rather than by FastAPI, so that every fault has our code and a pointer."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
+
+from app.errors import BadRequest, Fault, UnsupportedMediaType
+from engine.errors import DefinitionInvalid
+from engine.plan.problems import problems_of
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
+JSON_TYPE = "application/json"
+
+
+async def _read_json(request: Request) -> Any:
+    kind = media_type_of(request)
+    if kind not in ("", JSON_TYPE) and not kind.endswith("+json"):
+        raise UnsupportedMediaType("unsupported_media_type", f"send {JSON_TYPE}, not {kind}")
+    return parse_json(await request.body())
+
+
+JsonBody = Annotated[Any, Depends(_read_json)]
+
+
+def media_type_of(request: Request) -> str:
+    """Return the body's media type without parameters; empty where none is given."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse strictly: UTF-8, and no NaN or Infinity, which JSON does not have.
+
+    Raises:
+        BadRequest: ``malformed_json``.
+    """
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise malformed_json(f"byte {error.start} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise malformed_json(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
+    except (ValueError, RecursionError) as error:
+        raise malformed_json(str(error)[:200]) from error
+
+
+def malformed_json(reason: str) -> BadRequest:
+    """Return the error for a body that is no JSON."""
+    return BadRequest("malformed_json", f"the body is not JSON: {reason}", [Fault("", "malformed_json", reason)])
+
+
+def validated(model: type[Parsed], body: Any) -> Parsed:
+    """Check a body's shape.
+
+    Raises:
+        DefinitionInvalid: one problem per fault, each with its pointer.
+    """
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise DefinitionInvalid(problems_of(error)) from error
+
+
+def request_body(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
+    """Document a JSON body whose schema is a component of that name."""
+    content = {JSON_TYPE: {"schema": {"$ref": f"#/components/schemas/{schema}"}, "examples": examples}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON value")

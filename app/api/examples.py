@@ -1,0 +1,233 @@
+"""Examples of the OpenAPI page: one small airport, the same in every request and answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_AT = "2025-11-21T08:00:00Z"
+
+STREAM_DEFINITION: dict[str, Any] = {
+    "key": ["origin"],
+    "columns": {"origin": "string", "carrier": "string", "flight": "int", "dep_delay": "int", "departed_at": "timestamp"},
+    "event_time": "departed_at",
+    "connector": {"type": "log", "partitions": 4},
+}
+STREAM_SHARED: dict[str, Any] = {
+    "key": ["auction"],
+    "columns": {"kind": "string", "auction": "bigint", "price": "bigint", "at": "bigint"},
+    "event_time": "at",
+    "connector": {"type": "log", "feed": "events", "where": "kind = 'bid'"},
+}
+TABLE_DEFINITION: dict[str, Any] = {
+    "key": ["origin"],
+    "columns": {"origin": "string", "temp": "double", "wind_speed": "double", "observed_at": "timestamp"},
+    "event_time": "observed_at",
+    "versioned": {"history_retention": "2d"},
+    "connector": {"type": "log", "partitions": 4},
+}
+TABLE_FILES: dict[str, Any] = {
+    "key": ["code"],
+    "columns": {"code": "string", "name": "string"},
+    "connector": {"type": "files", "path": "/data/airports", "format": "csv"},
+}
+JOIN_DEFINITION: dict[str, Any] = {
+    "name": "departures_with_weather",
+    "from": {"stream": "departures"},
+    "joins": [{"table": "weather", "as": "w", "type": "left", "on": "departures.origin = w.origin", "grace": "1h"}],
+    "select": {"origin": "departures.origin", "flight": "departures.flight", "temp": "w.temp", "match": "w.$match"},
+    "into": {"stream": "departures_with_weather"},
+}
+WINDOW_DEFINITION: dict[str, Any] = {
+    "name": "delays_by_airport",
+    "from": {"stream": "departures"},
+    "group_by": ["origin"],
+    "window": {"type": "tumbling", "size": "1h", "grace": "30m", "retention": "7d"},
+    "aggregate": {"flights": "count(*)", "mean_delay": "avg(dep_delay)", "worst": "max(dep_delay)"},
+    "suppress": {"mode": "until_window_closes"},
+    "into": {"table": "delays_by_airport"},
+}
+QUERY: dict[str, Any] = {
+    "name": "delays_by_airport",
+    "definition": {
+        "name": "delays_by_airport",
+        "from": {"stream": "departures", "table": None, "as": None, "where": None},
+        "start": "earliest",
+        "tasks": 4,
+        "desired_state": "running",
+        "joins": [],
+        "where": None,
+        "group_by": ["origin"],
+        "window": {"type": "tumbling", "size": "1h", "advance": None, "difference": None, "gap": None, "grace": "30m", "retention": "7d"},
+        "aggregate": {"flights": "count(*)", "mean_delay": "avg(dep_delay)", "worst": "max(dep_delay)"},
+        "having": None,
+        "suppress": {"mode": "until_window_closes", "limit": None, "buffer": None, "event_driven": False},
+        "select": None,
+        "idle": None,
+        "into": {"stream": None, "table": "delays_by_airport", "connector": None, "versioned": None, "materialize_open": False},
+        "late_records": {"max_rows": 100000, "retention": "7d"},
+    },
+    "desired_state": "running",
+    "state": "stopped",
+    "generation": 1,
+    "version": 1,
+    "created_at": _AT,
+    "updated_at": _AT,
+}
+WISH: dict[str, Any] = {
+    "name": "delays_by_airport",
+    "desired_state": "paused",
+    "state": "running",
+    "generation": 1,
+    "version": 2,
+    "status": "/v1/queries/delays_by_airport/status?wait_for=paused",
+}
+STREAM: dict[str, Any] = {
+    "name": "departures",
+    "kind": "stream",
+    "origin": "source",
+    "key": ["origin"],
+    "columns": STREAM_DEFINITION["columns"],
+    "definition": {
+        **STREAM_DEFINITION,
+        "event_time_format": None,
+        "connector": {"type": "log", "partitions": 4, "feed": None, "where": None, "retention": None},
+        "max_future_skew": "1d",
+        "on_bad_record": "reject",
+    },
+    "produced_by": None,
+    "read_by": ["delays_by_airport"],
+    "partitions": [{"partition": 0, "start_offset": 0, "next_offset": 9000}, {"partition": 1, "start_offset": 0, "next_offset": 18004}],
+    "version": 1,
+    "created_at": _AT,
+    "updated_at": _AT,
+}
+TABLE: dict[str, Any] = {
+    **STREAM,
+    "name": "weather",
+    "kind": "table",
+    "columns": TABLE_DEFINITION["columns"],
+    "definition": {
+        **STREAM["definition"],
+        **TABLE_DEFINITION,
+        "connector": {"type": "log", "partitions": 4, "feed": None, "where": None, "retention": None},
+    },
+    "read_by": ["departures_with_weather"],
+}
+RECORDS_BODY: list[dict[str, Any]] = [
+    {"origin": "JFK", "carrier": "B6", "flight": 725, "dep_delay": -1, "departed_at": "2013-01-01T10:44:00Z"},
+    {"origin": "EWR", "carrier": "UA", "flight": 1545, "dep_delay": 2, "departed_at": "2013-01-01T10:17:00Z"},
+]
+DELETE_BODY: dict[str, Any] = {"$op": "delete", "origin": "JFK", "observed_at": "2013-01-01T12:00:00Z"}
+APPENDED: dict[str, Any] = {
+    "appended": 2,
+    "offsets": [
+        {"partition": 0, "first_offset": 1041, "last_offset": 1041, "count": 1},
+        {"partition": 3, "first_offset": 77, "last_offset": 77, "count": 1},
+    ],
+    "rejected_count": 1,
+    "rejected": [{"index": 2, "code": "event_time_missing", "detail": "column 'departed_at' is null and holds the event time"}],
+}
+STATUS: dict[str, Any] = {
+    "name": "delays_by_airport",
+    "state": "running",
+    "phase": None,
+    "desired_state": "running",
+    "conditions": [],
+    "state_since": _AT,
+    "generation": 1,
+    "observed_generation": 1,
+    "epoch": 3,
+    "attempt": 0,
+    "next_attempt_at": None,
+    "heartbeat_at": _AT,
+    "error": None,
+    "batch_id": 412,
+    "committed_at": _AT,
+    "stream_time_ms": 1357041600000,
+    "progress": [
+        {
+            "feed": "log:departures",
+            "relations": ["departures"],
+            "partitions": [{"partition": 0, "next_offset": 8990, "end_offset": 9000, "lag": 10}],
+        }
+    ],
+    "clocks": {"window": 1357041600000},
+    "buffered": {"window": 118},
+    "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
+}
+EVENTS: dict[str, Any] = {
+    "items": [
+        {
+            "id": 7, "at": _AT, "kind": "query_created", "from_state": None, "to_state": None, "epoch": None, "actor": "api",
+            "detail": {"generation": 1},
+        },
+        {
+            "id": 8, "at": _AT, "kind": "query_transitioned", "from_state": "stopped", "to_state": "starting", "epoch": 1,
+            "actor": "driver", "detail": None,
+        },
+    ],
+    "next": None,
+}  # fmt: skip
+RUNS: dict[str, Any] = {
+    "items": [
+        {
+            "epoch": 1, "generation": 1, "driver_id": "0193f1d2-7c1e-7000-8000-3f0c7c9d2b11", "started_at": _AT, "running_at": _AT,
+            "ended_at": None, "end_reason": None, "error": None,
+        }
+    ],
+    "next": None,
+}  # fmt: skip
+LATE_RECORDS: dict[str, Any] = {
+    "items": [
+        {
+            "id": 12, "input": "window", "reason": "window_closed", "event_time_ms": 1357036800000, "stream_time_ms": 1357045200000,
+            "offset": 511, "record": {"origin": "JFK", "dep_delay": 170}, "at": _AT,
+        }
+    ],
+    "next": "WzEyXQ",
+    "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
+}  # fmt: skip
+REJECTS: dict[str, Any] = {
+    "items": [
+        {
+            "id": 3, "partition": None, "offset": None, "reason": "event_time_missing",
+            "detail": "column 'departed_at' is null and holds the event time", "excerpt": '{"origin": "JFK", "flight": 791}', "at": _AT,
+        }
+    ],
+    "next": None,
+    "kept": {"event_time_missing": 8255},
+}  # fmt: skip
+ROWS: dict[str, Any] = {
+    "table": "delays_by_airport",
+    "position": {"log:departures": {"0": 9000, "1": 18004}},
+    "stream_time_ms": 1357041600000,
+    "committed_at": _AT,
+    "stale": False,
+    "rows": [
+        {
+            "origin": "JFK", "window_start": "2013-01-01T10:00:00Z", "window_end": "2013-01-01T11:00:00Z", "flights": 17,
+            "mean_delay": 4.2, "worst": 48,
+        }
+    ],
+    "next": None,
+}  # fmt: skip
+RECORDS: dict[str, Any] = {
+    "stream": "departures_with_weather",
+    "partition": 0,
+    "records": [{"$offset": 0, "$event_time_ms": 1357035420000, "origin": "EWR", "flight": 1545, "temp": 39.02, "match": "matched"}],
+    "next_offset": 1,
+    "end_offset": 26483,
+    "position": {"log:departures": {"0": 9000}, "log:weather": {"0": 2209}},
+    "stream_time_ms": 1357041600000,
+    "committed_at": _AT,
+    "stale": False,
+}
+VALIDATION: dict[str, Any] = {
+    "valid": False,
+    "problems": [
+        {"pointer": "/joins/0/grace", "code": "grace_exceeds_retention", "detail": "3d is more than the history retention 2d of weather"}
+    ],
+    "definition": QUERY["definition"],
+    "output": None,
+    "plan": None,
+}

@@ -1,0 +1,194 @@
+"""Streams and tables: register, look at, list, delete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Response
+
+from app.api.bodies import JsonBody, request_body, validated
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction, set_etag
+from app.api.documented import answered, body_examples, problems
+from app.api.examples import STREAM, STREAM_DEFINITION, STREAM_SHARED, TABLE, TABLE_DEFINITION, TABLE_FILES
+from app.api.paging import Cursor, decode_cursor, page
+from app.api.schemas import PartitionRange, RelationAnswer, RelationPage
+from app.domain.sources import check_source
+from app.store.catalog import entry_of
+from app.store.relation_edits import delete_source, put_source
+from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
+from app.store.transactions import raw
+from engine.connectors.log import find_feed, heads
+from engine.definition.queries import NAME_PATTERN
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.errors import DefinitionInvalid, Problem
+
+streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
+tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
+
+_NAME = re.compile(NAME_PATTERN)
+_PUT_ERRORS = problems(400, 409, 413, 415, 422)
+_ETAG = {"ETag": "The version."}
+_ANSWERED_STREAM: dict[int | str, dict[str, Any]] = {
+    200: answered(STREAM, "It was there; now as asked for.", _ETAG),
+    201: {"model": RelationAnswer, **answered(STREAM, "Registered.", {**_ETAG, "Location": "Its path."})},
+}
+_ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
+    200: answered(TABLE, "It was there; now as asked for.", _ETAG),
+    201: {"model": RelationAnswer, **answered(TABLE, "Registered.", {**_ETAG, "Location": "Its path."})},
+}
+
+
+@streams.put(
+    "/{name}",
+    summary="Register a stream",
+    response_model=RelationAnswer,
+    responses={**_ANSWERED_STREAM, **_PUT_ERRORS},
+    openapi_extra=request_body(
+        "StreamDefinition",
+        body_examples(
+            log=("A stream in the built-in log", STREAM_DEFINITION),
+            shared=("One of several relations in one feed", STREAM_SHARED),
+        ),
+    ),
+)
+def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: Response) -> RelationAnswer:
+    """Register a source of records, or change the one there is as far as its records and readers allow.
+
+    The answer spells out every default. An equal definition changes nothing, so this can be repeated.
+    """
+    return _put(transaction, "stream", name, StreamDefinition, body, response)
+
+
+@tables.put(
+    "/{name}",
+    summary="Register a table",
+    response_model=RelationAnswer,
+    responses={**_ANSWERED_TABLE, **_PUT_ERRORS},
+    openapi_extra=request_body(
+        "TableDefinition",
+        body_examples(
+            versioned=("A versioned table in the built-in log", TABLE_DEFINITION), files=("A table read from a directory", TABLE_FILES)
+        ),
+    ),
+)
+def put_table(name: Name, body: JsonBody, transaction: Transaction, response: Response) -> RelationAnswer:
+    """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
+
+    With `versioned` it keeps every version of a key for its history retention. The answer spells out every default.
+    """
+    return _put(transaction, "table", name, TableDefinition, body, response)
+
+
+@streams.get(
+    "",
+    summary="List streams",
+    response_model=RelationPage,
+    responses={200: answered({"items": [STREAM], "next": None}, "Streams, by name."), **problems(400)},
+)
+def get_streams(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
+    """Sources and results alike."""
+    return _list(transaction, "stream", limit, cursor)
+
+
+@tables.get(
+    "",
+    summary="List tables",
+    response_model=RelationPage,
+    responses={200: answered({"items": [TABLE], "next": None}, "Tables, by name."), **problems(400)},
+)
+def get_tables(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
+    """Sources and results alike."""
+    return _list(transaction, "table", limit, cursor)
+
+
+@streams.get(
+    "/{name}",
+    summary="Look at a stream",
+    response_model=RelationAnswer,
+    responses={200: answered(STREAM, "The stream.", _ETAG), **problems(400, 404)},
+)
+def get_stream(name: Name, transaction: Transaction, response: Response) -> RelationAnswer:
+    """Columns, connector, who writes it, who reads it, where its log begins and ends."""
+    return _get(transaction, "stream", name, response)
+
+
+@tables.get(
+    "/{name}",
+    summary="Look at a table",
+    response_model=RelationAnswer,
+    responses={200: answered(TABLE, "The table.", _ETAG), **problems(400, 404)},
+)
+def get_table(name: Name, transaction: Transaction, response: Response) -> RelationAnswer:
+    """Columns, key, connector, who writes it, who reads it, where its log begins and ends."""
+    return _get(transaction, "table", name, response)
+
+
+@streams.delete("/{name}", summary="Delete a stream", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)})
+def delete_stream(name: Name, transaction: Transaction) -> None:
+    """Delete a source with its records. Refused while a query reads it; a result goes with its query."""
+    delete_source(transaction, "stream", name)
+
+
+@tables.delete("/{name}", summary="Delete a table", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)})
+def delete_table(name: Name, transaction: Transaction) -> None:
+    """Delete a source with its records. Refused while a query reads it; a result goes with its query."""
+    delete_source(transaction, "table", name)
+
+
+def _put(
+    connection: sa.Connection, kind: Kind, name: str, model: type[SourceDefinition], body: Any, response: Response
+) -> RelationAnswer:
+    if not _NAME.fullmatch(name):
+        detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
+        raise DefinitionInvalid([Problem("", "malformed_name", detail)])
+    definition = validated(model, body)
+    check_source(definition)
+    result = put_source(connection, kind, name, definition)
+    if result.is_created:
+        response.status_code = 201
+        response.headers["Location"] = f"/v1/{kind}s/{name}"
+    return _answers(connection, [result.row], response)[0]
+
+
+def _get(connection: sa.Connection, kind: Kind, name: str, response: Response) -> RelationAnswer:
+    return _answers(connection, [get_relation(connection, kind, name)], response)[0]
+
+
+def _list(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None) -> RelationPage:
+    after = decode_cursor(cursor, [str])
+    found = list_relations(connection, kind, limit + 1, None if after is None else str(after[0]))
+    rows, following = page(found, limit, lambda row: [row.name])
+    return RelationPage(items=_answers(connection, rows), next=following)
+
+
+def _answers(connection: sa.Connection, rows: Sequence[RelationRow], response: Response | None = None) -> list[RelationAnswer]:
+    readers = readers_of(connection, [row.id for row in rows])
+    if response is not None:
+        set_etag(response, rows[0].version)
+    return [_answer(connection, row, readers.get(row.id, [])) for row in rows]
+
+
+def _answer(connection: sa.Connection, row: RelationRow, readers: list[str]) -> RelationAnswer:
+    entry = entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, [])
+    feed = find_feed(raw(connection), entry.feed.log_feed) if entry.feed.type == "log" else None
+    partitions = None if feed is None else [
+        PartitionRange(partition=head.partition, start_offset=head.start_offset, next_offset=head.next_offset)
+        for head in heads(raw(connection), feed.id)
+    ]  # fmt: skip
+    return RelationAnswer(
+        name=row.name,
+        kind=row.kind,
+        origin=row.origin,
+        key=list(entry.relation.key),
+        columns={name: str(declared) for name, declared in entry.relation.columns.items()},
+        definition=row.definition if row.origin == "source" else None,
+        produced_by=row.produced_by,
+        read_by=readers,
+        partitions=partitions,
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,53 @@
+"""What a source's definition must satisfy beyond the shape of its fields. Pure."""
+
+from __future__ import annotations
+
+from engine.definition.relations import FilesConnector, SourceDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.problems import Problems
+
+EVENT_TIME_KINDS = ("bigint", "timestamp", "string")
+
+
+def check_source(definition: SourceDefinition) -> None:
+    """Check columns against each other.
+
+    Raises:
+        DefinitionInvalid: with every problem found.
+    """
+    problems = Problems()
+    _check_key(definition, problems)
+    _check_event_time(definition, problems)
+    if definition.connector.where is not None:
+        problems.condition("/connector/where", definition.connector.where, definition.schema_)
+    if isinstance(definition.connector, FilesConnector) and "\0" in definition.connector.path:
+        problems.add("/connector/path", "invalid_value", "a path cannot contain the character U+0000")
+    if problems.found:
+        raise DefinitionInvalid(problems.found)
+
+
+def _check_key(definition: SourceDefinition, problems: Problems) -> None:
+    schema = definition.schema_
+    for index, name in enumerate(definition.key):
+        pointer = f"/key/{index}"
+        if name not in schema:
+            problems.add(pointer, "unknown_column", f"{name!r} is not declared; the columns are {', '.join(schema.names)}")
+        elif schema[name].is_nested:
+            problems.add(pointer, "type_mismatch", f"{name!r} is of type {schema[name]}, which cannot be a key")
+        elif name in definition.key[:index]:
+            problems.add(pointer, "name_clash", f"{name!r} is in the key twice")
+
+
+def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
+    name, schema = definition.event_time, definition.schema_
+    if name is None:
+        if definition.event_time_format is not None:
+            problems.add("/event_time_format", "unknown_field", "a format needs an `event_time` column to read")
+        return
+    if name not in schema:
+        problems.add("/event_time", "unknown_column", f"{name!r} is not declared; the columns are {', '.join(schema.names)}")
+    elif schema[name].kind not in EVENT_TIME_KINDS:
+        detail = f"{name!r} is of type {schema[name]}; an event time is a timestamp, a bigint (ms since 1970), or a string with a format"
+        problems.add("/event_time", "type_mismatch", detail)
+    elif definition.event_time_format is not None and schema[name].kind != "string":
+        problems.add("/event_time_format", "type_mismatch", f"only a string has a format; {name!r} is of type {schema[name]}")

@@ -1,0 +1,70 @@
+"""The leases one driver holds, and the moment from which it must not trust them any more.
+
+A lease is good as long as the last successful renewal is younger than its time to live, by this process's own clock: a driver that cannot
+reach the database must stop its queries no later than another one may take them. The fence (``claim_epoch``) holds where clocks do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from app.domain.lifecycle import Action
+from app.store import transitions
+from app.store.transitions import LeasedQuery
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Leases:
+    """Claims, renews, loses.
+
+    Args:
+        driver_id: the holder.
+        ttl_ms: how long a lease lives without being renewed.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, driver_id: UUID, ttl_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._driver_id = driver_id
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+        self._renewed_at: float | None = None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether what was leased is certainly still this driver's."""
+        return self._renewed_at is not None and (self._clock() - self._renewed_at) * 1000 < self._ttl_ms
+
+    def renew(self, connection: psycopg.Connection[Any]) -> None:
+        """Prolong every lease that is still this driver's."""
+        asked_at = self._clock()
+        transitions.renew(connection, self._driver_id, self._ttl_ms)
+        self._renewed_at = asked_at
+
+    def claim(self, connection: psycopg.Connection[Any]) -> None:
+        """Take every query that needs a driver and has none."""
+        claimed = transitions.claim(connection, self._driver_id, self._ttl_ms)
+        if claimed:
+            log.info("queries_claimed", queries=[str(query_id) for query_id in claimed])
+
+    def held(self, connection: psycopg.Connection[Any]) -> list[LeasedQuery]:
+        """Return the queries whose leases are this driver's now."""
+        return transitions.load_leased(connection, self._driver_id)
+
+    def save(self, connection: psycopg.Connection[Any], leased: LeasedQuery, action: Action) -> LeasedQuery | None:
+        """Write a transition; None where the lease was lost or the row has changed."""
+        return transitions.save(connection, self._driver_id, leased, action)
+
+    def note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, phase: str | None) -> None:
+        """Write how far a launch is."""
+        transitions.note_phase(connection, self._driver_id, leased, phase)
+
+    def release(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
+        """Give one lease back."""
+        transitions.release(connection, self._driver_id, query_id)

@@ -1,0 +1,61 @@
+"""What a driver needs of an engine: one narrow port, so that tests run the real driver process without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
+    """One launch of one query.
+
+    Attributes:
+        epoch: the launch; its fence is taken already.
+        note_phase: tell how far the launch is; callable from any thread.
+    """
+
+    query_id: UUID
+    name: str
+    definition: Mapping[str, Any]
+    checkpoint_id: UUID
+    generation: int
+    epoch: int
+    note_phase: Callable[[str], None]
+
+
+class QueryHandle(Protocol):
+    """A streaming query that was started. Calls are quick, except ``stop``; they come from several threads."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may still read or write."""
+
+    def error(self) -> Exception | None:
+        """Why it ended by itself; None while it is active and after a ``stop``."""
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop it and return when it is over, or at the timeout with it still active. May raise instead."""
+
+
+class Runner(Protocol):
+    """The engine of one driver process."""
+
+    def open(self) -> None:
+        """Make ready; takes long. Called once, before everything else."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can still start queries. A runner that died does not come back; the process ends."""
+
+    def launch(self, order: LaunchOrder) -> QueryHandle:
+        """Start a query and return when it runs. One call at a time.
+
+        Raises:
+            EngineError: it says itself whether a retry can help; anything else counts as retryable.
+        """
+
+    def close(self) -> None:
+        """Let go of everything. Called once, after the last handle ended."""

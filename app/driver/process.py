@@ -1,0 +1,249 @@
+"""The driver process: heartbeat, claim, reconcile, until it is told to end.
+
+It ends in order on SIGTERM or SIGINT, when its supervisor is gone, when a query does not stop in time, and when its runner died: what
+lives is stopped, every lease is given back, then the process exits. What cannot be stopped by then dies with the process; its leases
+are left for the supervisor, which gives them back once the whole process group is gone, or for their time to live.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+from uuid import UUID
+
+import psutil
+import psycopg
+import structlog
+
+from app.domain.lifecycle import Limits
+from app.driver.host import QueryHost
+from app.driver.launching import CONNECT_TIMEOUT_SECONDS, FencedLauncher, discard_query
+from app.driver.leases import Leases
+from app.driver.ports import Runner
+from app.driver.reconciler import Reconciler
+from app.settings import DriverSettings, Settings
+from app.store import drivers, transitions
+from app.store.transitions import LeasedQuery
+
+WISHES = "slackwater_wish"
+# The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
+LONGEST_PAUSE_S = 1.0
+# What stopping the session and the last writes may take after the queries were stopped.
+CLOSE_S = 10.0
+EXIT_OK, EXIT_RUNNER_DIED, EXIT_QUERY_HUNG = 0, 3, 4
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a driver is.
+
+    Attributes:
+        supervisor_pid: the process whose end ends this one; None: nobody watches over this driver.
+    """
+
+    driver_id: UUID
+    supervisor_pid: int | None = None
+
+
+def limits_of(settings: DriverSettings) -> Limits:
+    """Return the timings that decisions are made on."""
+    return Limits(
+        start_timeout_ms=settings.start_timeout_ms,
+        stop_timeout_ms=settings.stop_timeout_ms,
+        healthy_after_ms=settings.healthy_after_ms,
+        max_attempts=settings.max_attempts,
+        backoff_first_ms=settings.backoff_base_ms,
+        backoff_longest_ms=settings.backoff_cap_ms,
+    )
+
+
+def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], identity: Identity) -> int:
+    """Be a driver until told to end. Call it from the main thread; installs handlers for SIGTERM and SIGINT.
+
+    Args:
+        settings: with a ``database_url``.
+        make_runner: the engine; opened in a thread.
+        identity: who this is.
+
+    Returns:
+        The exit code. Threads may still hang: leave with ``os._exit``.
+    """
+    if settings.database_url is None:
+        raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
+    return DriverProcess(settings, settings.database_url.get_secret_value(), make_runner(settings), identity).run()
+
+
+class DriverProcess:
+    """The loop. Everything that can hang is in other threads, so that a missing heartbeat means what it says."""
+
+    def __init__(self, settings: Settings, dsn: str, runner: Runner, identity: Identity) -> None:
+        self._settings = settings.driver
+        self._dsn = dsn
+        self._runner = runner
+        self._identity = identity
+        self._wake = threading.Event()
+        self._checkpoints_dir = settings.checkpoints_dir.expanduser().resolve()
+        launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
+        self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set)
+        self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms)
+        self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge)
+        self._process = (socket.gethostname(), os.getpid(), psutil.Process().create_time())
+        self._supervisor_create_time = _create_time(identity.supervisor_pid)
+        self._phase = "starting_jvm"
+        self._exit_code = EXIT_OK
+        self._connection: psycopg.Connection[Any] | None = None
+        self._beaten_at = self._claimed_at = float("-inf")
+        self._drains_until: float | None = None
+        self._due_ms: int | None = None
+        self._is_empty = False
+
+    def run(self) -> int:
+        """Loop until drained. Returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
+        threading.Thread(target=self._listen_forever, name="bell", daemon=True).start()
+        log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
+        while not self._is_over():
+            self._wake.wait(self._pause_s())
+            self._wake.clear()
+            self._watch()
+            self._tick()
+        self._end()
+        return self._exit_code
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        # Nothing else here: the main thread may hold any lock at this moment.
+        self._phase = "draining"
+        self._wake.set()
+
+    def _open_runner(self) -> None:
+        try:
+            self._runner.open()
+        except Exception:
+            log.exception("runner_did_not_open")
+            self._drain(EXIT_RUNNER_DIED)
+        else:
+            if self._phase == "starting_jvm":
+                self._phase = "ready"
+            log.info("driver_ready")
+        self._wake.set()
+
+    def _watch(self) -> None:
+        """Notice what ends a driver."""
+        if self._identity.supervisor_pid is not None and os.getppid() != self._identity.supervisor_pid:
+            self._drain(EXIT_OK)
+        if self._phase == "ready" and not self._runner.is_alive:
+            log.error("runner_died")
+            self._drain(EXIT_RUNNER_DIED)
+        if self._reconciler.is_draining:
+            self._drain(EXIT_QUERY_HUNG)
+        if self._phase == "draining" and self._drains_until is None:
+            log.info("driver_draining")
+            self._reconciler.is_draining = True
+            self._drains_until = time.monotonic() + self._settings.stop_timeout_ms / 1000
+
+    def _drain(self, exit_code: int) -> None:
+        if self._phase != "draining":
+            self._phase = "draining"
+            self._exit_code = exit_code
+
+    def _is_over(self) -> bool:
+        if self._drains_until is None:
+            return False
+        return (self._is_empty and not self._host.has_live) or time.monotonic() > self._drains_until
+
+    def _pause_s(self) -> float:
+        due_s = [LONGEST_PAUSE_S, self._settings.poll_ms / 1000, self._settings.heartbeat_ms / 1000]
+        if self._due_ms is not None:
+            due_s.append(self._due_ms / 1000)
+        return max(0.01, min(due_s))
+
+    def _tick(self) -> None:
+        """One round. A database that is away costs the leases after their time to live, and with them the queries."""
+        try:
+            connection = self._connect()
+            self._beat(connection)
+            self._claim(connection)
+            if self._leases.is_trusted:
+                self._due_ms = self._reconciler.reconcile(connection)
+            self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
+        except psycopg.OperationalError as error:
+            log.warning("database_unavailable", error=str(error))
+            self._disconnect()
+            if not self._leases.is_trusted:
+                self._reconciler.stop_everything()
+            self._is_empty = True
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            # A lock that is held for longer than a lease lives would be found out too late.
+            options = f"-c lock_timeout={self._settings.lease_ttl_ms // 3}"
+            self._connection = psycopg.connect(
+                self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, options=options, application_name="slackwater driver"
+            )
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _beat(self, connection: psycopg.Connection[Any]) -> None:
+        if (time.monotonic() - self._beaten_at) * 1000 < self._settings.heartbeat_ms:
+            return
+        detail = {"supervisor_pid": self._identity.supervisor_pid, "supervisor_create_time": self._supervisor_create_time}
+        drivers.beat(connection, self._identity.driver_id, self._phase, detail, self._process)
+        self._leases.renew(connection)
+        self._beaten_at = time.monotonic()
+
+    def _claim(self, connection: psycopg.Connection[Any]) -> None:
+        """Take what is free. Not before queries can be started: until then another driver may do better."""
+        if self._phase == "ready":
+            self._leases.claim(connection)
+
+    def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
+        """Remove a deleted query: its directory first, since the row is all that remembers it."""
+        discard_query(self._checkpoints_dir, leased.query_id)
+        transitions.purge(connection, self._identity.driver_id, leased)
+
+    def _listen_forever(self) -> None:
+        """Ring when a wish was written. Only shortens the wait: a bell that is away for a while is no fault."""
+        while True:
+            with suppress(psycopg.OperationalError), psycopg.connect(
+                self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
+            ) as connection:
+                connection.execute(f"LISTEN {WISHES}")
+                self._wake.set()
+                for _ in connection.notifies():
+                    self._wake.set()
+            time.sleep(LONGEST_PAUSE_S)
+
+    def _end(self) -> None:
+        """Say goodbye. With something still alive the row stays: only the end of the process makes an end of that."""
+        is_clean = not self._host.has_live and self._is_empty
+        if is_clean:
+            closing = threading.Thread(target=self._runner.close, name="close-runner", daemon=True)
+            closing.start()
+            closing.join(CLOSE_S)
+            with suppress(psycopg.OperationalError):
+                drivers.forget_driver(self._connect(), self._identity.driver_id)
+        self._disconnect()
+        log.info("driver_ended", is_clean=is_clean, exit_code=self._exit_code)
+
+
+def _create_time(pid: int | None) -> float | None:
+    try:
+        return None if pid is None else psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return None

@@ -1,0 +1,165 @@
+"""Applies ``app.domain.lifecycle`` to every query of this driver: read, decide, write the intent, then act."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
+from app.domain.states import Desired, HandleKind, State, Status, Wish
+from app.driver.host import QueryHost
+from app.driver.leases import Leases
+from app.driver.ports import LaunchOrder
+from app.store.transitions import LeasedQuery
+
+# Transitions follow each other at once as long as nothing has to be waited for; stopping → backoff → starting is the longest chain.
+MAX_STEPS = 6
+_NOBODY = Wish(Desired.STOPPED, 0, 0)
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Reconciler:
+    """One driver's queries.
+
+    Args:
+        purge: removes everything a deleted query left; called with its lease held and nothing running.
+        jitter: random numbers in [0, 1).
+    """
+
+    def __init__(
+        self,
+        leases: Leases,
+        host: QueryHost,
+        limits: Limits,
+        purge: Callable[[psycopg.Connection[Any], LeasedQuery], None],
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._leases = leases
+        self._host = host
+        self._limits = limits
+        self._purge = purge
+        self._jitter = jitter
+        self.is_draining = False
+
+    def reconcile(self, connection: psycopg.Connection[Any]) -> int | None:
+        """Bring every query one or more steps nearer to its wish.
+
+        Returns:
+            How many milliseconds from now something becomes due by itself, None when nothing will.
+        """
+        held = self._leases.held(connection)
+        self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
+        due = [self._advance(connection, leased) for leased in held]
+        return min((ms for ms in due if ms is not None), default=None)
+
+    def stop_everything(self) -> None:
+        """Without the database: the leases cannot be trusted any more, so nothing may go on."""
+        self._stop_lost(self._host.query_ids)
+
+    def _stop_lost(self, query_ids: frozenset[UUID]) -> None:
+        for query_id in query_ids:
+            snapshot = Snapshot(_NOBODY, Status(), self._host.report(query_id), False, self.is_draining, 0, 0.0)  # noqa: FBT003
+            action = decide(snapshot, self._limits)
+            if action.effect is Effect.STOP:
+                log.warning("lease_lost", query_id=str(query_id), epoch=snapshot.handle.epoch)
+            self._act_without_row(query_id, action)
+
+    def _advance(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
+        """Take steps until there is something to wait for."""
+        for _ in range(MAX_STEPS):
+            action = self._decide(leased)
+            if action is WAIT:
+                break
+            saved = self._leases.save(connection, leased, action)
+            if saved is None:
+                log.info("transition_refused", query=leased.name, rule=action.rule)
+                return None
+            self._log(leased.status, saved, action)
+            is_over = action.is_lease_released or not self._act(connection, saved, action)
+            leased = saved
+            if is_over:
+                return None
+        self._note_phase(connection, leased)
+        next_ms = leased.status.next_attempt_ms
+        return None if next_ms is None else max(0, next_ms - leased.now_ms)
+
+    def _decide(self, leased: LeasedQuery) -> Action:
+        snapshot = Snapshot(
+            wish=leased.wish,
+            status=leased.status,
+            handle=self._host.report(leased.query_id),
+            is_lease_mine=True,
+            is_draining=self.is_draining,
+            now_ms=leased.now_ms,
+            jitter=self._jitter(),
+        )
+        return decide(snapshot, self._limits)
+
+    def _act(self, connection: psycopg.Connection[Any], leased: LeasedQuery, action: Action) -> bool:
+        """Do what a decision says. Returns whether the query is still this driver's."""
+        match action.effect:
+            case Effect.LAUNCH:
+                self._host.launch(_order(leased))
+            case Effect.RELEASE:
+                self._leases.release(connection, leased.query_id)
+                self._host.forget(leased.query_id)
+                return False
+            case Effect.PURGE:
+                self._purge(connection, leased)
+                self._host.forget(leased.query_id)
+                log.info("query_purged", query=leased.name)
+                return False
+            case _:
+                self._act_without_row(leased.query_id, action)
+        return True
+
+    def _act_without_row(self, query_id: UUID, action: Action) -> None:
+        match action.effect:
+            case Effect.STOP:
+                self._host.stop(query_id)
+            case Effect.FORGET:
+                self._host.forget(query_id)
+            case Effect.DRAIN if not self.is_draining:
+                log.error("query_did_not_stop", query_id=str(query_id), stop_timeout_ms=self._limits.stop_timeout_ms)
+                self.is_draining = True
+            case _:
+                pass
+
+    def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
+        phase = self._host.phase(leased.query_id) if leased.status.state is State.STARTING else None
+        if phase != leased.phase:
+            self._leases.note_phase(connection, leased, phase)
+
+    @staticmethod
+    def _log(was: Status, leased: LeasedQuery, action: Action) -> None:
+        to = leased.status
+        if action.status is not None:
+            error = None if to.error is None or to.error == was.error else to.error.code
+            log.info(
+                "query_transitioned",
+                query=leased.name,
+                rule=action.rule,
+                from_state=was.state.value,
+                to_state=to.state.value,
+                outcome=to.outcome and to.outcome.value,
+                epoch=to.epoch,
+                generation=to.observed_generation,
+                error=error,
+            )
+
+
+def _order(leased: LeasedQuery) -> LaunchOrder:
+    return LaunchOrder(
+        query_id=leased.query_id,
+        name=leased.name,
+        definition=leased.definition,
+        checkpoint_id=leased.checkpoint_id,
+        generation=leased.wish.generation,
+        epoch=leased.status.epoch,
+        note_phase=lambda _phase: None,
+    )

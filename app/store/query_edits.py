@@ -1,0 +1,225 @@
+"""Creating, replacing and deleting queries: each one transaction over the query, what it reads, and the relation it writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.domain.edits import Edit, EditKind, classify
+from app.errors import Conflict
+from app.store.catalog import load_catalog, output_to_json
+from app.store.log_tables import commit, counter, late_record
+from app.store.queries import QueryRow, add_event, check_version, find_query, get_query
+from app.store.relation_edits import in_use
+from app.store.relations import find_relation, readers_of
+from app.store.tables import query, query_read, query_status, relation
+from app.store.transactions import lock_edits, raw
+from engine.connectors.log import drop_feed, ensure_feed, find_feed
+from engine.connectors.sink import change_feed
+from engine.connectors.views import create_view, drop_view
+from engine.definition.queries import QueryDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.build import build_plan, normalise, state_fingerprint
+from engine.plan.model import Output, Plan
+
+# States in which nothing of the query runs, so that deleting it is done at once.
+_AT_REST = ("stopped", "failed", "backoff")
+CHANGE_PARTITIONS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a PUT did."""
+
+    row: QueryRow
+    edit: Edit | None
+
+    @property
+    def is_created(self) -> bool:
+        """Whether there was no such query before."""
+        return self.edit is None
+
+
+def create_query(connection: sa.Connection, definition: QueryDefinition) -> QueryRow:
+    """Store a new query and make the relation it writes.
+
+    Raises:
+        Conflict: ``name_taken``: by another query, or its result's name by a relation.
+        DefinitionInvalid: with every problem.
+    """
+    lock_edits(connection)
+    if find_query(connection, definition.name) is not None:
+        raise Conflict("name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it")
+    definition = normalise(definition)
+    plan = build_plan(definition, load_catalog(raw(connection)))
+    query_id = uuid.uuid4()
+    connection.execute(
+        sa.insert(query).values(
+            id=query_id, name=definition.name, definition=_stored(definition), desired_state=definition.desired_state, checkpoint_id=uuid.uuid4()
+        )
+    )
+    connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
+    _make_relation(connection, query_id, plan.output)
+    _note_reads(connection, query_id, plan)
+    add_event(connection, query_id, "query_created", {"generation": 1})
+    return get_query(connection, definition.name)
+
+
+def replace_query(
+    connection: sa.Connection, definition: QueryDefinition, *, is_wish_given: bool, may_discard_state: bool, if_match: str | None
+) -> Replaced:
+    """Create the query, or replace its definition, as far as its state allows.
+
+    Args:
+        connection: in a transaction.
+        definition: the one wanted.
+        is_wish_given: the body says a desired state; else an existing query keeps its own.
+        may_discard_state: begin anew where the kept state does not fit.
+        if_match: see ``check_version``.
+
+    Raises:
+        Conflict: ``state_incompatible``, ``name_taken``, or ``relation_in_use``: a new beginning would take away what others read.
+        DefinitionInvalid: with every problem.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    lock_edits(connection)
+    stored = find_query(connection, definition.name, is_locking=True)
+    if stored is None:
+        return Replaced(create_query(connection, definition), None)
+    check_version(stored, if_match)
+    definition = normalise(definition)
+    plan = build_plan(definition, load_catalog(raw(connection)))
+    wanted = _stored(definition)
+    edit = classify(stored.definition, wanted, is_state_compatible=_is_compatible(connection, stored, plan))
+    wish = definition.desired_state if is_wish_given else stored.desired_state
+    if edit.kind is EditKind.NO_OP and wish == stored.desired_state:
+        return Replaced(stored, edit)
+    values: dict[str, Any] = {"desired_state": wish, "version": query.c.version + 1, "updated_at": sa.func.now()}
+    if edit.kind is not EditKind.NO_OP:
+        values |= {"definition": wanted, "generation": query.c.generation + 1}
+    if edit.kind is EditKind.NEEDS_NEW_STATE:
+        if not may_discard_state:
+            raise edit.refusal(stored.name)
+        values["checkpoint_id"] = uuid.uuid4()
+        _begin_anew(connection, stored, plan)
+    elif edit.kind is EditKind.IN_PLACE:
+        _update_relation(connection, stored.id, plan.output)
+    connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
+    if edit.kind is not EditKind.NO_OP:
+        add_event(connection, stored.id, "query_replaced", {"edit": edit.kind.value, "changed": list(edit.pointers)})
+    if wish != stored.desired_state:
+        add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": wish})
+    return Replaced(get_query(connection, definition.name), edit)
+
+
+def delete_query(connection: sa.Connection, name: str, if_match: str | None) -> bool:
+    """Delete a query and the relation it writes. Its driver stops it, then removes its state and its row.
+
+    Returns:
+        Whether nothing of it runs any more.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        Conflict: ``relation_in_use``.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    lock_edits(connection)
+    stored = get_query(connection, name, is_locking=True)
+    check_version(stored, if_match)
+    _refuse_if_read(connection, stored)
+    _forget_results(connection, stored.id)
+    _drop_relation(connection, stored.id)
+    connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "query_deleted", {})
+    return stored.state in _AT_REST
+
+
+def _stored(definition: QueryDefinition) -> dict[str, Any]:
+    return definition.model_dump(mode="json", by_alias=True)
+
+
+def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> bool:
+    try:
+        before = build_plan(QueryDefinition.model_validate(stored.definition), load_catalog(raw(connection)))
+    except DefinitionInvalid:
+        return False
+    return state_fingerprint(before) == state_fingerprint(plan)
+
+
+def _make_relation(connection: sa.Connection, query_id: UUID, output: Output) -> None:
+    """Make what the query writes: a view and its change feed, or a log feed."""
+    taken = find_relation(connection, output.name)
+    if taken is not None:
+        raise Conflict("name_taken", f"the name '{output.name}' is taken by a {taken.kind}; choose another name in `into`")
+    log_feed = _log_feed(output)
+    if find_feed(raw(connection), log_feed) is not None:
+        raise Conflict("name_taken", f"the name '{output.name}' is taken by a feed that sources read; choose another name in `into`")
+    if output.kind == "table":
+        create_view(raw(connection), output)
+    ensure_feed(raw(connection), log_feed, CHANGE_PARTITIONS if output.kind == "table" else output.partitions)
+    connection.execute(
+        sa.insert(relation).values(
+            id=uuid.uuid4(), name=output.name, kind=output.kind, origin="derived", produced_by=query_id, definition=output_to_json(output)
+        )
+    )
+
+
+def _log_feed(output: Output) -> str:
+    return change_feed(output.name) if output.kind == "table" else output.name
+
+
+def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
+    names = {source.relation.name for source in plan.inputs}
+    chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
+    connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
+
+
+def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
+    """Throw away what the query wrote and kept; the launch that still runs is fenced from here on."""
+    _refuse_if_read(connection, stored)
+    _forget_results(connection, stored.id)
+    _drop_relation(connection, stored.id)
+    _make_relation(connection, stored.id, plan.output)
+    connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
+    _note_reads(connection, stored.id, plan)
+
+
+def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:
+    for row in _written(connection, stored.id):
+        readers = [name for name in readers_of(connection, [row.id]).get(row.id, []) if name != stored.name]
+        if readers:
+            raise in_use(row.name, readers)
+
+
+def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
+    return connection.execute(sa.select(relation.c.id, relation.c.name, relation.c.kind).where(relation.c.produced_by == query_id)).all()
+
+
+def _forget_results(connection: sa.Connection, query_id: UUID) -> None:
+    """Remove commit, counters and late records. The commit row goes first: it is the fence, and a sink locks it before it writes."""
+    connection.execute(sa.delete(commit).where(commit.c.query_id == query_id))
+    connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
+    connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
+
+
+def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:
+    for row in _written(connection, query_id):
+        if row.kind == "table":
+            drop_view(raw(connection), row.name)
+        drop_feed(raw(connection), change_feed(row.name) if row.kind == "table" else row.name)
+        connection.execute(sa.delete(relation).where(relation.c.id == row.id))
+
+
+def _update_relation(connection: sa.Connection, query_id: UUID, output: Output) -> None:
+    """Store what an edit in place may change of the output: its retention."""
+    connection.execute(sa.update(relation).where(relation.c.produced_by == query_id).values(definition=output_to_json(output)))

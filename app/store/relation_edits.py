@@ -1,0 +1,181 @@
+"""Registering, changing and deleting sources: each one transaction over relations, feeds and readers."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.edits import differences
+from app.errors import Conflict, Fault
+from app.store.catalog import entry_of, load_catalog
+from app.store.log_tables import reject
+from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
+from app.store.tables import query, query_read, relation
+from app.store.transactions import lock_edits, raw
+from engine.connectors.log import drop_feed, ensure_feed, find_feed, heads, set_retention
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import LogConnector, SourceDefinition
+from engine.errors import DefinitionInvalid
+from engine.plan.build import build_plan, state_fingerprint
+from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry
+
+# What stored records were judged by, or where they are: it can change only while there are none.
+_STORED = ("columns", "key", "event_time", "event_time_format")
+FILES_PARTITIONS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """What a PUT did."""
+
+    row: RelationRow
+    is_created: bool
+
+
+def put_source(connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition) -> PutResult:
+    """Register a source, or change the one there is. An equal definition changes nothing.
+
+    Raises:
+        Conflict: ``name_taken``, ``relation_is_derived``, ``relation_not_empty``, ``relation_in_use``, ``feed_taken``,
+            ``partitions_differ``.
+    """
+    lock_edits(connection)
+    stored = find_relation(connection, name)
+    if stored is None:
+        return PutResult(_register(connection, kind, name, definition), is_created=True)
+    if stored.kind != kind:
+        raise Conflict("name_taken", f"the name '{name}' is taken by a {stored.kind}; streams and tables share one namespace")
+    if stored.origin == "derived":
+        raise Conflict("relation_is_derived", f"'{name}' is written by the query '{stored.produced_by}'; PUT /v1/queries/{stored.produced_by} changes it")
+    wanted = definition.model_dump(mode="json", by_alias=True)
+    changed = differences(stored.definition, wanted)
+    if changed:
+        _change(connection, stored, definition, wanted, changed)
+    return PutResult(get_relation(connection, kind, name), is_created=False)
+
+
+def delete_source(connection: sa.Connection, kind: Kind, name: str) -> None:
+    """Delete a source, its rejects, and its feed if no other relation reads it.
+
+    Raises:
+        NotFound: ``relation_not_found``.
+        Conflict: ``relation_is_derived``, ``relation_in_use``.
+    """
+    lock_edits(connection)
+    stored = get_relation(connection, kind, name)
+    if stored.origin == "derived":
+        raise Conflict(
+            "relation_is_derived", f"'{name}' is written by the query '{stored.produced_by}'; DELETE /v1/queries/{stored.produced_by} removes both"
+        )
+    readers = readers_of(connection, [stored.id]).get(stored.id, [])
+    if readers:
+        raise in_use(name, readers)
+    log_feed = _entry(stored).feed.log_feed
+    if not _is_read_by_others(connection, name, log_feed):
+        drop_feed(raw(connection), log_feed)
+    connection.execute(sa.delete(relation).where(relation.c.id == stored.id))
+    connection.execute(sa.delete(reject).where(reject.c.owner == name))
+
+
+def in_use(name: str, readers: list[str]) -> Conflict:
+    """Return the refusal to remove what queries read."""
+    faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in readers]
+    return Conflict("relation_in_use", f"'{name}' is read by {', '.join(readers)}; delete the query first", faults)
+
+
+def _register(connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition) -> RelationRow:
+    _make_feed(connection, name, definition)
+    connection.execute(
+        sa.insert(relation).values(
+            id=uuid.uuid4(), name=name, kind=kind, origin="source", definition=definition.model_dump(mode="json", by_alias=True)
+        )
+    )
+    return get_relation(connection, kind, name)
+
+
+def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinition) -> None:
+    """Make the source's feed, or join one that other sources read."""
+    feed = feed_of(name, definition)
+    owner = _derived_owner(connection, feed.log_feed)
+    if owner is not None:
+        raise Conflict("feed_taken", f"the feed '{feed.log_feed}' holds the results of '{owner}'; read that relation, or name another feed")
+    partitions = definition.connector.partitions if isinstance(definition.connector, LogConnector) else FILES_PARTITIONS
+    retention_ms = definition.connector.retention if isinstance(definition.connector, LogConnector) else None
+    made = ensure_feed(raw(connection), feed.log_feed, partitions, retention_ms)
+    if made.partitions != partitions:
+        raise Conflict(
+            "partitions_differ",
+            f"the feed '{feed.log_feed}' has {made.partitions} partitions; relations that share it have as many, not {partitions}",
+            [Fault("/connector/partitions", "partitions_differ", f"write {made.partitions}")],
+        )
+
+
+def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
+    rows = connection.execute(sa.select(relation.c.name, relation.c.kind).where(relation.c.origin == "derived"))
+    feeds = {(row.name if row.kind == "stream" else f"changes:{row.name}"): row.name for row in rows}
+    return feeds.get(log_feed)
+
+
+def _change(
+    connection: sa.Connection, stored: RelationRow, definition: SourceDefinition, wanted: dict[str, Any], changed: list[str]
+) -> None:
+    old, new = _entry(stored), source_entry(stored.name, definition)
+    is_stored_changed = old.feed != new.feed or any(stored.definition.get(part) != wanted.get(part) for part in _STORED)
+    is_stored_changed |= list(stored.definition["columns"]) != list(wanted["columns"])
+    is_stored_changed |= stored.definition["connector"].get("partitions") != wanted["connector"].get("partitions")
+    if is_stored_changed and old.feed.type == "log" and not _is_empty(connection, old.feed.log_feed):
+        raise Conflict(
+            "relation_not_empty",
+            f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
+            [Fault(pointer, "relation_not_empty", "cannot change while there are records") for pointer in changed],
+        )
+    readers = _incompatible_readers(connection, stored, new)
+    if readers:
+        raise in_use(stored.name, readers)
+    connection.execute(
+        sa.update(relation)
+        .where(relation.c.id == stored.id, relation.c.version == stored.version)
+        .values(definition=wanted, version=relation.c.version + 1, updated_at=sa.func.now())
+    )
+    if is_stored_changed and not _is_read_by_others(connection, stored.name, old.feed.log_feed):
+        drop_feed(raw(connection), old.feed.log_feed)
+    _make_feed(connection, stored.name, definition)
+    if isinstance(definition.connector, LogConnector):
+        set_retention(raw(connection), new.feed.log_feed, definition.connector.retention)
+    # Readers took the old definition into their plan when they were launched.
+    reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
+    connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
+
+
+def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> list[str]:
+    """Return the queries whose plan would break, or whose state would not fit, if the relation were ``entry``."""
+    before = load_catalog(raw(connection))
+    after = {**before, stored.name: entry}
+    rows = connection.execute(
+        sa.select(query.c.name, query.c.definition).join_from(query_read, query).where(query_read.c.relation_id == stored.id).order_by(query.c.name)
+    )
+    return [name for name, definition in rows if not _fits(QueryDefinition.model_validate(definition), before, after)]
+
+
+def _fits(definition: QueryDefinition, before: Catalog, after: Catalog) -> bool:
+    try:
+        return state_fingerprint(build_plan(definition, before)) == state_fingerprint(build_plan(definition, after))
+    except DefinitionInvalid:
+        return False
+
+
+def _entry(stored: RelationRow) -> CatalogEntry:
+    return entry_of(stored.name, stored.kind, stored.origin, stored.definition, stored.produced_by, [])
+
+
+def _is_empty(connection: sa.Connection, log_feed: str) -> bool:
+    feed = find_feed(raw(connection), log_feed)
+    return feed is None or all(head.next_offset == 0 for head in heads(raw(connection), feed.id))
+
+
+def _is_read_by_others(connection: sa.Connection, name: str, log_feed: str) -> bool:
+    catalog = load_catalog(raw(connection))
+    return any(entry.feed.log_feed == log_feed for other, entry in catalog.items() if other != name)

@@ -1,0 +1,47 @@
+"""Periodic tidying: what the log's retention no longer keeps, expired idempotency keys, rejects beyond their bound."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio.to_thread
+import psycopg
+import structlog
+
+from app.telemetry import Metrics
+from engine.connectors.log import trim
+from engine.connectors.postgres import connect
+from engine.connectors.sink import REJECTS_KEPT
+
+# Any number, the same in every process: one trims, the others need not.
+TRIM_LOCK = 0x51AD
+_TRIM_REJECTS = """
+    DELETE FROM log.reject r USING (SELECT DISTINCT owner FROM log.reject) o
+    WHERE r.owner = o.owner AND r.id <= (SELECT id FROM log.reject k WHERE k.owner = o.owner ORDER BY id DESC OFFSET %s LIMIT 1)
+"""
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float) -> None:
+    """Trim every ``interval_s`` seconds until cancelled; a database that is away is tried again the next time."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            removed = await anyio.to_thread.run_sync(trim_once, dsn)
+        except psycopg.Error as error:
+            log.warning("log_trim_failed", error=str(error))
+            continue
+        if removed:
+            metrics.trimmed.inc(removed)
+            log.info("log_trimmed", batches=removed)
+
+
+def trim_once(dsn: str) -> int:
+    """Trim once, unless another process is at it. Returns the number of record batches removed."""
+    with connect(dsn, "slackwater-trim") as connection:
+        row = connection.execute("SELECT pg_try_advisory_lock(%s)", (TRIM_LOCK,)).fetchone()
+        if row is None or not row[0]:
+            return 0
+        removed = trim(connection)
+        connection.execute(_TRIM_REJECTS, (REJECTS_KEPT,))
+        return removed

@@ -1,0 +1,258 @@
+"""What drivers write about queries: leases and guarded transitions, with their runs and events.
+
+Every statement that changes a status row carries its guard: the lease owner, and for transitions the version that was read. No row
+changed means that somebody else won: forget what was read and look again. Synchronous: drivers have no event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from app.domain.lifecycle import Action
+from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
+
+Connection = psycopg.Connection[Any]
+
+_CLAIM = """
+    WITH due AS (
+        SELECT s.query_id
+        FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
+        WHERE (s.lease_owner IS NULL OR s.lease_expires_at < now())
+          AND CASE s.state
+                WHEN 'stopped' THEN q.desired_state <> 'stopped' OR q.deleted_at IS NOT NULL
+                WHEN 'failed' THEN q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL
+                    OR (s.observed_generation, s.observed_restart_nonce) <> (q.generation, q.restart_nonce)
+                ELSE true
+              END
+        ORDER BY s.query_id
+        FOR UPDATE OF s SKIP LOCKED
+    )
+    UPDATE slackwater.query_status s
+    SET lease_owner = %(driver)s, lease_expires_at = now() + %(ttl_ms)s * interval '1 ms', heartbeat_at = now(), version = s.version + 1
+    FROM due WHERE s.query_id = due.query_id
+    RETURNING s.query_id
+"""
+_RENEW = """
+    UPDATE slackwater.query_status
+    SET lease_expires_at = now() + %(ttl_ms)s * interval '1 ms', heartbeat_at = now()
+    WHERE lease_owner = %(driver)s
+"""
+_LOAD = """
+    SELECT q.id AS query_id, q.name, q.definition, q.checkpoint_id, q.desired_state, q.generation, q.restart_nonce,
+        q.deleted_at IS NOT NULL AS is_deleted,
+        s.state, s.outcome, s.epoch, s.attempt, s.observed_generation, s.observed_restart_nonce, s.error, s.phase, s.version,
+        (extract(epoch FROM s.next_attempt_at) * 1000)::bigint AS next_attempt_ms,
+        (extract(epoch FROM s.state_since) * 1000)::bigint AS state_since_ms,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+    FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
+    WHERE s.lease_owner = %(driver)s
+    ORDER BY s.query_id
+"""
+_SAVE = """
+    UPDATE slackwater.query_status SET
+        state = %(state)s, phase = %(phase)s, outcome = %(outcome)s, state_since = to_timestamp(%(state_since_ms)s / 1000.0),
+        observed_generation = %(observed_generation)s, observed_restart_nonce = %(observed_nonce)s, epoch = %(epoch)s,
+        attempt = %(attempt)s, next_attempt_at = to_timestamp(%(next_attempt_ms)s / 1000.0), error = %(error)s,
+        lease_owner = CASE WHEN %(is_released)s THEN NULL ELSE lease_owner END,
+        lease_expires_at = CASE WHEN %(is_released)s THEN NULL ELSE lease_expires_at END,
+        version = version + 1
+    WHERE query_id = %(query)s AND version = %(version)s AND lease_owner = %(driver)s
+"""
+_EVENT = """
+    INSERT INTO slackwater.query_event (query_id, kind, from_state, to_state, epoch, actor, detail)
+    VALUES (%(query)s, %(kind)s, %(from_state)s, %(to_state)s, %(epoch)s, 'driver', %(detail)s)
+"""
+_RUN_BEGINS = """
+    INSERT INTO slackwater.query_run (query_id, epoch, generation, driver_id) VALUES (%(query)s, %(epoch)s, %(generation)s, %(driver)s)
+"""
+_RUN_RUNS = "UPDATE slackwater.query_run SET running_at = now() WHERE query_id = %(query)s AND epoch = %(epoch)s"
+_RUN_ENDS = """
+    UPDATE slackwater.query_run SET ended_at = now(), end_reason = %(reason)s, error = %(error)s
+    WHERE query_id = %(query)s AND epoch = %(epoch)s AND ended_at IS NULL
+"""
+_RELEASE = """
+    UPDATE slackwater.query_status SET lease_owner = NULL, lease_expires_at = NULL, version = version + 1
+    WHERE lease_owner = %(driver)s AND query_id = %(query)s
+"""
+_PURGE = """
+    DELETE FROM slackwater.query q USING slackwater.query_status s
+    WHERE q.id = %(query)s AND q.deleted_at IS NOT NULL
+      AND s.query_id = q.id AND s.version = %(version)s AND s.lease_owner = %(driver)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedQuery:
+    """A query whose lease a driver holds, as read at ``now_ms`` of the database's clock.
+
+    Attributes:
+        version: of the status row; the guard of the next transition.
+        phase: what the row says about a launch that is under way.
+    """
+
+    query_id: UUID
+    name: str
+    definition: Mapping[str, Any]
+    checkpoint_id: UUID
+    wish: Wish
+    status: Status
+    version: int
+    phase: str | None
+    now_ms: int
+
+
+def claim(connection: Connection, driver_id: UUID, ttl_ms: int) -> list[UUID]:
+    """Lease every query that needs a driver and has none, or one whose lease ran out. Concurrent claims never get the same query."""
+    with connection.transaction():
+        rows = connection.execute(_CLAIM, {"driver": driver_id, "ttl_ms": ttl_ms}).fetchall()
+    return [row[0] for row in rows]
+
+
+def renew(connection: Connection, driver_id: UUID, ttl_ms: int) -> None:
+    """Prolong every lease the driver still holds; the others are another driver's by now."""
+    with connection.transaction():
+        connection.execute(_RENEW, {"driver": driver_id, "ttl_ms": ttl_ms})
+
+
+def load_leased(connection: Connection, driver_id: UUID) -> list[LeasedQuery]:
+    """Return the queries whose leases the driver holds."""
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        return [_leased(row) for row in cursor.execute(_LOAD, {"driver": driver_id})]
+
+
+def save(connection: Connection, driver_id: UUID, leased: LeasedQuery, action: Action) -> LeasedQuery | None:
+    """Write a transition with its run and its event in one transaction.
+
+    Returns:
+        The query as it is now, or None: the lease or the version was somebody else's, and nothing was written.
+    """
+    to = action.status
+    if to is None:
+        return leased
+    phase = "queued" if to.state is State.STARTING else None
+    values = _values(to) | {"query": leased.query_id, "version": leased.version, "driver": driver_id, "phase": phase}
+    with connection.transaction():
+        if connection.execute(_SAVE, values | {"is_released": action.is_lease_released}).rowcount != 1:
+            return None
+        _note_run(connection, leased.status, to, values)
+        connection.execute(_EVENT, values | _event(leased.status, to, action))
+    return replace(leased, status=to, version=leased.version + 1, phase=phase)
+
+
+def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, phase: str | None) -> None:
+    """Write how far a launch is. No transition: neither version nor history change."""
+    with connection.transaction():
+        connection.execute(
+            "UPDATE slackwater.query_status SET phase = %s WHERE query_id = %s AND version = %s AND lease_owner = %s",
+            (phase, leased.query_id, leased.version, driver_id),
+        )
+
+
+def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
+    """Give back one lease. The leases of a driver that is gone: ``drivers.forget_driver``."""
+    with connection.transaction():
+        connection.execute(_RELEASE, {"driver": driver_id, "query": query_id})
+
+
+def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
+    """Remove the rows of a deleted query: what a late batch may still have counted, then the query with all its history.
+
+    Returns:
+        False where the lease was lost, and nothing was removed.
+    """
+    with connection.transaction():
+        if connection.execute(_PURGE, {"query": leased.query_id, "version": leased.version, "driver": driver_id}).rowcount != 1:
+            return False
+        connection.execute("DELETE FROM log.commit WHERE query_id = %s", (leased.query_id,))
+        connection.execute("DELETE FROM log.late_record WHERE query_id = %s", (leased.query_id,))
+        connection.execute("DELETE FROM log.counter WHERE owner = %s", (leased.query_id,))
+    return True
+
+
+def error_to_json(error: ErrorReport | None) -> dict[str, Any] | None:
+    """Return an error as the API shows it."""
+    if error is None:
+        return None
+    shown = {"code": error.code, "domain": error.domain, "retryable": error.is_retryable, "detail": error.detail}
+    if error.problems:
+        shown["errors"] = [{"pointer": pointer, "code": code, "detail": detail} for pointer, code, detail in error.problems]
+    return shown
+
+
+def error_from_json(stored: Mapping[str, Any] | None) -> ErrorReport | None:
+    """Read what ``error_to_json`` made."""
+    if stored is None:
+        return None
+    problems = tuple((fault["pointer"], fault["code"], fault["detail"]) for fault in stored.get("errors", ()))
+    return ErrorReport(stored["code"], stored["domain"], stored["retryable"], stored["detail"], problems)
+
+
+def _leased(row: Mapping[str, Any]) -> LeasedQuery:
+    return LeasedQuery(
+        query_id=row["query_id"],
+        name=row["name"],
+        definition=row["definition"],
+        checkpoint_id=row["checkpoint_id"],
+        wish=Wish(Desired(row["desired_state"]), row["generation"], row["restart_nonce"], row["is_deleted"]),
+        status=Status(
+            state=State(row["state"]),
+            outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
+            epoch=row["epoch"],
+            attempt=row["attempt"],
+            next_attempt_ms=row["next_attempt_ms"],
+            state_since_ms=row["state_since_ms"],
+            observed_generation=row["observed_generation"],
+            observed_nonce=row["observed_restart_nonce"],
+            error=error_from_json(row["error"]),
+        ),
+        version=row["version"],
+        phase=row["phase"],
+        now_ms=row["now_ms"],
+    )
+
+
+def _values(status: Status) -> dict[str, Any]:
+    error = error_to_json(status.error)
+    return {
+        **{name: value for name, value in asdict(status).items() if name != "error"},
+        "state": status.state.value,
+        "outcome": None if status.outcome is None else status.outcome.value,
+        "error": None if error is None else Jsonb(error),
+    }
+
+
+def _note_run(connection: Connection, was: Status, to: Status, values: Mapping[str, Any]) -> None:
+    """Begin, mark or end the row of the launch that a transition is about."""
+    if to.epoch != was.epoch:
+        connection.execute(_RUN_BEGINS, {**values, "generation": to.observed_generation})
+    elif to.state is State.RUNNING and was.state is State.STARTING:
+        connection.execute(_RUN_RUNS, values)
+    if was.state is State.STOPPING and to.state is not State.STOPPING:
+        # An error belongs to the run that it ended; a stop that the user asked for ends without one.
+        is_error = was.outcome in (Outcome.BACKOFF, Outcome.FAILED)
+        ended = {"query": values["query"], "epoch": was.epoch, "reason": was.outcome and was.outcome.value}
+        error = error_to_json(was.error) if is_error else None
+        connection.execute(_RUN_ENDS, {**ended, "error": None if error is None else Jsonb(error)})
+
+
+def _event(was: Status, to: Status, action: Action) -> dict[str, Any]:
+    detail: dict[str, Any] = {"rule": action.rule}
+    if to.outcome is not None:
+        detail["outcome"] = to.outcome.value
+    if to.error is not None and to.error != was.error:
+        detail["error"] = error_to_json(to.error)
+    if to.attempt != was.attempt:
+        detail["attempt"] = to.attempt
+    return {
+        "kind": "query_transitioned" if to.state is not was.state else "query_noted",
+        "from_state": was.state.value,
+        "to_state": to.state.value,
+        "detail": Jsonb(detail),
+    }

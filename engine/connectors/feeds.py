@@ -1,0 +1,124 @@
+"""The port through which a query reads its inputs' feeds, and the values that pass it. ``open_feed`` chooses the implementation.
+
+A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so that its
+records keep their order (T2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from engine.connectors.packets import Packet
+from engine.plan.model import Feed, Input, RelationSchema
+
+Start = Literal["earliest", "latest"] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a partition that admission takes or leaves whole.
+
+    Attributes:
+        end_offset: position behind its last record; it starts where the chunk before it ends.
+        rows: number of records; an estimate for text files.
+        bytes: size in the feed's own form.
+        start_ts: event time at its beginning, None if not known.
+        max_ts: greatest event time inside, None if not known; of text files the greatest in a sample.
+    """
+
+    end_offset: int
+    rows: int
+    bytes: int
+    start_ts: int | None
+    max_ts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far to look ahead: until either bound is passed."""
+
+    max_rows: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one Spark task reads: ``[start, end)`` of a partition, on record boundaries.
+
+    Attributes:
+        file: name of the file, for files feeds.
+        file_start: first byte (ndjson, csv) or row (parquet) inside the file.
+        file_end: the one behind the last.
+    """
+
+    partition: int
+    start: int
+    end: int
+    file: str | None = None
+    file_start: int = 0
+    file_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What to make of the records.
+
+    Attributes:
+        inputs: the inputs that read this feed.
+        now_ms: the batch's wall clock (T5).
+        tasks: task ids by ordinal.
+    """
+
+    inputs: Sequence[Input]
+    now_ms: int
+    tasks: Sequence[int]
+
+
+class FeedReader(Protocol):
+    """Reads one feed. It pickles; every method may run in another process.
+
+    Every method raises SourceUnavailable where the feed cannot be read now, and DataInvalid where it lost what it had.
+    """
+
+    @property
+    def feed(self) -> Feed:
+        """The feed it reads."""
+        ...
+
+    def starts(self, start: Start) -> Mapping[int, int]:
+        """Return, by partition, the offset where reading begins."""
+        ...
+
+    def ends(self) -> Mapping[int, int]:
+        """Return, by partition, the position behind the last record there is now."""
+        ...
+
+    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+        """Return what lies behind ``start``, in order, until the limit is passed; at least one chunk if there is any record."""
+        ...
+
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+        """Cut ``[start, end)``, made of whole chunks, into what single tasks read."""
+        ...
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        """Yield ``data``, ``reject`` and ``stats`` packets and at last one ``progress`` packet."""
+        ...
+
+
+def open_feed(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> FeedReader:
+    """Return the reader of a feed.
+
+    Args:
+        dsn: the database of the log and of the registry of files.
+        feed: which feed.
+        relations: the relations that are read from it; their event times date the chunks.
+    """
+    from engine.connectors.file_reader import FileReader
+    from engine.connectors.log_reader import LogReader
+
+    if feed.type == "log":
+        return LogReader(dsn, feed)
+    return FileReader(dsn, feed, tuple(relations))

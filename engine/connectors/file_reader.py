@@ -1,0 +1,244 @@
+"""Reading a directory of ndjson, csv or parquet files for a query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.connectors import log
+from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise, empty_rejects
+from engine.connectors.feeds import Chunk, Limit, ReadRequest, Split, Start
+from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
+from engine.connectors.packets import Packet
+from engine.connectors.postgres import Connection, shared_connection
+from engine.connectors.shaping import Piece, shape
+from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range, sample
+from engine.errors import DataInvalid, SourceUnavailable
+from engine.plan.model import Feed, RelationSchema
+
+CHUNK_BYTES = 1 << 20
+"""The grain in which admission lets event times advance together."""
+
+SPLIT_BYTES = 8 << 20
+"""What one task reads at once, about 100,000 records."""
+
+LOOK_AHEAD_STRETCHES = 1_000
+PARTITION = 0
+_MS = 1_000
+
+
+@dataclass(slots=True)
+class FileReader:
+    """A ``FeedReader`` over a directory; it has one partition.
+
+    Attributes:
+        relations: what dates the chunks.
+    """
+
+    dsn: str
+    feed: Feed
+    relations: tuple[RelationSchema, ...]
+    _listed: dict[str, int] = field(default_factory=dict)
+    _headers: dict[str, list[str]] = field(default_factory=dict)
+
+    def starts(self, start: Start) -> Mapping[int, int]:
+        """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
+        return self.ends() if start == "latest" else {PARTITION: 0}
+
+    def ends(self) -> Mapping[int, int]:
+        """See ``FeedReader``. Lists the directory and registers what is new."""
+        sizes = list_files(self._directory)
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            if sizes != self._listed:
+                register(connection, feed.id, self.feed, sizes)
+                self._listed = sizes
+            return {PARTITION: end_position(connection, feed.id)}
+
+    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+        """See ``FeedReader``. Rows and times of text files are estimated from samples; Parquet's come from its statistics."""
+        found: list[Chunk] = []
+        rows = size = 0
+        for stretch in self._stretches(start):
+            for chunk in self._stretch_chunks(stretch):
+                found.append(chunk)
+                rows, size = rows + chunk.rows, size + chunk.bytes
+                if rows > limit.max_rows or size > limit.max_bytes:
+                    return found
+        return found
+
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+        """See ``FeedReader``."""
+        splits: list[Split] = []
+        for stretch in self._stretches(start, end):
+            base = stretch.seq << PLACE_BITS
+            for first, last in self._parts(stretch, SPLIT_BYTES):
+                splits.append(Split(PARTITION, base + first, base + last, stretch.name, first, last))
+        return splits
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        """See ``FeedReader``."""
+        if self.feed.format == "parquet":
+            yield from shape(self._parquet_pieces(split), split, self.feed, request, TYPED_FILE)
+            return
+        source = TEXT_FILE if self.feed.format == "csv" else TYPED_FILE
+        yield from shape([self._text_piece(split)], split, self.feed, request, source)
+
+    @property
+    def _directory(self) -> Path:
+        return Path(self.feed.path or "")
+
+    def _find(self, connection: Connection) -> log.FeedRow:
+        return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
+
+    def _stretches(self, start: int, end: int | None = None) -> Iterator[Stretch]:
+        """Yield what lies in ``[start, end)``; the first and the last are cut to it."""
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            found = stretches(connection, feed.id, start, LOOK_AHEAD_STRETCHES)
+            while end is not None and len(found) % LOOK_AHEAD_STRETCHES == 0 and found and found[-1].end_offset < end:
+                more = stretches(connection, feed.id, (found[-1].seq + 1) << PLACE_BITS, LOOK_AHEAD_STRETCHES)
+                if not more:
+                    break
+                found += more
+        for stretch in found:
+            base = stretch.seq << PLACE_BITS
+            last = stretch.end if end is None else min(stretch.end, end - base)
+            if stretch.start < last:
+                yield Stretch(stretch.seq, stretch.name, stretch.start, last)
+
+    def _parts(self, stretch: Stretch, step: int) -> Iterator[tuple[int, int]]:
+        path = self._directory / stretch.name
+        if self.feed.format != "parquet":
+            yield from cut(path, stretch.start, stretch.end, step, self.feed.format == "csv")
+            return
+        metadata = _parquet(path).metadata
+        first = 0
+        for group in range(metadata.num_row_groups):
+            last = first + metadata.row_group(group).num_rows
+            begin, end = max(first, stretch.start), min(last, stretch.end)
+            if begin < end:
+                yield begin, end
+            first = last
+
+    def _stretch_chunks(self, stretch: Stretch) -> Iterator[Chunk]:
+        base = stretch.seq << PLACE_BITS
+        if self.feed.format == "parquet":
+            yield from self._parquet_chunks(stretch)
+            return
+        for first, last in self._parts(stretch, CHUNK_BYTES):
+            rows, start_ts, max_ts = self._look(stretch.name, first, last)
+            yield Chunk(base + last, rows, last - first, start_ts, max_ts)
+
+    def _look(self, name: str, first: int, last: int) -> tuple[int, int | None, int | None]:
+        """Estimate ``(rows, start_ts, max_ts)`` from the records at both ends."""
+        path = self._directory / name
+        header = self._header(name, last) if self.feed.format == "csv" else None
+        begin = min(header_end(path, last), last) if header is not None and first == 0 else first
+        if begin == last:
+            return 0, None, None
+        head, tail = sample(path, begin, last, header)
+        head_times = self._times(head, header)
+        times = head_times if tail is head else head_times + self._times(tail, header)
+        rows = max(1, round((last - begin) * count_records(head, header is not None) / len(head)))
+        return rows, head_times[0] if head_times else None, max(times, default=None)
+
+    def _times(self, data: bytes, header: list[str] | None) -> list[int]:
+        """Event times in a sample, as every relation that dates its records by a column sees them."""
+        now_ms = time.time_ns() // 1_000_000
+        times: list[int] = []
+        for relation in self.relations:
+            if relation.event_time is not None:
+                raw, _ = parse_text(data, header, relation, None, 0)
+                accepted, _ = canonicalise(raw, relation, now_ms, TYPED_FILE if header is None else TEXT_FILE)
+                times += accepted["_ts"].to_list()
+        return times
+
+    def _header(self, name: str, end: int) -> list[str]:
+        if name not in self._headers:
+            self._headers[name] = read_header(self._directory / name, end)
+        return self._headers[name]
+
+    def _text_piece(self, split: Split) -> Piece:
+        name = split.file or ""
+        path = self._directory / name
+        header = self._header(name, split.file_end) if self.feed.format == "csv" else None
+        skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
+        data = read_range(path, split.file_start + skipped, split.file_end)
+        base = split.start + skipped
+        rows = count_records(data, header is not None) if data else 0
+        return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base))
+
+    def _parquet_chunks(self, stretch: Stretch) -> Iterator[Chunk]:
+        metadata = _parquet(self._directory / stretch.name).metadata
+        base, first = stretch.seq << PLACE_BITS, 0
+        for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
+            last = first + group.num_rows
+            begin, end = max(first, stretch.start), min(last, stretch.end)
+            if begin < end:
+                low, high = self._statistics(group)
+                yield Chunk(base + end, end - begin, group.total_byte_size, low, high)
+            first = last
+
+    def _statistics(self, group: Any) -> tuple[int | None, int | None]:
+        names = {relation.event_time for relation in self.relations} - {None}
+        lows, highs = [], []
+        for column in (group.column(i) for i in range(group.num_columns)):
+            if column.path_in_schema in names and column.is_stats_set and column.statistics.has_min_max:
+                lows.append(_ms(column.statistics.min))
+                highs.append(_ms(column.statistics.max))
+        return (
+            min((low for low in lows if low is not None), default=None),
+            max((high for high in highs if high is not None), default=None),
+        )
+
+    def _parquet_pieces(self, split: Split) -> Iterator[Piece]:
+        file = _parquet(self._directory / (split.file or ""))
+        first = 0
+        for group in range(file.metadata.num_row_groups):
+            last = first + file.metadata.row_group(group).num_rows
+            begin, end = max(first, split.file_start), min(last, split.file_end)
+            if begin < end:
+                yield self._parquet_piece(file, group, begin - first, end - begin, split.start + begin - split.file_start)
+            first = last
+
+    def _parquet_piece(self, file: pq.ParquetFile, group: int, skip: int, rows: int, offset: int) -> Piece:
+        def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+            present = [name for name in (*relation.columns.names, "$op", "$event_time_ms") if name in file.schema_arrow.names]
+            table = file.read_row_group(group, columns=present, use_threads=False).slice(skip, rows)
+            frame = cast("pl.DataFrame", pl.from_arrow(_valid(table, file), rechunk=False)) if present else pl.DataFrame()
+            offsets = pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset")
+            return (frame.with_columns(offsets) if present else offsets.to_frame()), empty_rejects()
+
+        return Piece(rows, parse)
+
+
+def _valid(table: pa.Table, file: pq.ParquetFile) -> pa.Table:
+    """Make sure that strings are UTF-8, which Parquet's writers promise and Polars relies on."""
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise DataInvalid(f"a Parquet file with {file.metadata.num_rows} rows holds text that is not UTF-8: {error}") from error
+    return table
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+
+
+def _ms(value: object) -> int | None:
+    """Event time of a statistic, where it is a number or an instant."""
+    if isinstance(value, datetime):
+        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * _MS)
+    return value if isinstance(value, int) else None

@@ -1,0 +1,173 @@
+"""Reading a log feed for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from psycopg.rows import tuple_row
+
+from engine.connectors import log
+from engine.connectors.canonical import LOGGED, empty_rejects, settle
+from engine.connectors.feeds import Chunk, Limit, ReadRequest, Split, Start
+from engine.connectors.packets import Packet
+from engine.connectors.postgres import Connection, shared_connection
+from engine.connectors.shaping import Piece, shape
+from engine.errors import DataInvalid, SourceUnavailable
+from engine.plan.model import Feed, RelationSchema
+
+CHUNK_ROWS = 8_192
+CHUNK_BYTES = 1 << 20
+"""Batches are put together up to here: group commit leaves thousands of small ones, and admission needs no finer grain."""
+
+LOOK_AHEAD_BATCHES = 20_000
+"""Batches whose sizes are looked at in one call; a backlog of one-record batches is admitted over several batches."""
+
+SPLIT_ROWS = 131_072
+PIECE_ROWS = 131_072
+PIECE_BYTES = 32 << 20
+"""A piece is what is decoded and judged at once; bytes bound the memory of feeds with large values."""
+
+_BATCHES_SQL = """
+SELECT base_offset, rows, octet_length(payload), min_ts, max_ts FROM log.batch
+WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
+    SELECT coalesce(max(base_offset), 0) FROM log.batch
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
+) AND base_offset + rows > %(start)s
+ORDER BY base_offset LIMIT %(batches)s
+"""
+_AT_SQL = """
+SELECT base_offset FROM log.batch
+WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND max_ts >= %(at)s
+ORDER BY base_offset LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """A ``FeedReader`` over the built-in log."""
+
+    dsn: str
+    feed: Feed
+
+    def starts(self, start: Start) -> Mapping[int, int]:
+        """See ``FeedReader``. For a time: the first batch that holds a record of that time or later."""
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            heads = log.heads(connection, feed.id)
+            if start == "earliest":
+                return {head.partition: head.start_offset for head in heads}
+            if start == "latest":
+                return {head.partition: head.next_offset for head in heads}
+            return {head.partition: _first_at(connection, feed.id, head, start) for head in heads}
+
+    def ends(self) -> Mapping[int, int]:
+        """See ``FeedReader``."""
+        with shared_connection(self.dsn) as connection:
+            return {head.partition: head.next_offset for head in log.heads(connection, self._find(connection).id)}
+
+    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+        """See ``FeedReader``. Sizes and event times are exact.
+
+        Raises:
+            DataInvalid: retention removed records behind ``start`` before they were read.
+        """
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            self._check_start(connection, feed.id, partition, start)
+            params = {"feed_id": feed.id, "partition": partition, "start": start, "batches": LOOK_AHEAD_BATCHES}
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                batches = cursor.execute(_BATCHES_SQL, params).fetchall()
+        return _coalesce(batches, start, limit)
+
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+        """See ``FeedReader``."""
+        return [Split(partition, first, min(first + SPLIT_ROWS, end)) for first in range(start, end, SPLIT_ROWS)]
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        """See ``FeedReader``."""
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            batches = log.read(connection, feed.id, split.partition, split.start, split.end)
+            yield from shape(_pieces(batches), split, self.feed, request, LOGGED)
+
+    def _find(self, connection: Connection) -> log.FeedRow:
+        feed = log.find_feed(connection, self.feed.log_feed)
+        if feed is None:
+            raise SourceUnavailable(f"there is no feed {self.feed.log_feed!r} in the log")
+        return feed
+
+    def _check_start(self, connection: Connection, feed_id: int, partition: int, start: int) -> None:
+        first = next((head.start_offset for head in log.heads(connection, feed_id) if head.partition == partition), 0)
+        if 0 < start < first:
+            raise DataInvalid(
+                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {first - 1} were removed by its retention before "
+                "this query read them. Give the feed a longer retention, and restart the query with new state."
+            )
+
+
+def _first_at(connection: Connection, feed_id: int, head: log.Head, at_ms: int) -> int:
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(_AT_SQL, {"feed_id": feed_id, "partition": head.partition, "at": at_ms}).fetchone()
+    return head.next_offset if row is None else int(row[0])
+
+
+def _coalesce(batches: list[tuple[int, int, int, int, int]], start: int, limit: Limit) -> list[Chunk]:
+    chunks: list[Chunk] = []
+    total_rows = total_bytes = 0
+    for base, rows, size, low, high in batches:
+        if total_rows > limit.max_rows or total_bytes > limit.max_bytes:
+            break
+        fresh = rows - max(start - base, 0)
+        total_rows, total_bytes = total_rows + fresh, total_bytes + size
+        last = chunks[-1] if chunks else None
+        if last is not None and last.rows + fresh <= CHUNK_ROWS and last.bytes + size <= CHUNK_BYTES:
+            chunks[-1] = Chunk(base + rows, last.rows + fresh, last.bytes + size, last.start_ts, max(last.max_ts or 0, high))
+        else:
+            chunks.append(Chunk(base + rows, fresh, size, low, high))
+    return chunks
+
+
+def _pieces(batches: Iterator[tuple[int, pl.DataFrame]]) -> Iterator[Piece]:
+    waiting: list[tuple[int, pl.DataFrame]] = []
+    rows = size = 0
+    for base, frame in batches:
+        waiting.append((base, frame))
+        rows += frame.height
+        size += int(frame.estimated_size())
+        if rows >= PIECE_ROWS or size >= PIECE_BYTES:
+            yield _piece(waiting, rows)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _piece(waiting, rows)
+
+
+def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int) -> Piece:
+    """Put neighbours with the same columns together; relations that share the feed may have posted different ones."""
+    runs: list[list[tuple[int, pl.DataFrame]]] = []
+    for base, frame in batches:
+        if runs and runs[-1][-1][1].schema == frame.schema:
+            runs[-1].append((base, frame))
+        else:
+            runs.append([(base, frame)])
+    frames = [_with_offsets(run) for run in runs]
+    return Piece(rows, lambda relation, member: _for_relation(frames, relation, member))
+
+
+def _with_offsets(run: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
+    offsets = np.concatenate([np.arange(base, base + frame.height, dtype=np.int64) for base, frame in run])
+    frame = run[0][1] if len(run) == 1 else pl.concat([frame for _, frame in run])
+    return frame.with_columns(pl.Series("_offset", offsets))
+
+
+def _for_relation(
+    frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    wanted = ["_ts", "_offset", "_op", *relation.columns.names]
+    chosen = [frame.select([name for name in wanted if name in frame.columns]) for frame in frames]
+    if len(chosen) == 1:
+        return chosen[0], empty_rejects()
+    settled = [settle(frame, relation, member) for frame in chosen]
+    return pl.concat([raw.select(wanted) for raw, _ in settled]), pl.concat([rejects for _, rejects in settled])

@@ -1,0 +1,325 @@
+"""From the text of an expression to a typed Polars expression: names resolved, types inferred, nothing passed through.
+
+Semantics are SQL's: NULL is unknown, AND and OR are three-valued, a comparison with NULL is NULL. A timestamp meets a text
+written out beside it (``ts >= '2013-01-01'``), numbers meet in the wider type. What a value cannot give (1/0, a text that is no
+number, a bigint overflow) is NULL: see ``operands`` and ``arithmetic``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import polars as pl
+from sqlglot import exp
+
+from engine.definition import arithmetic, functions
+from engine.definition.aggregates import AGGREGATE_NAMES, AggregateName, read_call, result_type
+from engine.definition.operands import (
+    ExpressionInvalid,
+    Operand,
+    cast,
+    coerce,
+    coerce_all,
+    null,
+    number_literal,
+    text_literal,
+)
+from engine.definition.patterns import like
+from engine.definition.syntax import flatten, parse, render
+from engine.definition.types import BIGINT, BOOLEAN, STRING, ColumnType, Schema, parse_type
+
+__all__ = ["ExpressionInvalid", "Scalar", "compile_scalar", "compile_tree", "parse_aggregate", "qualify", "resolve"]
+
+_TYPE_NAMES = {
+    "text": "string", "varchar": "string", "char": "string", "integer": "int", "long": "bigint", "float": "double",
+    "real": "double", "double precision": "double", "bool": "boolean", "numeric": "decimal", "timestamptz": "timestamp",
+    "datetime": "timestamp", "varbinary": "bytes", "binary": "bytes",
+}  # fmt: skip
+"""SQL's own names of our types, as sqlglot writes them."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A compiled expression: one value per row.
+
+    Attributes:
+        expr: yields exactly as many rows as the frame has, also where it names no column.
+        columns: the names of the schema that it reads.
+    """
+
+    expr: pl.Expr
+    type: ColumnType
+    columns: frozenset[str]
+
+
+@lru_cache(maxsize=1_024)
+def compile_scalar(text: str, schema: Schema) -> Scalar:
+    """Compile a scalar expression against a schema.
+
+    ``a.b`` names the column "a.b"; a bare ``b`` the column "b", or the only column "*.b"; letter case counts.
+
+    Raises:
+        ExpressionInvalid: expression_malformed, unknown_column, ambiguous_column, unknown_function, type_mismatch or
+            not_a_scalar.
+    """
+    return compile_tree(parse(text), schema)
+
+
+def compile_tree(tree: exp.Expr, schema: Schema) -> Scalar:
+    """Compile a tree that ``syntax.parse`` made. Raises ExpressionInvalid."""
+    compiler = _Compiler(schema)
+    try:
+        operand = compiler.compile(tree)
+    except RecursionError as error:
+        raise ExpressionInvalid("expression_malformed", "the expression is nested too deeply") from error
+    if operand.type is None:
+        raise ExpressionInvalid("type_mismatch", "the type of this NULL is unknown; write CAST(NULL AS string) or another type")
+    expr = operand.expr
+    if not compiler.columns:
+        # A lone literal has one row whatever the frame's height; repeated, it has as many as the frame.
+        expr = pl.repeat(expr, pl.len(), dtype=operand.type.polars)
+    return Scalar(expr, operand.type, frozenset(compiler.columns))
+
+
+def parse_aggregate(text: str, schema: Schema) -> tuple[AggregateName, str | None, ColumnType]:
+    """Read an aggregate such as ``count(*)``, ``count(distinct x)`` or ``sum(a * b)``.
+
+    Returns:
+        The function, the canonical text of its argument over ``schema`` (None for ``count(*)``), and the type of the result.
+
+    Raises:
+        ExpressionInvalid: as ``compile_scalar``, and ``not_supported_yet`` for aggregates of later releases.
+    """
+    function, argument = read_call(parse(text))
+    if argument is None:
+        return function, None, BIGINT
+    scalar = compile_tree(argument, schema)
+    return function, qualify(render(argument), schema), result_type(function, scalar.type)
+
+
+def resolve(column: exp.Column, schema: Schema) -> str:
+    """Return the schema's name of a column reference.
+
+    Raises:
+        ExpressionInvalid: ``unknown_column`` or ``ambiguous_column``.
+    """
+    name = f"{column.table}.{column.name}" if column.table else column.name
+    if name in schema:
+        return name
+    if not column.table:
+        found = [known for known in schema if known.partition(".")[2] == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ExpressionInvalid("ambiguous_column", f"{name} may be {' or '.join(found)}; write which")
+    near = difflib.get_close_matches(name, [*schema.names, *(n.partition(".")[2] or n for n in schema)], n=1)
+    meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(schema.names[:20])}" if len(schema) else ""
+    raise ExpressionInvalid("unknown_column", f"there is no column {name[:80]}{meant}")
+
+
+def qualify(text: str, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
+    """Return the canonical text of an expression: every column by its full name in ``schema``, quoted.
+
+    Args:
+        text: an expression that compiles against ``schema``.
+        schema: names and types.
+        rename: from a name of the schema to (alias, column) as it shall be written; by default the name itself, split at its dot.
+
+    Raises:
+        ExpressionInvalid: the expression does not parse, or names an unknown column.
+    """
+    tree = parse(text)
+    for node in list(tree.find_all(exp.Column)):
+        name = resolve(node, schema)
+        alias, column = rename(name) if rename is not None else split(name)
+        node.set("this", exp.to_identifier(column, quoted=True))
+        node.set("table", None if alias is None else exp.to_identifier(alias, quoted=True))
+    return render(tree)
+
+
+def split(name: str) -> tuple[str | None, str]:
+    """Return (alias, column) of a qualified name, (None, name) of a bare one."""
+    alias, dot, column = name.partition(".")
+    return (alias, column) if dot else (None, name)
+
+
+@dataclass
+class _Compiler:
+    """One walk over one tree; gathers the columns it meets."""
+
+    schema: Schema
+    columns: set[str] = field(default_factory=set)
+
+    def compile(self, node: exp.Expr) -> Operand:
+        build = _BUILDERS.get(type(node))
+        if build is None:
+            raise ExpressionInvalid("not_a_scalar", f"{type(node).__name__.lower()} is not a value here")
+        return build(self, node)
+
+    def child(self, node: exp.Expr, name: str) -> Operand:
+        value: exp.Expr = node.args[name]
+        return self.compile(value)
+
+    def condition(self, node: exp.Expr, where: str) -> pl.Expr:
+        return coerce(self.compile(node), BOOLEAN, where)
+
+    def column(self, node: exp.Expr) -> Operand:
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            raise ExpressionInvalid("not_a_scalar", "* stands for many columns; name one")
+        name = resolve(node, self.schema)
+        self.columns.add(name)
+        return Operand(pl.col(name), self.schema[name])
+
+    def literal(self, node: exp.Expr) -> Operand:
+        text: str = node.args["this"]
+        return text_literal(text) if node.args["is_string"] else number_literal(text)
+
+    def boolean(self, node: exp.Expr) -> Operand:
+        return Operand(pl.lit(node.args["this"], dtype=pl.Boolean), BOOLEAN)
+
+    def negation(self, node: exp.Expr) -> Operand:
+        return Operand(~self.condition(node.args["this"], "NOT"), BOOLEAN)
+
+    def chain(self, node: exp.Expr) -> Operand:
+        is_and = isinstance(node, exp.And)
+        parts = [self.condition(part, "AND" if is_and else "OR") for part in flatten(node)]
+        return Operand(pl.all_horizontal(parts) if is_and else pl.any_horizontal(parts), BOOLEAN)
+
+    def comparison(self, node: exp.Expr) -> Operand:
+        sign, build = _COMPARISONS[type(node)]
+        return self.compare(sign, build, self.child(node, "this"), self.child(node, "expression"))
+
+    def compare(self, sign: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Operand, right: Operand) -> Operand:
+        for side in (left, right):
+            if side.type is not None and side.type.is_nested:
+                raise ExpressionInvalid("type_mismatch", f"{side.kind} cannot be compared")
+        (a, b), kind = coerce_all([left, right], sign)
+        if kind is None and sign not in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
+            return Operand(pl.lit(None, dtype=pl.Boolean), BOOLEAN)
+        return Operand(build(a, b), BOOLEAN)
+
+    def is_test(self, node: exp.Expr) -> Operand:
+        wanted = node.args["expression"]
+        if isinstance(wanted, exp.Null):
+            return Operand(self.child(node, "this").expr.is_null(), BOOLEAN)
+        if isinstance(wanted, exp.Boolean):
+            value = self.condition(node.args["this"], "IS")
+            return Operand(value.eq_missing(pl.lit(wanted.args["this"])), BOOLEAN)
+        raise ExpressionInvalid("expression_malformed", "IS is followed by NULL, NOT NULL, TRUE or FALSE")
+
+    def between(self, node: exp.Expr) -> Operand:
+        value = self.child(node, "this")
+        low = self.compare("BETWEEN", pl.Expr.ge, value, self.child(node, "low"))
+        high = self.compare("BETWEEN", pl.Expr.le, value, self.child(node, "high"))
+        return Operand(low.expr & high.expr, BOOLEAN)
+
+    def is_in(self, node: exp.Expr) -> Operand:
+        value = self.child(node, "this")
+        items = [self.compile(item) for item in node.args["expressions"]]
+        if not items:
+            raise ExpressionInvalid("expression_malformed", "IN needs at least one value")
+        return Operand(pl.any_horizontal([self.compare("IN", pl.Expr.eq, value, item).expr for item in items]), BOOLEAN)
+
+    def pattern(self, node: exp.Expr) -> Operand:
+        escape: str | None = None
+        if isinstance(node, exp.Escape):
+            mark = self.child(node, "expression").literal
+            if not isinstance(mark, str) or not isinstance(node.this, (exp.Like, exp.ILike)):
+                raise ExpressionInvalid("expression_malformed", "ESCAPE belongs to LIKE and takes a text")
+            escape, node = mark, node.this
+        value = coerce(self.child(node, "this"), STRING, "LIKE")
+        text = self.child(node, "expression").literal
+        if not isinstance(text, str):
+            raise ExpressionInvalid("type_mismatch", "LIKE needs its pattern written out, as in 'AB%'; or use contains(a, b)")
+        return Operand(like(value, text, escape, is_case_sensitive=isinstance(node, exp.Like)), BOOLEAN)
+
+    def arithmetic(self, node: exp.Expr) -> Operand:
+        return arithmetic.binary(_ARITHMETIC[type(node)], self.child(node, "this"), self.child(node, "expression"))
+
+    def joined_text(self, node: exp.Expr) -> Operand:
+        parts = []
+        for part in flatten(node):
+            operand = self.compile(part)
+            if operand.type not in (None, STRING):
+                raise ExpressionInvalid("type_mismatch", f"|| joins texts, not {operand.kind}; use CAST(… AS string)")
+            parts.append(coerce(operand, STRING, "||"))
+        return Operand(pl.concat_str(parts), STRING)
+
+    def case(self, node: exp.Expr) -> Operand:
+        subject = None if node.args.get("this") is None else self.child(node, "this")
+        conditions, values = [], []
+        for branch in node.args["ifs"]:
+            if subject is None:
+                conditions.append(self.condition(branch.args["this"], "WHEN"))
+            else:
+                conditions.append(self.compare("CASE", pl.Expr.eq, subject, self.child(branch, "this")).expr)
+            values.append(self.child(branch, "true"))
+        values.append(null() if node.args.get("default") is None else self.child(node, "default"))
+        results, kind = coerce_all(values, "CASE")
+        chosen = results[-1]
+        for condition, result in zip(reversed(conditions), reversed(results[:-1]), strict=True):
+            chosen = pl.when(condition).then(result).otherwise(chosen)
+        return Operand(chosen, kind)
+
+    def cast(self, node: exp.Expr) -> Operand:
+        written = render(node.args["to"]).lower()
+        head, bracket, rest = written.partition("(")
+        known = _TYPE_NAMES.get(head.strip(), head.strip())
+        try:
+            target = parse_type(known if known == "string" else known + bracket + rest)
+        except ValueError as error:
+            raise ExpressionInvalid("type_mismatch", f"CAST: {error}") from error
+        return cast(self.child(node, "this"), target)
+
+    def extract(self, node: exp.Expr) -> Operand:
+        return functions.extract(node.args["this"].name, self.child(node, "expression"))
+
+    def call(self, node: exp.Expr) -> Operand:
+        name = node.name
+        if name.lower() in AGGREGATE_NAMES:
+            raise ExpressionInvalid("not_a_scalar", f"{name.lower()} is an aggregate; it belongs into `aggregate` of a window")
+        if name.lower() not in functions.FUNCTIONS:
+            return functions.call(name, [])
+        return functions.call(name, [self.compile(argument) for argument in node.expressions])
+
+
+_COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    exp.EQ: ("=", pl.Expr.eq),
+    exp.NEQ: ("<>", pl.Expr.ne),
+    exp.LT: ("<", pl.Expr.lt),
+    exp.LTE: ("<=", pl.Expr.le),
+    exp.GT: (">", pl.Expr.gt),
+    exp.GTE: (">=", pl.Expr.ge),
+    exp.NullSafeEQ: ("IS NOT DISTINCT FROM", pl.Expr.eq_missing),
+    exp.NullSafeNEQ: ("IS DISTINCT FROM", pl.Expr.ne_missing),
+}
+_ARITHMETIC: dict[type[exp.Expr], arithmetic.Operator] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
+}  # fmt: skip
+_BUILDERS: dict[type[exp.Expr], Callable[[_Compiler, exp.Expr], Operand]] = {
+    exp.Paren: lambda compiler, node: compiler.child(node, "this"),
+    exp.Column: _Compiler.column,
+    exp.Literal: _Compiler.literal,
+    exp.Boolean: _Compiler.boolean,
+    exp.Null: lambda _compiler, _node: null(),
+    exp.Not: _Compiler.negation,
+    exp.And: _Compiler.chain,
+    exp.Or: _Compiler.chain,
+    **dict.fromkeys(_COMPARISONS, _Compiler.comparison),
+    **dict.fromkeys(_ARITHMETIC, _Compiler.arithmetic),
+    exp.Is: _Compiler.is_test,
+    exp.Between: _Compiler.between,
+    exp.In: _Compiler.is_in,
+    exp.Like: _Compiler.pattern,
+    exp.ILike: _Compiler.pattern,
+    exp.Escape: _Compiler.pattern,
+    exp.Neg: lambda compiler, node: arithmetic.negate(compiler.child(node, "this")),
+    exp.DPipe: _Compiler.joined_text,
+    exp.Case: _Compiler.case,
+    exp.Cast: _Compiler.cast,
+    exp.Extract: _Compiler.extract,
+    exp.Anonymous: _Compiler.call,
+}

@@ -1,0 +1,176 @@
+"""The sink on a real Postgres: exactly once, fenced, typed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+import psycopg
+import pyarrow as pa
+import pytest
+
+from engine.connectors.log import ensure_feed, read_feed
+from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.sink import Sink, change_feed, claim_epoch
+from engine.connectors.views import create_view
+from engine.definition.types import Schema, parse_type
+from engine.errors import EpochFenced
+from engine.plan.model import LateRecords, Output, Plan, Projection, Stage
+
+QUERY, CHECKPOINT = uuid4(), uuid4()
+
+
+def plan(kind: Any, columns: dict[str, str], key: tuple[str, ...], **more: Any) -> Plan:
+    schema = Schema(tuple((name, parse_type(text)) for name, text in columns.items()))
+    output = Output("result", kind, schema, key, is_windowed=more.get("is_windowed", False), is_final=False, retention_ms=more.get("retention_ms"))
+    stage = Stage(0, schema, 0, (Projection(()),))
+    return Plan("q", 1, (), (stage,), output, LateRecords(more.get("max_rows", 100), 10**12))
+
+
+def data(frame: pl.DataFrame) -> Packet:
+    return Packet(0, "data", 0, 0, 0, frame.height, 0, 0, 1_000, encode_frame(frame))
+
+
+def progress(end: int) -> Packet:
+    body = {"feed": "log:s", "partition": 0, "end_offset": end, "rows": end, "accepted": end, "max_ts": 7}
+    return Packet(0, "progress", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
+
+
+def stats(clock: int, counters: list[Any] | None = None) -> Packet:
+    body = {"stage": 0, "task": 0, "clocks": {"window": clock}, "buffered": {"window": 3}, "counters": counters or []}
+    return Packet(0, "stats", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
+
+
+def changes(**columns: Any) -> pl.DataFrame:
+    frame = pl.DataFrame(columns)
+    return frame.with_columns(_ts=pl.lit(5, pl.Int64), _op=pl.col("_op").cast(pl.Int8) if "_op" in columns else pl.lit(0, pl.Int8))
+
+
+def table(*packets: Packet) -> pa.Table:
+    return pa.Table.from_batches([packet_batch(packets)])
+
+
+@pytest.fixture
+def conn(dsn: str) -> Any:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS views.result; TRUNCATE log.commit, log.counter, log.late_record; DELETE FROM log.feed")
+        yield connection
+
+
+def sink_for(conn: psycopg.Connection[Any], dsn: str, a_plan: Plan, epoch: int = 1) -> Sink:
+    with conn.transaction():
+        if a_plan.output.kind == "table":
+            create_view(conn, a_plan.output)
+            ensure_feed(conn, change_feed("result"), 1)
+        else:
+            ensure_feed(conn, "result", 1)
+    claim_epoch(conn, QUERY, CHECKPOINT, epoch)
+    return Sink(dsn, a_plan, QUERY, CHECKPOINT, epoch)
+
+
+def test_a_batch_is_folded_to_the_last_value_per_key_and_the_change_feed_keeps_all(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
+    sink.commit(0, table(data(changes(k=["a", "b", "a"], v=[1, 2, 3])), progress(3), stats(9)))
+    assert sorted(conn.execute("SELECT k, v, _ts FROM views.result").fetchall()) == [("a", 3, 5), ("b", 2, 5)]
+    assert sum(frame.height for _, frame in read_feed(conn, change_feed("result"))) == 3
+    position, clock, detail = conn.execute("SELECT position, stream_time_ms, detail FROM log.commit").fetchone()
+    assert position == {"log:s": {"0": 3}}
+    assert clock == 7
+    assert detail["emitted_rows"] == 3
+    sink.close()
+
+
+def test_a_delete_removes_the_row_and_a_later_upsert_in_the_batch_brings_it_back(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
+    sink.commit(0, table(data(changes(k=["a", "b"], v=[1, 2]))))
+    sink.commit(1, table(data(changes(k=["a", "b", "b"], v=[None, None, 4], _op=[1, 1, 0]))))
+    assert conn.execute("SELECT k, v FROM views.result").fetchall() == [("b", 4)]
+    sink.close()
+
+
+def test_a_repeated_batch_writes_nothing(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
+    for _ in range(2):
+        sink.commit(0, table(data(changes(k=["a"])), progress(1), stats(1, [["s", "null_key", 2]])))
+    assert sum(frame.height for _, frame in read_feed(conn, "result")) == 1
+    assert conn.execute("SELECT input, reason, count FROM log.counter WHERE owner = %s", (QUERY,)).fetchall() == [("s", "null_key", 2)]
+    sink.close()
+
+
+def test_an_older_epoch_is_fenced_and_writes_nothing(conn: Any, dsn: str) -> None:
+    old = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
+    claim_epoch(conn, QUERY, CHECKPOINT, 2)
+    with pytest.raises(EpochFenced):
+        old.commit(0, table(data(changes(k=["a"]))))
+    with pytest.raises(EpochFenced):
+        claim_epoch(conn, QUERY, CHECKPOINT, 2)
+    assert list(read_feed(conn, "result")) == []
+    old.close()
+
+
+def test_a_new_checkpoint_counts_batches_from_the_start_and_forgets_positions(conn: Any, dsn: str) -> None:
+    first = plan("stream", {"k": "string"}, ())
+    sink = sink_for(conn, dsn, first)
+    sink.commit(5, table(data(changes(k=["a"])), progress(9)))
+    other = uuid4()
+    claim_epoch(conn, QUERY, other, 2)
+    again = Sink(dsn, first, QUERY, other, 2)
+    again.commit(0, table(data(changes(k=["b"])), progress(1)))
+    assert conn.execute("SELECT position FROM log.commit").fetchone()[0] == {"log:s": {"0": 1}}
+    sink.close()
+    again.close()
+
+
+def test_every_type_survives_the_way_into_the_view(conn: Any, dsn: str) -> None:
+    columns = {
+        "k": "string", "flag": "boolean", "i": "int", "d": "double", "n": "decimal(10,2)", "b": "bytes", "day": "date",
+        "t": "time", "at": "timestamp", "list": "array<int>", "m": "map<string,int>",
+    }  # fmt: skip
+    a_plan = plan("table", columns, ("k",))
+    moment = dt.datetime(2025, 6, 1, 12, 30, 0, 123456, tzinfo=dt.UTC)
+    row = {
+        "k": 'sa"y,\n', "flag": True, "i": -3, "d": 0.1, "n": Decimal("12.30"), "b": b"\x00\xff", "day": dt.date(2025, 6, 1),
+        "t": dt.time(1, 2, 3), "at": moment, "list": [1, 2], "m": [{"key": "x", "value": 1}],
+    }  # fmt: skip
+    empty = {**dict.fromkeys(row), "k": ""}
+    frame = pl.DataFrame([row, empty], schema=a_plan.output.columns.polars()).with_columns(
+        _ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8)
+    )
+    sink = sink_for(conn, dsn, a_plan)
+    sink.commit(0, table(data(frame)))
+    got = dict((r[0], r[1:-1]) for r in conn.execute("SELECT * FROM views.result").fetchall())
+    assert got[row["k"]] == (True, -3, 0.1, Decimal("12.30"), b"\x00\xff", row["day"], row["t"], moment, [1, 2], {"x": 1})
+    assert got[""] == (None,) * 10
+    sink.close()
+
+
+def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=3))
+    late = pl.DataFrame(
+        {"input": ["s"] * 5, "reason": ["window_closed"] * 5, "event_time_ms": range(5), "stream_time_ms": [9] * 5, "offset": range(5),
+         "record": ["{}"] * 5}
+    )  # fmt: skip
+    packet = Packet(0, "late", 0, 0, 0, 5, None, None, 1_000, encode_frame(late))
+    sink.commit(0, table(packet))
+    sink.commit(1, table(packet))
+    assert [row[0] for row in conn.execute("SELECT event_time_ms FROM log.late_record ORDER BY id")] == [2, 3, 4]
+    assert conn.execute("SELECT count FROM log.counter WHERE reason = 'late_records_overflow'").fetchone()[0] == 7
+    sink.close()
+
+
+def test_windows_leave_after_their_retention(conn: Any, dsn: str) -> None:
+    columns = {"window_start": "timestamp", "window_end": "timestamp", "n": "bigint"}
+    a_plan = plan("table", columns, ("window_start", "window_end"), is_windowed=True, retention_ms=1)
+    ends = [dt.datetime(1970, 1, 1, 0, 0, second, tzinfo=dt.UTC) for second in (1, 9)]
+    frame = pl.DataFrame(
+        {"window_start": ends, "window_end": ends, "n": [1, 2]}, schema=a_plan.output.columns.polars()
+    ).with_columns(_ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8))
+    sink = sink_for(conn, dsn, a_plan)
+    late_clock = json.loads(progress(1).blob) | {"max_ts": 9_000}
+    sink.commit(0, table(data(frame), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(late_clock).encode())))
+    assert [row[0] for row in conn.execute("SELECT n FROM views.result")] == [2]
+    sink.close()
