@@ -5,6 +5,7 @@ AppError
 ├── NotFound                 404  relation_not_found, query_not_found, row_not_found, not_found
 ├── MethodNotAllowed         405  method_not_allowed
 ├── Conflict                 409  name_taken, relation_in_use, state_incompatible, not_materialised, ...
+├── Gone                     410  offset_expired
 ├── PreconditionFailed       412  version_mismatch
 ├── BodyTooLarge             413  body_too_large
 ├── UnsupportedMediaType     415  unsupported_media_type
@@ -49,9 +50,7 @@ class AppError(Exception):
     title: ClassVar[str] = "Internal error"
     retryable: ClassVar[bool] = False
 
-    def __init__(
-        self, code: str, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, code: str, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
@@ -85,6 +84,13 @@ class Conflict(AppError):
 
     status = 409
     title = "Conflict with the present state"
+
+
+class Gone(AppError):
+    """It was there once; retention removed it."""
+
+    status = 410
+    title = "Gone"
 
 
 class PreconditionFailed(AppError):

@@ -84,7 +84,9 @@ def _lifespan(
             background = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [
                 background.create_task(services.bell.run()),
-                background.create_task(trim_periodically(services.database.dsn, services.metrics, services.settings.trim_interval_s)),
+                background.create_task(
+                    trim_periodically(services.database.dsn, services.metrics, services.settings.trim_interval_s)
+                ),
             ]
             stack.callback(lambda: [task.cancel() for task in tasks])
             await stack.enter_async_context(services.appender)

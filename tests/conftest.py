@@ -72,7 +72,8 @@ def dsn(postgres_dsn: str, template_database: str) -> Iterator[str]:
     """A fresh, migrated database of this test module's own."""
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template_database)))
+        names = sql.Identifier(name), sql.Identifier(template_database)
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
     yield with_database(postgres_dsn, name)
     _drop(postgres_dsn, name)
 

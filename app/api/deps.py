@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -50,14 +50,25 @@ def _transaction(services: ServicesOf) -> Iterator[sa.Connection]:
 Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
 
 
-def _only_known_parameters(request: Request) -> None:
-    """Refuse a query parameter that the endpoint does not know: a misspelt filter must not answer everything."""
-    dependant: Dependant = request.scope["route"].dependant
-    known = set(_parameter_names(dependant))
-    prefixes: tuple[str, ...] = getattr(request.scope["endpoint"], "parameter_prefixes", ())
-    unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes or ("\0",))]
-    if unknown:
-        raise unknown_parameter(unknown, sorted(known))
+def known_parameters(prefix: str | None = None, others: Sequence[str] = ()) -> Any:
+    """Refuse a query parameter that the endpoint does not know: a misspelt filter must not answer everything.
+
+    Args:
+        prefix: names that start with it are the endpoint's own business.
+        others: so are these.
+    """
+
+    def check(request: Request) -> None:
+        known = set(_parameter_names(request.scope["route"].dependant))
+        unknown = [
+            name
+            for name in request.query_params
+            if name not in known and name not in others and (prefix is None or not name.startswith(prefix))
+        ]
+        if unknown:
+            raise unknown_parameter(unknown, sorted(known))
+
+    return Depends(check)
 
 
 def _parameter_names(dependant: Dependant) -> Iterator[str]:
@@ -74,9 +85,9 @@ def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
     return BadRequest("unknown_parameter", f"unknown parameter {', '.join(unknown)}; {allowed}", faults)
 
 
-OnlyKnownParameters = Depends(_only_known_parameters)
+OnlyKnownParameters = known_parameters()
 
-Name = Annotated[str, Path(description="Name of the resource.", examples=["departures"], min_length=1, max_length=255)]
+Name = Annotated[str, Path(description="Name of the resource.", examples=["departures"], max_length=255, pattern=r"^[^\x00]+$")]
 IfMatch = Annotated[
     str | None,
     Header(alias="If-Match", description="Only if the stored version is this one (the ETag of an earlier answer); else 412."),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.api.problems import MEDIA_TYPE, ProblemBody
+from app.api.problems import MEDIA_TYPE
 from app.errors import (
     AppError,
     BadRequest,
     BodyTooLarge,
     Conflict,
+    Gone,
     Internal,
     MethodNotAllowed,
     NotFound,
@@ -25,7 +26,12 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists those there are"),
     405: (MethodNotAllowed, "method_not_allowed", "this path takes GET only"),
     409: (Conflict, "name_taken", "the name 'weather' is taken by a table"),
-    412: (PreconditionFailed, "version_mismatch", "query 'delays' is at version \"3\", not \"2\"; read it again and repeat the edit"),
+    410: (Gone, "offset_expired", "records before 9000 were removed by the retention; the oldest is 9000"),
+    412: (
+        PreconditionFailed,
+        "version_mismatch",
+        'query \'delays\' is at version "3", not "2"; read it again and repeat the edit',
+    ),
     413: (BodyTooLarge, "body_too_large", "the body is over the limit of 67108864 bytes; send less at a time"),
     415: (UnsupportedMediaType, "unsupported_media_type", "send application/json, application/x-ndjson or Arrow"),
     422: (Unprocessable, "grace_exceeds_retention", "/joins/0/grace: 3d is more than the history retention 2d of weather"),
@@ -54,7 +60,6 @@ def _problem(status: int) -> dict[str, Any]:
     }
     return {
         "description": kind.title,
-        "model": ProblemBody,
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": value}},
     }
 

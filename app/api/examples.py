@@ -57,7 +57,15 @@ QUERY: dict[str, Any] = {
         "joins": [],
         "where": None,
         "group_by": ["origin"],
-        "window": {"type": "tumbling", "size": "1h", "advance": None, "difference": None, "gap": None, "grace": "30m", "retention": "7d"},
+        "window": {
+            "type": "tumbling",
+            "size": "1h",
+            "advance": None,
+            "difference": None,
+            "gap": None,
+            "grace": "30m",
+            "retention": "7d",
+        },
         "aggregate": {"flights": "count(*)", "mean_delay": "avg(dep_delay)", "worst": "max(dep_delay)"},
         "having": None,
         "suppress": {"mode": "until_window_closes", "limit": None, "buffer": None, "event_driven": False},
@@ -96,7 +104,10 @@ STREAM: dict[str, Any] = {
     },
     "produced_by": None,
     "read_by": ["delays_by_airport"],
-    "partitions": [{"partition": 0, "start_offset": 0, "next_offset": 9000}, {"partition": 1, "start_offset": 0, "next_offset": 18004}],
+    "partitions": [
+        {"partition": 0, "start_offset": 0, "next_offset": 9000},
+        {"partition": 1, "start_offset": 0, "next_offset": 18004},
+    ],
     "version": 1,
     "created_at": _AT,
     "updated_at": _AT,
@@ -214,7 +225,9 @@ ROWS: dict[str, Any] = {
 RECORDS: dict[str, Any] = {
     "stream": "departures_with_weather",
     "partition": 0,
-    "records": [{"$offset": 0, "$event_time_ms": 1357035420000, "origin": "EWR", "flight": 1545, "temp": 39.02, "match": "matched"}],
+    "records": [
+        {"$offset": 0, "$event_time_ms": 1357035420000, "origin": "EWR", "flight": 1545, "temp": 39.02, "match": "matched"}
+    ],
     "next_offset": 1,
     "end_offset": 26483,
     "position": {"log:departures": {"0": 9000}, "log:weather": {"0": 2209}},
@@ -225,7 +238,11 @@ RECORDS: dict[str, Any] = {
 VALIDATION: dict[str, Any] = {
     "valid": False,
     "problems": [
-        {"pointer": "/joins/0/grace", "code": "grace_exceeds_retention", "detail": "3d is more than the history retention 2d of weather"}
+        {
+            "pointer": "/joins/0/grace",
+            "code": "grace_exceeds_retention",
+            "detail": "3d is more than the history retention 2d of weather",
+        }
     ],
     "definition": QUERY["definition"],
     "output": None,

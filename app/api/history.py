@@ -21,7 +21,9 @@ from app.store.statuses import counters_of
 from app.store.targets import find_relation_async
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
-Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.", examples=["late_dropped"])]
+Reason = Annotated[
+    str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.", examples=["late_dropped"])
+]
 Plural = Annotated[Literal["streams", "tables"], Path(description="Of streams or of tables.")]
 
 

@@ -15,7 +15,8 @@ from app.errors import BadRequest, Fault
 Item = TypeVar("Item")
 Key = list[str | int]
 Cursor = Annotated[
-    str | None, Query(max_length=4096, description="`next` of the page before; absent for the first page.", examples=["WyJkZWxheXMiXQ"])
+    str | None,
+    Query(max_length=4096, description="`next` of the page before; absent for the first page.", examples=["WyJkZWxheXMiXQ"]),
 ]
 
 
@@ -40,7 +41,11 @@ def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) ->
         key = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError) as error:
         raise bad_cursor() from error
-    if not isinstance(key, list) or [type(part) for part in key] != list(types) or any("\0" in part for part in key if isinstance(part, str)):
+    if (
+        not isinstance(key, list)
+        or [type(part) for part in key] != list(types)
+        or any("\0" in part for part in key if isinstance(part, str))
+    ):
         raise bad_cursor()
     if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in key):
         raise bad_cursor()

@@ -136,7 +136,9 @@ def from_request_validation(errors: Sequence[Any]) -> AppError:
         if error["type"] == "json_invalid":
             reason = error.get("ctx", {}).get("error", "unreadable")
             at = error["loc"][-1]
-            return BadRequest("malformed_json", f"the body is not JSON: {reason} at character {at}", [Fault("", "malformed_json", reason)])
+            return BadRequest(
+                "malformed_json", f"the body is not JSON: {reason} at character {at}", [Fault("", "malformed_json", reason)]
+            )
     in_body = [error for error in errors if error["loc"][0] == "body"]
     if in_body:
         return definition_invalid([_body_fault(error) for error in in_body])

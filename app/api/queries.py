@@ -28,9 +28,12 @@ _BODY = request_body(
 )
 _HEADERS = {"ETag": "The version.", "Location": "Its path."}
 Discard = Annotated[
-    Literal["discard"] | None, Query(alias="state", description="`discard`: where kept state does not fit the edit, begin anew from the start.")
+    Literal["discard"] | None,
+    Query(alias="state", description="`discard`: where kept state does not fit the edit, begin anew from the start."),
 ]
-IfNoneMatch = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create, never replace; else 412.")]
+IfNoneMatch = Annotated[
+    Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create, never replace; else 412.")
+]
 
 
 @router.post(
@@ -148,9 +151,13 @@ def delete_one_query(name: Name, transaction: Transaction, if_match: IfMatch = N
         202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}),
         **problems(400, 404, 412, 413, 415, 422),
     },
-    openapi_extra=request_body("DesiredStateBody", body_examples(pause=("Pause", {"state": "paused"}), run=("Run", {"state": "running"}))),
+    openapi_extra=request_body(
+        "DesiredStateBody", body_examples(pause=("Pause", {"state": "paused"}), run=("Run", {"state": "running"}))
+    ),
 )
-def put_desired_state(name: Name, body: JsonBody, transaction: Transaction, response: Response, if_match: IfMatch = None) -> WishAnswer:
+def put_desired_state(
+    name: Name, body: JsonBody, transaction: Transaction, response: Response, if_match: IfMatch = None
+) -> WishAnswer:
     """`running`, `paused` (state kept at hand) or `stopped` (resources released). State, position and results are kept in every case."""
     wanted = validated(DesiredStateBody, body)
     row, is_changed = set_desired_state(transaction, name, wanted.state, if_match)

@@ -70,7 +70,8 @@ def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: R
     openapi_extra=request_body(
         "TableDefinition",
         body_examples(
-            versioned=("A versioned table in the built-in log", TABLE_DEFINITION), files=("A table read from a directory", TABLE_FILES)
+            versioned=("A versioned table in the built-in log", TABLE_DEFINITION),
+            files=("A table read from a directory", TABLE_FILES),
         ),
     ),
 )
@@ -126,13 +127,17 @@ def get_table(name: Name, transaction: Transaction, response: Response) -> Relat
     return _get(transaction, "table", name, response)
 
 
-@streams.delete("/{name}", summary="Delete a stream", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)})
+@streams.delete(
+    "/{name}", summary="Delete a stream", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)}
+)
 def delete_stream(name: Name, transaction: Transaction) -> None:
     """Delete a source with its records. Refused while a query reads it; a result goes with its query."""
     delete_source(transaction, "stream", name)
 
 
-@tables.delete("/{name}", summary="Delete a table", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)})
+@tables.delete(
+    "/{name}", summary="Delete a table", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)}
+)
 def delete_table(name: Name, transaction: Transaction) -> None:
     """Delete a source with its records. Refused while a query reads it; a result goes with its query."""
     delete_source(transaction, "table", name)

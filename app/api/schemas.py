@@ -149,7 +149,9 @@ class StatusAnswer(Answer):
     state: QueryState
     phase: str | None = Field(description="What it does inside its state.")
     desired_state: DesiredState
-    conditions: list[str] = Field(description="`unreachable`: its driver has not been heard of; `stale`: it does not follow its inputs now.")
+    conditions: list[str] = Field(
+        description="`unreachable`: its driver has not been heard of; `stale`: it does not follow its inputs now."
+    )
     state_since: datetime
     generation: int
     observed_generation: int = Field(description="The generation the driver works on; 0 before the first start.")
@@ -252,7 +254,9 @@ class RowsAnswer(Answer):
     """Rows of a table as of its last commit."""
 
     table: str
-    position: Position = Field(description="Feed, partition, next offset: what these rows include.", examples=[{"log:departures": {"0": 27004}}])
+    position: Position = Field(
+        description="Feed, partition, next offset: what these rows include.", examples=[{"log:departures": {"0": 27004}}]
+    )
     stream_time_ms: int | None
     committed_at: datetime | None
     stale: bool = Field(description="True while the query does not run.")

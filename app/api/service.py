@@ -33,7 +33,9 @@ async def readyz(services: ServicesOf) -> Readiness:
         async with services.database.reads.connect() as connection:
             await connection.execute(sa.text("SELECT 1 FROM slackwater.query LIMIT 1"))
     except (sa.exc.DBAPIError, psycopg.Error, OSError) as error:
-        raise Unavailable("not_ready", f"the database is not usable: {type(error).__name__}", headers={"Retry-After": "1"}) from error
+        raise Unavailable(
+            "not_ready", f"the database is not usable: {type(error).__name__}", headers={"Retry-After": "1"}
+        ) from error
     return Readiness(status="ready", checks={"database": "ok"})
 
 

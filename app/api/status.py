@@ -16,11 +16,15 @@ from app.errors import AppError
 from app.store.bell import rung
 from app.store.queries import query_not_found
 from app.store.statuses import Status, counters_of, feeds_read, find_status, find_status_by_id, log_ends
+from engine.plan.model import Feed
 
 MAX_WAIT_SECONDS = 60
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
-WaitFor = Annotated[QueryState | None, Query(description="Answer when the query has this state for the definition in force, when it failed, or at the timeout.")]
+WaitFor = Annotated[
+    QueryState | None,
+    Query(description="Answer when the query has this state for the definition in force, when it failed, or at the timeout."),
+]
 Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most.")]
 
 
@@ -28,7 +32,10 @@ Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds
     "/{name}/status",
     summary="Read a query's status",
     response_model=StatusAnswer,
-    responses={200: answered(STATUS, "The status; with `wait_for`, compare `state`: the timeout answers 200 too."), **problems(400, 404)},
+    responses={
+        200: answered(STATUS, "The status; with `wait_for`, compare `state`: the timeout answers 200 too."),
+        **problems(400, 404),
+    },
 )
 async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0) -> StatusAnswer:  # noqa: ASYNC109 - the client's patience
     """State, progress per input, clocks, what waits inside, what was counted. Never waits for the driver itself."""
@@ -61,7 +68,7 @@ def _gone(status: Status) -> AppError:
 async def _answer(services: Services, status: Status) -> StatusAnswer:
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, status.query_id)
-        ends = await log_ends(connection, list(feeds))
+        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
         counters = await counters_of(connection, status.query_id)
     detail = status.detail or {}
     return StatusAnswer(
@@ -81,9 +88,12 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         batch_id=status.batch_id,
         committed_at=status.committed_at,
         stream_time_ms=status.stream_time_ms,
-        progress=_progress(status.position or {}, ends, feeds),
-        clocks=detail.get("clocks", {}),
-        buffered=detail.get("buffered", {}),
+        progress=[
+            _progress(feed, names, (status.position or {}).get(feed.name, {}), ends.get(feed.log_feed, {}))
+            for feed, names in feeds.items()
+        ],
+        clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
+        buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
     )
 
@@ -93,21 +103,20 @@ def _conditions(status: Status) -> list[str]:
     return conditions if status.state == "running" else [*conditions, "stale"]
 
 
-def _progress(
-    position: Mapping[str, Mapping[str, int]], ends: Mapping[str, Mapping[int, int]], feeds: Mapping[str, list[str]]
-) -> list[FeedProgress]:
-    progress = []
-    for feed in sorted({*feeds, *position}):
-        read = {int(partition): offset for partition, offset in position.get(feed, {}).items()}
-        end = ends.get(feed, {})
-        partitions = [
-            PartitionProgress(
-                partition=partition,
-                next_offset=read.get(partition, 0),
-                end_offset=end.get(partition),
-                lag=None if partition not in end else max(0, end[partition] - read.get(partition, 0)),
-            )
-            for partition in sorted({*read, *end})
-        ]
-        progress.append(FeedProgress(feed=feed, relations=feeds.get(feed, []), partitions=partitions))
-    return progress
+def _progress(feed: Feed, relations: list[str], position: Mapping[str, int], ends: Mapping[int, int]) -> FeedProgress:
+    read = {int(partition): offset for partition, offset in position.items()}
+    partitions = [
+        PartitionProgress(
+            partition=partition,
+            next_offset=read.get(partition, 0),
+            end_offset=ends.get(partition),
+            lag=None if partition not in ends else max(0, ends[partition] - read.get(partition, 0)),
+        )
+        for partition in sorted({*read, *ends})
+    ]
+    return FeedProgress(feed=feed.name, relations=relations, partitions=partitions)
+
+
+def _least(clocks: Mapping[str, int | None]) -> int | None:
+    """Return the smallest of the tasks' stream times that are known."""
+    return min((clock for clock in clocks.values() if clock is not None), default=None)

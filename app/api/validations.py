@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,10 +15,10 @@ from app.api.schemas import ProblemItem, ValidationAnswer
 from app.store.catalog import load_catalog
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import ColumnType
+from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
-from engine.plan.model import Plan
+from engine.plan.model import Operator, Plan
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -42,26 +42,21 @@ def post_validation(body: JsonBody, transaction: Transaction) -> ValidationAnswe
 
 
 def _answer(definition: QueryDefinition | None, plan: Plan | None, faults: list[ProblemItem]) -> ValidationAnswer:
-    shown = None if plan is None else _shown(asdict(plan))
+    shown = None if plan is None else _shown(plan)
     return ValidationAnswer(
         valid=plan is not None,
         problems=faults,
         definition=None if definition is None else definition.model_dump(mode="json", by_alias=True),
-        output=None if plan is None or shown is None else {**shown["output"], "columns": _columns(plan)},
+        output=None if shown is None else shown["output"],
         plan=shown,
     )
 
 
-def _columns(plan: Plan) -> dict[str, str]:
-    return {name: str(declared) for name, declared in plan.output.columns.items()}
-
-
 def _shown(value: Any) -> Any:
-    """Return a plan's value as JSON: types by their text, schemas as a mapping."""
-    if isinstance(value, ColumnType):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(name): _shown(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(inner) for inner in value]
-    return value
+    """Return a plan's value as JSON: schemas as name to type, operators with their kind."""
+    if isinstance(value, Schema):
+        return {name: str(declared) for name, declared in value.items()}
+    if is_dataclass(value):
+        shown = {part.name: _shown(getattr(value, part.name)) for part in fields(value)}
+        return {"operator": type(value).__name__, **shown} if isinstance(value, Operator) else shown
+    return [_shown(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -139,8 +139,8 @@ def _only_service(settings: Settings) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            _err.print(f"[red]another service runs on {settings.data_dir}; stop it, or set SLACKWATER_DATA_DIR[/]", soft_wrap=True)
+            _err.print(
+                f"[red]another service runs on {settings.data_dir}; stop it, or set SLACKWATER_DATA_DIR[/]", soft_wrap=True
+            )
             raise typer.Exit(1) from error
         yield
-
-

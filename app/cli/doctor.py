@@ -74,7 +74,9 @@ def _disk(settings: Settings) -> Finding:
             os.fsync(probe.fileno())
         free = shutil.disk_usage(directory).free
     except OSError as error:
-        return Finding("Data directory", False, f"{directory}: {error.strerror}", "set SLACKWATER_DATA_DIR to a directory you may write to")
+        return Finding(
+            "Data directory", False, f"{directory}: {error.strerror}", "set SLACKWATER_DATA_DIR to a directory you may write to"
+        )
     detail = f"{directory}, {free / 1024**3:.1f} GiB free"
     if free < MINIMUM_FREE_BYTES:
         return Finding("Data directory", False, detail, "free some space, or set SLACKWATER_DATA_DIR to a larger disk")
@@ -90,7 +92,12 @@ def _database(settings: Settings) -> Finding:
     except EmbeddedPostgresMissing as error:
         return Finding("Database", False, "none", str(error))
     except (OSError, RuntimeError, psycopg.Error) as error:
-        return Finding("Database", False, f"the embedded Postgres does not start: {error}", f"look at {settings.data_dir / 'postgres' / 'log'}")
+        return Finding(
+            "Database",
+            False,
+            f"the embedded Postgres does not start: {error}",
+            f"look at {settings.data_dir / 'postgres' / 'log'}",
+        )
     try:
         return _reachable(dsn, "embedded")
     finally:
@@ -106,7 +113,9 @@ def _reachable(dsn: str, origin: str) -> Finding:
             server = f"Postgres {connection.info.server_version // 10_000} ({origin})"
     except (psycopg.Error, UnicodeError) as error:
         detail = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
-        return Finding("Database", False, detail, f"check {origin}: host, port, user, password, database; and that the server runs")
+        return Finding(
+            "Database", False, detail, f"check {origin}: host, port, user, password, database; and that the server runs"
+        )
     if may_create is None or not may_create[0]:
         return Finding("Database", False, f"{server} may not create schemas", "GRANT CREATE ON DATABASE … TO the user of the URL")
     return Finding("Database", True, f"{server}, reachable and writable")
@@ -120,5 +129,7 @@ def _port(settings: Settings) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((settings.host, settings.port))
     except OSError as error:
-        return Finding("Port", False, f"{where}: {error.strerror}", "stop what uses it, or set SLACKWATER_PORT (or SLACKWATER_HOST)")
+        return Finding(
+            "Port", False, f"{where}: {error.strerror}", "stop what uses it, or set SLACKWATER_PORT (or SLACKWATER_HOST)"
+        )
     return Finding("Port", True, f"{where} is free")

@@ -40,7 +40,9 @@ def parse_instant_ms(text: str) -> int:
     Raises:
         ValueError: it is neither, or outside 1970 to 9999.
     """
-    form = "a time is RFC 3339 with a zone (2013-01-01T12:00:00Z) or milliseconds since 1970 (1357041600000), between 1970 and 9999"
+    form = (
+        "a time is RFC 3339 with a zone (2013-01-01T12:00:00Z) or milliseconds since 1970 (1357041600000), between 1970 and 9999"
+    )
     try:
         if text.isascii() and text.lstrip("-").isdigit():
             ms = int(text)

@@ -21,4 +21,6 @@ def report_of(error: Exception) -> ErrorReport:
         return ErrorReport(error.code, error.domain, error.retryable, detail)
     if isinstance(error, psycopg.OperationalError):
         return ErrorReport("database_unavailable", "external", is_retryable=True, detail=detail)
-    return ErrorReport("internal_error", "internal", is_retryable=True, detail=f"{type(error).__name__}: {detail}"[:MAX_DETAIL_CHARS])
+    return ErrorReport(
+        "internal_error", "internal", is_retryable=True, detail=f"{type(error).__name__}: {detail}"[:MAX_DETAIL_CHARS]
+    )

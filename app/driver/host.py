@@ -1,8 +1,8 @@
 """The handles of the streaming queries that live in this process, and the threads that start and stop them.
 
-Queries are started one after another: twenty Python sources starting at once were measured to lose fourteen of them. Stops run beside
-each other, each in a thread of its own, because one that hangs must not hold up the rest. All threads are daemons: a launch or a stop
-that never returns must not keep the process alive. Knows nothing of rows, leases or wishes.
+Queries are started one after another: twenty Python sources starting at once were measured to lose fourteen of them. Stops run
+beside each other, each in a thread of its own: one that hangs must not hold up the rest. All threads are daemons: a launch or a
+stop that never returns must not keep the process alive. Knows nothing of rows, leases or wishes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class QueryHost:
         on_change: called from any thread whenever a report has changed.
     """
 
-    def __init__(self, launch: Callable[[LaunchOrder], QueryHandle], stop_timeout_s: float, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, launch: Callable[[LaunchOrder], QueryHandle], stop_timeout_s: float, on_change: Callable[[], None]
+    ) -> None:
         self._launch = launch
         self._stop_timeout_s = stop_timeout_s
         self._on_change = on_change
@@ -133,7 +135,7 @@ class QueryHost:
             self._on_change()
             try:
                 handle = self._launch(hosted.order)
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to this query, not to the driver
+            except Exception as error:
                 log.warning("launch_failed", query=hosted.order.name, epoch=hosted.order.epoch, exc_info=True)
                 self._end(hosted, report_of(error))
             else:

@@ -1,4 +1,4 @@
-"""What every launch does whatever the engine: take the fence before anything is started, and keep one checkpoint per query on disk."""
+"""What every launch does whatever the engine: take the fence before anything is started, keep one checkpoint a query on disk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import psycopg
 import structlog
 
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
+from app.store.database import CONNECT_TIMEOUT_SECONDS
 from engine.connectors.sink import claim_epoch
 
-# The fence waits for a commit of the old launch that is under way; one that takes longer than this is a reason to try again later.
+# The fence waits for a commit of the old launch that is under way; one that takes longer is a reason to try again later.
 FENCE_TIMEOUT_MS = 30_000
-CONNECT_TIMEOUT_SECONDS = 10
 log = structlog.stdlib.get_logger(__name__)
 
 

@@ -1,7 +1,8 @@
 """The leases one driver holds, and the moment from which it must not trust them any more.
 
-A lease is good as long as the last successful renewal is younger than its time to live, by this process's own clock: a driver that cannot
-reach the database must stop its queries no later than another one may take them. The fence (``claim_epoch``) holds where clocks do not.
+A lease is good while the last successful renewal is younger than its time to live, by this process's own clock: a driver that
+cannot reach the database must stop its queries no later than another one may take them. The fence (``claim_epoch``) holds where
+clocks do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The driver process: heartbeat, claim, reconcile, until it is told to end.
 
-It ends in order on SIGTERM or SIGINT, when its supervisor is gone, when a query does not stop in time, and when its runner died: what
-lives is stopped, every lease is given back, then the process exits. What cannot be stopped by then dies with the process; its leases
-are left for the supervisor, which gives them back once the whole process group is gone, or for their time to live.
+It ends in order on SIGTERM or SIGINT, when its supervisor is gone, when a query does not stop in time, and when its runner died:
+what lives is stopped, every lease is given back, then the process exits. What cannot be stopped by then dies with the process;
+its leases are left for the supervisor, which gives them back once the whole session is gone, or for their time to live.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ import structlog
 
 from app.domain.lifecycle import Limits
 from app.driver.host import QueryHost
-from app.driver.launching import CONNECT_TIMEOUT_SECONDS, FencedLauncher, discard_query
+from app.driver.launching import FencedLauncher, discard_query
 from app.driver.leases import Leases
 from app.driver.ports import Runner
 from app.driver.reconciler import Reconciler
 from app.settings import DriverSettings, Settings
 from app.store import drivers, transitions
+from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.transitions import LeasedQuery
 
 WISHES = "slackwater_wish"
@@ -101,7 +102,8 @@ class DriverProcess:
         self._phase = "starting_jvm"
         self._exit_code = EXIT_OK
         self._connection: psycopg.Connection[Any] | None = None
-        self._beaten_at = self._claimed_at = float("-inf")
+        self._beaten_at = float("-inf")
+        self._beaten_phase = ""
         self._drains_until: float | None = None
         self._due_ms: int | None = None
         self._is_empty = False
@@ -121,7 +123,7 @@ class DriverProcess:
         self._end()
         return self._exit_code
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         # Nothing else here: the main thread may hold any lock at this moment.
         self._phase = "draining"
         self._wake.set()
@@ -163,7 +165,12 @@ class DriverProcess:
         return (self._is_empty and not self._host.has_live) or time.monotonic() > self._drains_until
 
     def _pause_s(self) -> float:
-        due_s = [LONGEST_PAUSE_S, self._settings.poll_ms / 1000, self._settings.heartbeat_ms / 1000]
+        due_s = [
+            LONGEST_PAUSE_S,
+            self._settings.poll_ms / 1000,
+            self._settings.heartbeat_ms / 1000,
+            self._settings.lease_ttl_ms / 3000,
+        ]
         if self._due_ms is not None:
             due_s.append(self._due_ms / 1000)
         return max(0.01, min(due_s))
@@ -180,7 +187,7 @@ class DriverProcess:
         except psycopg.OperationalError as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
-            if not self._leases.is_trusted:
+            if self._phase == "draining" or not self._leases.is_trusted:
                 self._reconciler.stop_everything()
             self._is_empty = True
 
@@ -189,7 +196,11 @@ class DriverProcess:
             # A lock that is held for longer than a lease lives would be found out too late.
             options = f"-c lock_timeout={self._settings.lease_ttl_ms // 3}"
             self._connection = psycopg.connect(
-                self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, options=options, application_name="slackwater driver"
+                self._dsn,
+                autocommit=True,
+                connect_timeout=CONNECT_TIMEOUT_SECONDS,
+                options=options,
+                application_name="slackwater driver",
             )
         return self._connection
 
@@ -200,12 +211,15 @@ class DriverProcess:
             self._connection = None
 
     def _beat(self, connection: psycopg.Connection[Any]) -> None:
-        if (time.monotonic() - self._beaten_at) * 1000 < self._settings.heartbeat_ms:
+        phase = self._phase
+        # Three renewals per time to live: two may fail before a lease is lost.
+        interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
+        if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
             return
         detail = {"supervisor_pid": self._identity.supervisor_pid, "supervisor_create_time": self._supervisor_create_time}
-        drivers.beat(connection, self._identity.driver_id, self._phase, detail, self._process)
+        drivers.beat(connection, self._identity.driver_id, phase, detail, self._process)
         self._leases.renew(connection)
-        self._beaten_at = time.monotonic()
+        self._beaten_at, self._beaten_phase = time.monotonic(), phase
 
     def _claim(self, connection: psycopg.Connection[Any]) -> None:
         """Take what is free. Not before queries can be started: until then another driver may do better."""
@@ -220,9 +234,10 @@ class DriverProcess:
     def _listen_forever(self) -> None:
         """Ring when a wish was written. Only shortens the wait: a bell that is away for a while is no fault."""
         while True:
-            with suppress(psycopg.OperationalError), psycopg.connect(
-                self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
-            ) as connection:
+            with (
+                suppress(psycopg.OperationalError),
+                psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
+            ):
                 connection.execute(f"LISTEN {WISHES}")
                 self._wake.set()
                 for _ in connection.notifies():

@@ -11,13 +11,13 @@ import psycopg
 import structlog
 
 from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
-from app.domain.states import Desired, HandleKind, State, Status, Wish
+from app.domain.states import Desired, State, Status, Wish
 from app.driver.host import QueryHost
 from app.driver.leases import Leases
 from app.driver.ports import LaunchOrder
 from app.store.transitions import LeasedQuery
 
-# Transitions follow each other at once as long as nothing has to be waited for; stopping → backoff → starting is the longest chain.
+# Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.
 MAX_STEPS = 6
 _NOBODY = Wish(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)
@@ -54,7 +54,7 @@ class Reconciler:
         """
         held = self._leases.held(connection)
         self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
-        due = [self._advance(connection, leased) for leased in held]
+        due = [self._advance_alone(connection, leased) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
     def stop_everything(self) -> None:
@@ -68,6 +68,16 @@ class Reconciler:
             if action.effect is Effect.STOP:
                 log.warning("lease_lost", query_id=str(query_id), epoch=snapshot.handle.epoch)
             self._act_without_row(query_id, action)
+
+    def _advance_alone(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
+        """Advance one query; what goes wrong with it must not keep the others from going on."""
+        try:
+            return self._advance(connection, leased)
+        except psycopg.OperationalError:
+            raise
+        except Exception:
+            log.exception("reconcile_failed", query=leased.name, state=leased.status.state.value)
+            return None
 
     def _advance(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
         """Take steps until there is something to wait for."""

@@ -14,7 +14,15 @@ from psycopg.types.json import Jsonb
 from app.domain.values import instant
 from app.errors import Unprocessable
 from app.store.append_targets import Target
-from engine.connectors.log import APPEND_KEY_TTL_MS, APPEND_SQL, CLAIM_KEY_SQL, STORE_RESPONSE_SQL, append_params, encode_batch, route
+from engine.connectors.log import (
+    APPEND_KEY_TTL_MS,
+    APPEND_SQL,
+    CLAIM_KEY_SQL,
+    STORE_RESPONSE_SQL,
+    append_params,
+    encode_batch,
+    route,
+)
 
 # An answer names this many refused records; all of them can be read at …/rejects.
 LISTED_REJECTS = 1_000

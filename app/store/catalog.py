@@ -26,7 +26,10 @@ _RELATIONS = """
 def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
     """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture."""
     rows = connection.execute(_RELATIONS).fetchall()
-    return {name: entry_of(name, kind, origin, definition, produced_by, reads) for name, kind, origin, definition, produced_by, reads in rows}
+    return {
+        name: entry_of(name, kind, origin, definition, produced_by, reads)
+        for name, kind, origin, definition, produced_by, reads in rows
+    }
 
 
 def entry_of(

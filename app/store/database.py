@@ -139,7 +139,12 @@ class Database:
             control=sa.create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=options),
             reads=create_async_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=options),
             appends=psycopg_pool.AsyncConnectionPool(
-                dsn, kwargs=dict(options), min_size=1, max_size=pool_size, open=False, check=psycopg_pool.AsyncConnectionPool.check_connection
+                dsn,
+                kwargs=dict(options),
+                min_size=1,
+                max_size=pool_size,
+                open=False,
+                check=psycopg_pool.AsyncConnectionPool.check_connection,
             ),
         )
 

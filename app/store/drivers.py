@@ -45,11 +45,7 @@ _ROWS = """
 
 
 def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, Any], process: tuple[str, int, float]) -> None:
-    """Say that a driver lives and what it is doing; the first time this makes its row.
-
-    Args:
-        process: host, pid and create time.
-    """
+    """Say that a driver lives and what it is doing; the first time this makes its row. ``process``: host, pid, create time."""
     host, pid, create_time = process
     with connection.transaction():
         connection.execute(

@@ -62,6 +62,9 @@ async def rejects_of(
 async def rejects_by_reason(connection: AsyncConnection, owner: str) -> dict[str, int]:
     """Count the kept rejects of a relation by reason."""
     rows = await connection.execute(
-        sa.select(reject.c.reason, sa.func.count()).where(reject.c.owner == owner).group_by(reject.c.reason).order_by(reject.c.reason)
+        sa.select(reject.c.reason, sa.func.count())
+        .where(reject.c.owner == owner)
+        .group_by(reject.c.reason)
+        .order_by(reject.c.reason)
     )
     return {reason: number for reason, number in rows}

@@ -91,7 +91,7 @@ def check_version(stored: QueryRow, if_match: str | None) -> None:
     if if_match is not None and if_match not in ("*", f'"{stored.version}"'):
         raise PreconditionFailed(
             "version_mismatch",
-            f'query \'{stored.name}\' is at version "{stored.version}", not {if_match}; read it again and repeat the edit',
+            f"query '{stored.name}' is at version \"{stored.version}\", not {if_match}; read it again and repeat the edit",
             headers={"ETag": f'"{stored.version}"'},
         )
 
@@ -122,7 +122,7 @@ def request_restart(connection: sa.Connection, name: str, if_match: str | None) 
     if stored.desired_state != "running":
         raise Conflict(
             "query_not_wanted",
-            f"query '{name}' is wished {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{\"state\": \"running\"}} starts it",
+            f'query \'{name}\' is wished {stored.desired_state}; PUT /v1/queries/{name}/desired-state {{"state": "running"}} starts it',
         )
     connection.execute(
         sa.update(query)

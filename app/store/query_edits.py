@@ -54,13 +54,19 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
     """
     lock_edits(connection)
     if find_query(connection, definition.name) is not None:
-        raise Conflict("name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it")
+        raise Conflict(
+            "name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it"
+        )
     definition = normalise(definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
     query_id = uuid.uuid4()
     connection.execute(
         sa.insert(query).values(
-            id=query_id, name=definition.name, definition=_stored(definition), desired_state=definition.desired_state, checkpoint_id=uuid.uuid4()
+            id=query_id,
+            name=definition.name,
+            definition=_stored(definition),
+            desired_state=definition.desired_state,
+            checkpoint_id=uuid.uuid4(),
         )
     )
     connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
@@ -163,13 +169,20 @@ def _make_relation(connection: sa.Connection, query_id: UUID, output: Output) ->
         raise Conflict("name_taken", f"the name '{output.name}' is taken by a {taken.kind}; choose another name in `into`")
     log_feed = _log_feed(output)
     if find_feed(raw(connection), log_feed) is not None:
-        raise Conflict("name_taken", f"the name '{output.name}' is taken by a feed that sources read; choose another name in `into`")
+        raise Conflict(
+            "name_taken", f"the name '{output.name}' is taken by a feed that sources read; choose another name in `into`"
+        )
     if output.kind == "table":
         create_view(raw(connection), output)
     ensure_feed(raw(connection), log_feed, CHANGE_PARTITIONS if output.kind == "table" else output.partitions)
     connection.execute(
         sa.insert(relation).values(
-            id=uuid.uuid4(), name=output.name, kind=output.kind, origin="derived", produced_by=query_id, definition=output_to_json(output)
+            id=uuid.uuid4(),
+            name=output.name,
+            kind=output.kind,
+            origin="derived",
+            produced_by=query_id,
+            definition=output_to_json(output),
         )
     )
 
@@ -202,7 +215,9 @@ def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:
 
 
 def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
-    return connection.execute(sa.select(relation.c.id, relation.c.name, relation.c.kind).where(relation.c.produced_by == query_id)).all()
+    return connection.execute(
+        sa.select(relation.c.id, relation.c.name, relation.c.kind).where(relation.c.produced_by == query_id)
+    ).all()
 
 
 def _forget_results(connection: sa.Connection, query_id: UUID) -> None:

@@ -49,7 +49,10 @@ def put_source(connection: sa.Connection, kind: Kind, name: str, definition: Sou
     if stored.kind != kind:
         raise Conflict("name_taken", f"the name '{name}' is taken by a {stored.kind}; streams and tables share one namespace")
     if stored.origin == "derived":
-        raise Conflict("relation_is_derived", f"'{name}' is written by the query '{stored.produced_by}'; PUT /v1/queries/{stored.produced_by} changes it")
+        raise Conflict(
+            "relation_is_derived",
+            f"'{name}' is written by the query '{stored.produced_by}'; PUT /v1/queries/{stored.produced_by} changes it",
+        )
     wanted = definition.model_dump(mode="json", by_alias=True)
     changed = differences(stored.definition, wanted)
     if changed:
@@ -68,7 +71,8 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str) -> None:
     stored = get_relation(connection, kind, name)
     if stored.origin == "derived":
         raise Conflict(
-            "relation_is_derived", f"'{name}' is written by the query '{stored.produced_by}'; DELETE /v1/queries/{stored.produced_by} removes both"
+            "relation_is_derived",
+            f"'{name}' is written by the query '{stored.produced_by}'; DELETE /v1/queries/{stored.produced_by} removes both",
         )
     readers = readers_of(connection, [stored.id]).get(stored.id, [])
     if readers:
@@ -101,7 +105,9 @@ def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinitio
     feed = feed_of(name, definition)
     owner = _derived_owner(connection, feed.log_feed)
     if owner is not None:
-        raise Conflict("feed_taken", f"the feed '{feed.log_feed}' holds the results of '{owner}'; read that relation, or name another feed")
+        raise Conflict(
+            "feed_taken", f"the feed '{feed.log_feed}' holds the results of '{owner}'; read that relation, or name another feed"
+        )
     partitions = definition.connector.partitions if isinstance(definition.connector, LogConnector) else FILES_PARTITIONS
     retention_ms = definition.connector.retention if isinstance(definition.connector, LogConnector) else None
     made = ensure_feed(raw(connection), feed.log_feed, partitions, retention_ms)
@@ -155,7 +161,10 @@ def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry:
     before = load_catalog(raw(connection))
     after = {**before, stored.name: entry}
     rows = connection.execute(
-        sa.select(query.c.name, query.c.definition).join_from(query_read, query).where(query_read.c.relation_id == stored.id).order_by(query.c.name)
+        sa.select(query.c.name, query.c.definition)
+        .join_from(query_read, query)
+        .where(query_read.c.relation_id == stored.id)
+        .order_by(query.c.name)
     )
     return [name for name, definition in rows if not _fits(QueryDefinition.model_validate(definition), before, after)]
 

@@ -12,7 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.log_tables import commit, counter, feed, head
+from app.store.relations import ROWS, RelationRow
 from app.store.tables import query, query_read, query_status, relation
+from app.store.targets import entry_of_row
+from engine.plan.model import Feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +98,13 @@ _STATUS = (
 async def find_status(connection: AsyncConnection, name: str) -> Status | None:
     """Return the status of the query of that name."""
     row = (await connection.execute(_STATUS.where(query.c.name == name))).one_or_none()
-    return None if row is None else Status(*row)
+    return None if row is None else Status(*row.tuple())
 
 
 async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Status | None:
     """Return the status of the query with that id."""
     row = (await connection.execute(_STATUS.where(query.c.id == query_id))).one_or_none()
-    return None if row is None else Status(*row)
+    return None if row is None else Status(*row.tuple())
 
 
 async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[str, str, int]]:
@@ -114,12 +117,15 @@ async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[st
     return [tuple(row) for row in rows]
 
 
-async def read_relations(connection: AsyncConnection, query_id: UUID) -> list[str]:
-    """Return the names of the relations a query reads."""
-    rows = await connection.execute(
-        sa.select(relation.c.name).join_from(query_read, relation).where(query_read.c.query_id == query_id).order_by(relation.c.name)
-    )
-    return list(rows.scalars())
+async def feeds_read(connection: AsyncConnection, query_id: UUID) -> dict[Feed, list[str]]:
+    """Return the feeds a query reads, each with the relations it reads from it."""
+    reads = sa.select(query_read.c.relation_id).where(query_read.c.query_id == query_id)
+    rows = await connection.execute(ROWS.where(relation.c.id.in_(reads)).order_by(relation.c.name))
+    feeds: dict[Feed, list[str]] = {}
+    for row in rows:
+        found = RelationRow(*row)
+        feeds.setdefault(entry_of_row(found).feed, []).append(found.name)
+    return feeds
 
 
 async def log_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, int]]:

@@ -1,7 +1,7 @@
 """What drivers write about queries: leases and guarded transitions, with their runs and events.
 
-Every statement that changes a status row carries its guard: the lease owner, and for transitions the version that was read. No row
-changed means that somebody else won: forget what was read and look again. Synchronous: drivers have no event loop.
+Every statement that changes a status row carries its guard: the lease owner, and for transitions the version that was read. No
+row changed means that somebody else won: forget what was read and look again. Synchronous: drivers have no event loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _CLAIM = """
         FOR UPDATE OF s SKIP LOCKED
     )
     UPDATE slackwater.query_status s
-    SET lease_owner = %(driver)s, lease_expires_at = now() + %(ttl_ms)s * interval '1 ms', heartbeat_at = now(), version = s.version + 1
+    SET lease_owner = %(driver)s, lease_expires_at = now() + %(ttl_ms)s * interval '1 ms', heartbeat_at = now(),
+        version = s.version + 1
     FROM due WHERE s.query_id = due.query_id
     RETURNING s.query_id
 """
@@ -70,7 +71,8 @@ _EVENT = """
     VALUES (%(query)s, %(kind)s, %(from_state)s, %(to_state)s, %(epoch)s, 'driver', %(detail)s)
 """
 _RUN_BEGINS = """
-    INSERT INTO slackwater.query_run (query_id, epoch, generation, driver_id) VALUES (%(query)s, %(epoch)s, %(generation)s, %(driver)s)
+    INSERT INTO slackwater.query_run (query_id, epoch, generation, driver_id)
+    VALUES (%(query)s, %(epoch)s, %(generation)s, %(driver)s)
 """
 _RUN_RUNS = "UPDATE slackwater.query_run SET running_at = now() WHERE query_id = %(query)s AND epoch = %(epoch)s"
 _RUN_ENDS = """
@@ -109,7 +111,7 @@ class LeasedQuery:
 
 
 def claim(connection: Connection, driver_id: UUID, ttl_ms: int) -> list[UUID]:
-    """Lease every query that needs a driver and has none, or one whose lease ran out. Concurrent claims never get the same query."""
+    """Lease every query that needs a driver and has none, or one whose lease ran out. Two drivers never get the same one."""
     with connection.transaction():
         rows = connection.execute(_CLAIM, {"driver": driver_id, "ttl_ms": ttl_ms}).fetchall()
     return [row[0] for row in rows]

@@ -1,140 +1,120 @@
-"""Admission: how far each input advances in the next batch. Pure.
+"""Admission: how far each feed partition may advance in the next micro-batch. Pure.
 
-While a backlog is read, inputs and partitions go forward together in *event time*, not by equal counts, and a table is never behind a
-stream: before a stream's chunk is taken, every table is taken up to that chunk's greatest event time, or to its end. Replaying a backlog is
-then as right as living through it.
-
-Chunks are taken in the order in which ``engine.core.order`` would merge them: by head event time, that is the running maximum of event time in
-the partition; tables first.
+Catching up with a backlog must be as right as living through it (design: a table not behind its stream), so partitions advance
+together in *event time*, not by equal counts. A stream's chunk is taken only when every table with a backlog has reached the greatest
+event time inside it; a table that is read to its end holds nobody back.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from engine.connectors.feeds import Chunk
+FeedPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """What lies ahead in one partition.
+class Chunk:
+    """A part of a feed partition that is read whole or not at all.
+
+    Attributes:
+        end_offset: offset after its last record.
+        rows: records inside; an estimate where the feed does not count them.
+        size_bytes: its size as stored.
+        start_ts: event time (ms) near its beginning, None where unknown.
+        max_ts: greatest event time (ms) inside, None where unknown.
+    """
+
+    end_offset: int
+    rows: int
+    size_bytes: int
+    start_ts: int | None
+    max_ts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What one feed partition has to offer.
 
     Attributes:
         feed: name of the feed.
-        partition: its partition.
-        position: where the last batch ended.
-        chunks: what follows, in order.
-        is_table: a table's input reads it. A feed that serves tables and streams counts as a stream: it cannot be behind itself.
-        is_complete: ``chunks`` reach the end; else they were cut by the look-ahead limit.
+        partition: partition of it.
+        chunks: the next ones in offset order.
+        is_table: some table of the query reads this feed and no stream does.
+        is_whole: nothing comes after ``chunks``.
     """
 
     feed: str
     partition: int
-    position: int
-    chunks: tuple[Chunk, ...]
+    chunks: Sequence[Chunk]
     is_table: bool
-    is_complete: bool
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """What a batch may hold. A single chunk may exceed it: a batch always makes progress."""
+class BatchLimit:
+    """How much one batch may hold. At least one chunk is always admitted."""
 
     max_rows: int
     max_bytes: int
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One partition while chunks are taken from it."""
-
-    index: int
-    ahead: Ahead
-    taken: int = 0
-    clock: int | None = None
-
-    @property
-    def next_chunk(self) -> Chunk | None:
-        chunks = self.ahead.chunks
-        return chunks[self.taken] if self.taken < len(chunks) else None
-
-    @property
-    def is_blind(self) -> bool:
-        """There is more, but not in sight: nothing may be assumed about it."""
-        return self.next_chunk is None and not self.ahead.is_complete
-
-    @property
-    def rank(self) -> tuple[int, bool, int]:
-        """Place of the next chunk in the merge. A chunk without a time is not held back."""
-        chunk = self.next_chunk
-        times = [time for time in (self.clock, chunk.start_ts if chunk is not None else None) if time is not None]
-        return (max(times, default=-1), not self.ahead.is_table, self.index)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What has been taken so far."""
-
-    budget: Budget
-    rows: int = 0
-    bytes: int = 0
-    chunks: int = field(default=0)
-
-    def has_room(self, chunk: Chunk) -> bool:
-        if self.chunks == 0:
-            return True
-        return self.rows + chunk.rows <= self.budget.max_rows and self.bytes + chunk.bytes <= self.budget.max_bytes
-
-    def take(self, lane: _Lane) -> bool:
-        """Take the lane's next chunk, if it fits."""
-        chunk = lane.next_chunk
-        if chunk is None or not self.has_room(chunk):
-            return False
-        self.rows += chunk.rows
-        self.bytes += chunk.bytes
-        self.chunks += 1
-        lane.taken += 1
-        if chunk.max_ts is not None:
-            lane.clock = chunk.max_ts if lane.clock is None else max(lane.clock, chunk.max_ts)
-        return True
-
-
-def admit(aheads: Sequence[Ahead], budget: Budget) -> dict[tuple[str, int], int]:
-    """Choose the end position of every partition for the next batch.
+def admit(backlogs: Sequence[Backlog], limit: BatchLimit) -> dict[FeedPartition, int]:
+    """Choose the end offset of every partition that advances.
 
     Args:
-        aheads: every partition of every feed; an empty one holds nobody back.
-        budget: bounds of the batch.
+        backlogs: one per feed partition; those without chunks do not count.
+        limit: bound of the batch.
 
     Returns:
-        End positions by (feed, partition): for all partitions, unchanged where nothing is taken. If any chunk is ahead, at least one is taken.
+        (feed, partition) → offset to read up to; partitions that do not advance are absent.
     """
-    lanes = [_Lane(index, ahead) for index, ahead in enumerate(aheads)]
-    tables = [lane for lane in lanes if lane.ahead.is_table]
-    batch = _Batch(budget)
-    while True:
-        ready = [lane for lane in lanes if lane.next_chunk is not None]
-        if not ready:
+    ends: dict[FeedPartition, int] = {}
+    rows = size_bytes = 0
+    queue = [_Cursor.at_start(index, backlog) for index, backlog in enumerate(backlogs) if backlog.chunks]
+    heapq.heapify(queue)
+    while queue:
+        cursor = heapq.heappop(queue)
+        backlog = backlogs[cursor.index]
+        chunk = backlog.chunks[cursor.taken]
+        is_over = rows + chunk.rows > limit.max_rows or size_bytes + chunk.size_bytes > limit.max_bytes
+        if ends and is_over:
             break
-        lane = min(ready, key=lambda one: one.rank)
-        if not lane.ahead.is_table and not _bring_tables_up(tables, lane, batch):
-            break
-        if not batch.take(lane):
-            break
-    return {(lane.ahead.feed, lane.ahead.partition): _end(lane) for lane in lanes}
+        ends[backlog.feed, backlog.partition] = chunk.end_offset
+        rows, size_bytes = rows + chunk.rows, size_bytes + chunk.size_bytes
+        following = cursor.after(chunk, backlog)
+        if following is not None:
+            heapq.heappush(queue, following)
+        elif not backlog.is_whole:
+            break  # what comes next is not known, so neither is whether the others may pass it
+    return ends
 
 
-def _bring_tables_up(tables: Sequence[_Lane], stream: _Lane, batch: _Batch) -> bool:
-    """Take the tables' chunks that begin at or before the stream chunk's greatest event time; False when that is not possible now."""
-    chunk = stream.next_chunk
-    if chunk is None or chunk.max_ts is None:
-        return not any(table.is_blind for table in tables)
-    while behind := [table for table in tables if table.next_chunk is not None and table.rank[0] <= chunk.max_ts]:
-        if not batch.take(min(behind, key=lambda one: one.rank)):
-            return False
-    return not any(table.is_blind and (table.clock is None or table.clock <= chunk.max_ts) for table in tables)
+@dataclass(frozen=True, slots=True, order=True)
+class _Cursor:
+    """A partition's place in the queue: tables by the time reached, streams by the time the next chunk would reach."""
 
+    due_ts: int
+    is_stream: bool
+    index: int
+    taken: int
+    reached_ts: int
 
-def _end(lane: _Lane) -> int:
-    return lane.ahead.chunks[lane.taken - 1].end_offset if lane.taken else lane.ahead.position
+    @classmethod
+    def at_start(cls, index: int, backlog: Backlog) -> _Cursor:
+        first = backlog.chunks[0]
+        return cls._placed(index, backlog, 0, first.start_ts if first.start_ts is not None else -1)
+
+    @classmethod
+    def _placed(cls, index: int, backlog: Backlog, taken: int, reached_ts: int) -> _Cursor:
+        chunk = backlog.chunks[taken]
+        would_reach = max(reached_ts, chunk.max_ts if chunk.max_ts is not None else -1)
+        return cls(reached_ts if backlog.is_table else would_reach, not backlog.is_table, index, taken, reached_ts)
+
+    def after(self, chunk: Chunk, backlog: Backlog) -> _Cursor | None:
+        """Return the place of the partition's next chunk, None where the known ones are used up."""
+        if self.taken + 1 == len(backlog.chunks):
+            return None
+        reached = max(self.reached_ts, chunk.max_ts if chunk.max_ts is not None else -1)
+        return self._placed(self.index, backlog, self.taken + 1, reached)

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from engine.connectors.canonical import empty_rejects, excerpt_of, reject_rows
-from engine.connectors.json_records import BodyMalformed, parse_array, parse_lines
+from engine.connectors.json_records import BodyMalformed, parse_array, parse_lines, unknown_detail
 from engine.plan.model import RelationSchema
 
 JSON_TYPES = ("application/json",)
@@ -51,12 +51,11 @@ def _parse_arrow(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, p
         raise BodyMalformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from error
     if not isinstance(frame, pl.DataFrame):
         raise BodyMalformed("the body is not an Arrow IPC stream of records")
-    frame = frame.drop("_offset", "_ts", "_op", strict=False) if not {"_offset", "_ts", "_op"} & set(relation.columns.names) else frame
     strange = [name for name in frame.columns if name not in relation.columns and name not in ("$op", "$event_time_ms")]
     raw = frame.with_columns(pl.int_range(frame.height, dtype=pl.Int64).alias("_offset"))
     if not strange:
         return raw, empty_rejects()
-    detail = f"column {strange[0]!r} is not declared; {relation.name} has {', '.join(relation.columns.names)}"
+    detail = unknown_detail(strange[0], relation)
     refused = raw.select(pl.any_horizontal(pl.col(name).is_not_null() for name in strange)).to_series()
     rows = [
         (int(offset), "unknown_column", detail, excerpt_of(row))

@@ -1,18 +1,19 @@
 """The one place where records are judged: what a relation accepts, and why it refuses the rest.
 
-Frames in, frames out, whole columns at a time; only refused records are handled one by one. ``parsing``, ``ndjson`` and the file formats
-bring records into the shape of ``canonicalise``; they judge nothing but their own syntax.
+Frames in, frames out, whole columns at a time; only refused records are handled one by one. The parsers of bodies and files bring
+records into the shape of ``canonicalise``; they judge nothing but their own syntax.
 
-A *raw* frame has columns named like the relation's, in any type that ``conform`` understands (absent ones are null), and optionally
-``_offset`` (else the row's index), ``_ts`` and ``_op`` (records that were judged before: the log's), ``$op`` and ``$event_time_ms``.
-Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which record had them.
+A *raw* frame has columns named like the relation's, in any type that ``conform`` understands (absent ones are null), and
+optionally ``_offset`` (else the row's index), ``_ts`` and ``_op`` (records that were judged before: the log's), ``$op`` and
+``$event_time_ms``. Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which
+record had them.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -87,7 +88,8 @@ def canonicalise(
     """Judge records and bring the good ones into canonical form.
 
     Reasons, in the order in which they are tried: ``wrong_type``, ``not_finite``, ``invalid_string``, ``key_too_large``,
-    ``event_time_missing``, ``event_time_out_of_range`` (T8), ``future_event_time`` (T7). A null key is no reason: operators count it (T6).
+    ``event_time_missing``, ``event_time_out_of_range`` (T8), ``future_event_time`` (T7). A null key is no reason: operators count
+    it (T6).
 
     Args:
         raw: see the module's text.
@@ -98,13 +100,13 @@ def canonicalise(
             it belongs to somebody else.
 
     Returns:
-        ``(accepted, rejects)``: accepted has ``_ts``, ``_offset``, ``_op`` and every declared column, in the raw order; a delete keeps
-        only its key and event-time columns (unless it was posted just now). Rejects have ``REJECT_SCHEMA``.
+        ``(accepted, rejects)``: accepted has ``_ts``, ``_offset``, ``_op`` and every declared column, in the raw order; a delete
+        keeps only its key and event-time columns (unless it was posted just now). Rejects have ``REJECT_SCHEMA``.
     """
     if raw.height == 0:
         return _empty(relation), empty_rejects()
     faults: list[Fault] = []
-    columns = _conform_all(raw, relation, source.is_text, faults)
+    columns = _conform_all(raw, relation, faults, is_text=source.is_text)
     op = _ops(raw, faults)
     own = _column_time(columns, relation, faults)
     arrival = now_ms if own is None or source.is_arrival_allowed else None
@@ -114,7 +116,7 @@ def canonicalise(
     _check_times(ts, relation, now_ms, faults)
     offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
     frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values()])
-    members = None if member is None else frame.select(member.fill_null(False)).to_series()
+    members = None if member is None else frame.select(member.fill_null(value=False)).to_series()
     rejects = empty_rejects()
     if faults:
         rejects, members = _reject(raw.with_columns(offsets.alias("_offset")), faults, members)
@@ -129,11 +131,11 @@ def settle(raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None =
     Frames that came in different types can be put together afterwards. Returns ``(raw, rejects)``.
     """
     faults: list[Fault] = []
-    columns = _conform_all(raw, relation, False, faults)
+    columns = _conform_all(raw, relation, faults, is_text=False)
     settled = raw.with_columns(columns.values())
     if not faults:
         return settled, empty_rejects()
-    members = None if member is None else pl.DataFrame(list(columns.values())).select(member.fill_null(False)).to_series()
+    members = None if member is None else pl.DataFrame(list(columns.values())).select(member.fill_null(value=False)).to_series()
     rejects, good = _reject(raw, faults, members)
     return settled.filter(good), rejects
 
@@ -173,7 +175,7 @@ def _empty(relation: RelationSchema) -> pl.DataFrame:
     return pl.DataFrame(schema={"_ts": pl.Int64(), "_offset": pl.Int64(), "_op": pl.Int8(), **relation.columns.polars()})
 
 
-def _conform_all(raw: pl.DataFrame, relation: RelationSchema, is_text: bool, faults: list[Fault]) -> dict[str, pl.Series]:
+def _conform_all(raw: pl.DataFrame, relation: RelationSchema, faults: list[Fault], *, is_text: bool) -> dict[str, pl.Series]:
     present = set(raw.columns)
     columns = {}
     for name, declared in relation.columns.items():
@@ -251,7 +253,8 @@ def _column_time(columns: dict[str, pl.Series], relation: RelationSchema, faults
         )
         if parsed.null_count() > column.null_count():
             bad = parsed.is_null() & column.is_not_null()
-            faults.append(Fault(bad, "wrong_type", f"column {column.name!r} does not have the event time format {form or 'RFC 3339'!r}"))
+            detail = f"column {column.name!r} does not have the event time format {form or 'RFC 3339'!r}"
+            faults.append(Fault(bad, "wrong_type", detail))
         column = parsed
     return column.dt.timestamp("ms")  # rounds down: an instant before 1970 stays before it
 
@@ -278,8 +281,8 @@ def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faul
     sizes = [columns[name].str.len_bytes() for name in relation.key if columns[name].dtype == pl.String]
     sizes += [columns[name].bin.size() for name in relation.key if columns[name].dtype == pl.Binary]
     if sizes:
-        total = pl.select(pl.sum_horizontal([series.cast(pl.Int64).fill_null(0).alias(str(i)) for i, series in enumerate(sizes)])).to_series()
-        if int(total.max() or 0) > MAX_KEY_BYTES:  # type: ignore[call-overload]
+        total = pl.DataFrame([size.fill_null(0).alias(str(i)) for i, size in enumerate(sizes)]).sum_horizontal()
+        if (total > MAX_KEY_BYTES).any():
             detail = f"the key {', '.join(relation.key)} has more than {MAX_KEY_BYTES} bytes"
             faults.append(Fault(total > MAX_KEY_BYTES, "key_too_large", detail))
 
@@ -296,27 +299,27 @@ def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: l
     if ts.null_count():
         missing = f"column {relation.event_time!r} is null and holds the event time"
         faults.append(Fault(ts.is_null(), "event_time_missing", missing))
-    low, high = ts.min(), ts.max()
+    low, high = cast("int | None", ts.min()), cast("int | None", ts.max())
     if low is None or high is None:
         return
-    if int(low) < 0 or int(high) > MAX_EVENT_TIME_MS:  # type: ignore[call-overload]
+    if low < 0 or high > MAX_EVENT_TIME_MS:
         outside = ts.is_between(0, MAX_EVENT_TIME_MS).not_()
         faults.append(Fault(outside, "event_time_out_of_range", OUT_OF_RANGE))
     if relation.max_future_skew_ms is None:
         return
     bound = now_ms + relation.max_future_skew_ms
-    if int(high) > bound:  # type: ignore[call-overload]
+    if high > bound:
         detail = f"the event time is more than max_future_skew ({relation.max_future_skew_ms} ms) ahead of the clock ({now_ms})"
         faults.append(Fault(ts > bound, "future_event_time", detail))
 
 
 def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = None) -> tuple[pl.DataFrame, pl.Series]:
     """Turn the members' faults into rejects (the first reason counts); also return the mask of the members that stay."""
-    good = pl.repeat(True, raw.height, dtype=pl.Boolean, eager=True) if members is None else members
+    good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True) if members is None else members
     rows: list[tuple[int, str, str, str]] = []
     shown = [name for name in raw.columns if not name.startswith("_")]
     for fault in faults:
-        bad = fault.mask.fill_null(False)
+        bad = fault.mask.fill_null(value=False)
         for row in raw.filter(bad & good).select("_offset", *shown).iter_rows(named=True):
             offset = row.pop("_offset")
             rows.append((offset, fault.reason, fault.detail, excerpt_of({k: v for k, v in row.items() if v is not None})))
@@ -336,8 +339,8 @@ def _short(value: Any) -> Any:
 
 
 def _blank_deletes(frame: pl.DataFrame, relation: RelationSchema) -> pl.DataFrame:
-    if not frame.height or int(frame["_op"].max() or 0) == OP_UPSERT:  # type: ignore[call-overload]
+    if not (frame["_op"] == OP_DELETE).any():
         return frame
     kept = {*relation.key, relation.event_time}
-    blanked = [pl.when(pl.col("_op") == OP_UPSERT).then(pl.col(name)).alias(name) for name in relation.columns.names if name not in kept]
-    return frame.with_columns(blanked)
+    blanked = [name for name in relation.columns.names if name not in kept]
+    return frame.with_columns(pl.when(pl.col("_op") == OP_UPSERT).then(pl.col(name)).alias(name) for name in blanked)

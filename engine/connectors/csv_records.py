@@ -40,18 +40,21 @@ def parse_header(line: bytes) -> list[str]:
     return [name.strip() for name in next(csv.reader([text]), [])]
 
 
-def parse_csv(chunk: bytes, header: list[str], relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
+def parse_csv(
+    chunk: bytes, header: list[str], relation: RelationSchema
+) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
     """Parse whole CSV records, without the header.
 
     Returns:
-        ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation does not have
-        are ignored. A record with a wrong number of fields is refused as ``malformed_csv``.
+        ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation does not
+        have are ignored. A record with a wrong number of fields is refused as ``malformed_csv``.
     """
     starts, ends = record_bounds(chunk)
     if len(starts) == 0:
         return pl.DataFrame(), empty_rejects(), starts
     if len(starts) != chunk.count(b"\n") + (not chunk.endswith(b"\n")) and b'"' not in chunk:
-        chunk = b"\n".join(chunk[start:end] for start, end in zip(starts, ends, strict=True))  # empty lines would be rows of nulls
+        # Empty lines would be rows of nulls.
+        chunk = b"\n".join(chunk[start:end] for start, end in zip(starts, ends, strict=True))
     for is_typed in (True, False):
         frame = _read(chunk, header, relation, is_typed)
         if frame is not None and frame.height == len(starts):
@@ -69,9 +72,7 @@ def _read(chunk: bytes, header: list[str], relation: RelationSchema, is_typed: b
     if not wanted:
         return None
     try:
-        frame = pl.read_csv(
-            io.BytesIO(chunk), has_header=False, schema=schema, columns=sorted(wanted)
-        )
+        frame = pl.read_csv(io.BytesIO(chunk), has_header=False, schema=schema, columns=sorted(wanted))
     except PolarsError:
         return None
     return frame.rename({f"c{index}": name for index, name in wanted.items()})
@@ -83,12 +84,12 @@ def _read_slowly(records: list[bytes], header: list[str], relation: RelationSche
     malformed: list[tuple[int, str, str, str]] = []
     for index, record in enumerate(records):
         try:
-            text = record.decode()
-            fields = next(csv.reader(io.StringIO(text.rstrip("\r"), newline=""), strict=True), [])
-            if len(fields) != len(header):
-                raise csv.Error(f"{len(fields)} fields where the header has {len(header)}")
+            fields = next(csv.reader(io.StringIO(record.decode().rstrip("\r"), newline=""), strict=True), [])
+            wrong = "" if len(fields) == len(header) else f"{len(fields)} fields where the header has {len(header)}"
         except (csv.Error, UnicodeDecodeError) as error:
-            malformed.append((index, "malformed_csv", str(error), record[:1024].decode("utf-8", "replace")))
+            fields, wrong = [], str(error)
+        if wrong:
+            malformed.append((index, "malformed_csv", wrong, record[:1024].decode("utf-8", "replace")))
             continue
         rows.append([field or None for field in fields])
         offsets.append(index)

@@ -1,7 +1,7 @@
 """The port through which a query reads its inputs' feeds, and the values that pass it. ``open_feed`` chooses the implementation.
 
-A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so that its
-records keep their order (T2).
+A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so that
+its records keep their order (T2).
 """
 
 from __future__ import annotations
@@ -10,29 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from engine.connectors.admission import Chunk
 from engine.connectors.packets import Packet
 from engine.plan.model import Feed, Input, RelationSchema
 
 Start = Literal["earliest", "latest"] | int
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A stretch of a partition that admission takes or leaves whole.
-
-    Attributes:
-        end_offset: position behind its last record; it starts where the chunk before it ends.
-        rows: number of records; an estimate for text files.
-        bytes: size in the feed's own form.
-        start_ts: event time at its beginning, None if not known.
-        max_ts: greatest event time inside, None if not known; of text files the greatest in a sample.
-    """
-
-    end_offset: int
-    rows: int
-    bytes: int
-    start_ts: int | None
-    max_ts: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.connectors import log
+from engine.connectors.admission import Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise, empty_rejects
-from engine.connectors.feeds import Chunk, Limit, ReadRequest, Split, Start
+from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
@@ -63,19 +64,19 @@ class FileReader:
                 self._listed = sizes
             return {PARTITION: end_position(connection, feed.id)}
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:  # noqa: ARG002 - the port's; there is one partition
         """See ``FeedReader``. Rows and times of text files are estimated from samples; Parquet's come from its statistics."""
         found: list[Chunk] = []
         rows = size = 0
         for stretch in self._stretches(start):
             for chunk in self._stretch_chunks(stretch):
                 found.append(chunk)
-                rows, size = rows + chunk.rows, size + chunk.bytes
+                rows, size = rows + chunk.rows, size + chunk.size_bytes
                 if rows > limit.max_rows or size > limit.max_bytes:
                     return found
         return found
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:  # noqa: ARG002 - the port's; there is one partition
         """See ``FeedReader``."""
         splits: list[Split] = []
         for stretch in self._stretches(start, end):
@@ -157,8 +158,9 @@ class FileReader:
         times: list[int] = []
         for relation in self.relations:
             if relation.event_time is not None:
-                raw, _ = parse_text(data, header, relation, None, 0)
-                accepted, _ = canonicalise(raw, relation, now_ms, TYPED_FILE if header is None else TEXT_FILE)
+                dated = replace(relation, columns=relation.columns.select([relation.event_time]), key=())
+                raw, _ = parse_text(data, header, dated, None, 0)
+                accepted, _ = canonicalise(raw, dated, now_ms, TYPED_FILE if header is None else TEXT_FILE)
                 times += accepted["_ts"].to_list()
         return times
 

@@ -1,8 +1,9 @@
 """Which files a directory holds and in which order their records come: the registry behind every files feed.
 
-A *stretch* is a part of a file: the whole of it when it appeared, later what it grew by. Stretches are numbered in the order of their
-discovery, so a file that sorts before others but comes later is never missed, and an offset, once given, keeps its meaning:
-``offset = (seq << 40) + place``, place being a byte (ndjson, csv) or a row (parquet). Queries that read the same feed share the registry.
+A *stretch* is a part of a file: the whole of it when it appeared, later what it grew by. Stretches are numbered in the order of
+their discovery, so a file that sorts before others but comes later is never missed, and an offset, once given, keeps its meaning:
+``offset = (seq << 40) + place``, place being a byte (ndjson, csv) or a row (parquet). Queries that read the same feed share the
+registry.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ MAX_STRETCHES = 1 << (63 - PLACE_BITS)
 
 IGNORED_PREFIXES = (".", "_")
 IGNORED_SUFFIX = ".tmp"
+
+_KNOWN_SQL = 'SELECT DISTINCT ON (name) name, seq, "end", size_bytes FROM log.file WHERE feed_id = %s ORDER BY name, seq DESC'
+_GROW_SQL = 'UPDATE log.file SET "end" = %s, size_bytes = %s WHERE feed_id = %s AND seq = %s'
+_ADD_SQL = 'INSERT INTO log.file (feed_id, seq, name, start, "end", size_bytes) VALUES (%s, %s, %s, %s, %s, %s)'
+_FROM_SQL = 'SELECT seq, name, start, "end" FROM log.file WHERE feed_id = %s AND seq >= %s ORDER BY seq LIMIT %s'
+_LAST_SQL = 'SELECT seq, "end" FROM log.file WHERE feed_id = %s ORDER BY seq DESC LIMIT 1'
 
 _TAIL_BYTES = 1 << 20
 
@@ -74,7 +81,7 @@ def register(connection: Connection, feed_id: int, feed: Feed, sizes: dict[str, 
     """
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR UPDATE", (feed_id,))
-        cursor.execute('SELECT DISTINCT ON (name) name, seq, "end", size_bytes FROM log.file WHERE feed_id = %s ORDER BY name, seq DESC', (feed_id,))
+        cursor.execute(_KNOWN_SQL, (feed_id,))
         known = {name: (seq, end, size) for name, seq, end, size in cursor}
         last_seq = max((seq for seq, _, _ in known.values()), default=-1)
         for name, size in sizes.items():
@@ -85,21 +92,19 @@ def register(connection: Connection, feed_id: int, feed: Feed, sizes: dict[str, 
             if new_end <= end and seq is not None:
                 continue
             if seq is not None and seq == last_seq:
-                cursor.execute('UPDATE log.file SET "end" = %s, size_bytes = %s WHERE feed_id = %s AND seq = %s', (new_end, size, feed_id, seq))
+                cursor.execute(_GROW_SQL, (new_end, size, feed_id, seq))
                 continue
             last_seq += 1
             if last_seq >= MAX_STRETCHES:
                 raise DataInvalid(f"{feed.path}: more than {MAX_STRETCHES} stretches of files; start a new directory")
-            cursor.execute(
-                'INSERT INTO log.file (feed_id, seq, name, start, "end", size_bytes) VALUES (%s, %s, %s, %s, %s, %s)',
-                (feed_id, last_seq, name, end, new_end, size),
-            )
+            cursor.execute(_ADD_SQL, (feed_id, last_seq, name, end, new_end, size))
 
 
 def _new_end(feed: Feed, name: str, size: int, known: tuple[int, int] | None) -> int:
     path = Path(feed.path or "") / name
     if known is not None and (size < known[1] or feed.format == "parquet"):
-        raise DataInvalid(f"{path}: the file {'shrank' if size < known[1] else 'was replaced'} after it was read; add new data as new files")
+        change = "shrank" if size < known[1] else "was replaced"
+        raise DataInvalid(f"{path}: the file {change} after it was read; add new data as new files")
     if feed.format == "parquet":
         return _readable(path, lambda: int(pq.read_metadata(path).num_rows))
     # A file appears whole. What grows is being written to: its last line counts once it is ended.
@@ -129,14 +134,12 @@ def stretches(connection: Connection, feed_id: int, start: int, limit: int) -> l
     """Return up to ``limit`` stretches from the one that holds offset ``start`` on, the first cut to begin there."""
     seq, place = start >> PLACE_BITS, start & PLACE_MASK
     with connection.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(
-            'SELECT seq, name, start, "end" FROM log.file WHERE feed_id = %s AND seq >= %s ORDER BY seq LIMIT %s', (feed_id, seq, limit)
-        ).fetchall()
+        rows = cursor.execute(_FROM_SQL, (feed_id, seq, limit)).fetchall()
     return [Stretch(n, name, max(begin, place) if n == seq else begin, end) for n, name, begin, end in rows]
 
 
 def end_position(connection: Connection, feed_id: int) -> int:
     """Return the position behind the last stretch, 0 without any."""
     with connection.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute('SELECT seq, "end" FROM log.file WHERE feed_id = %s ORDER BY seq DESC LIMIT 1', (feed_id,)).fetchone()
+        row = cursor.execute(_LAST_SQL, (feed_id,)).fetchone()
     return 0 if row is None else (int(row[0]) << PLACE_BITS) + int(row[1])

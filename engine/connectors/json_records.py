@@ -1,8 +1,8 @@
 """JSON records: arrays of objects and newline-delimited objects, brought into raw frames for ``canonicalise``.
 
-The good path reads whole chunks with Arrow's strict JSON reader, which refuses a number where a string is declared, keeps 64-bit integers
-and decimals exact, and names nothing it was not asked for. What it refuses is cut into smaller pieces and, piece by piece, read again by
-``json.loads``, which can say what is wrong with which record.
+The good path reads whole chunks with Arrow's strict JSON reader, which refuses a number where a string is declared and keeps 64-bit
+integers and decimals exact. What it refuses is cut into smaller pieces and, piece by piece, read again by ``json.loads``, which can
+say what is wrong with which record.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BOM = b"\xef\xbb\xbf"
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-class BodyMalformed(UserError):
+class BodyMalformed(UserError):  # noqa: N818 - the engine's errors are named for what happened
     """A whole body cannot be read, so that no record in it can be told from another.
 
     Attributes:
@@ -126,7 +126,9 @@ def line_bounds(chunk: bytes) -> Lines:
     lengths = ends - starts
     if lengths.min() > 1:
         return starts, ends
-    kept = (lengths > 1) | ((lengths == 1) & (data[np.minimum(starts, max(len(data) - 1, 0))] != _RETURN)) if len(data) else lengths > 0
+    kept = lengths > 1
+    short = np.flatnonzero(lengths == 1)
+    kept[short] = data[starts[short]] != _RETURN
     return starts[kept], ends[kept]
 
 
@@ -152,7 +154,7 @@ def parse_objects(
     if not refused:
         return raw, empty_rejects()
     if member is not None:
-        belongs = raw.select(member.fill_null(False)).to_series()
+        belongs = raw.select(member.fill_null(value=False)).to_series()
         refused = {i: why for i, why in refused.items() if belongs[i] or why[0] == "not_an_object"}
     rows = [(int(offsets[i]), *refused[i], excerpt_of(records[i])) for i in sorted(refused)]
     kept = np.ones(len(records), dtype=bool)
@@ -172,7 +174,12 @@ def _refuse_unknown(records: list[dict[str, Any]], relation: RelationSchema, ref
     for index, record in enumerate(records):
         strange = next((name for name in record if name not in known), None)
         if strange is not None and index not in refused:
-            refused[index] = ("unknown_column", f"column {strange!r} is not declared; {relation.name} has {', '.join(relation.columns.names)}")
+            refused[index] = ("unknown_column", unknown_detail(strange, relation))
+
+
+def unknown_detail(name: str, relation: RelationSchema) -> str:
+    """Say which column is not declared and which are."""
+    return f"column {name!r} is not declared; {relation.name} has {', '.join(relation.columns.names)}"
 
 
 def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:
@@ -187,7 +194,8 @@ def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], 
         elif is_event_time and isinstance(value, str) and re.match(FAR_YEAR, value):
             refused.setdefault(int(index), ("event_time_out_of_range", OUT_OF_RANGE))
         else:
-            refused.setdefault(int(index), ("wrong_type", f"column {name!r} must be {expected(declared)}, not {_json_type(value)}"))
+            detail = f"column {name!r} must be {expected(declared)}, not {_json_type(value)}"
+            refused.setdefault(int(index), ("wrong_type", detail))
     return series
 
 
@@ -206,8 +214,8 @@ def _is_unicode(value: str) -> bool:
 
 
 def _json_type(value: Any) -> str:
-    names = {str: "a string", bool: "a boolean", int: "a number", float: "a number", Decimal: "a number", list: "an array", dict: "an object"}
-    return names.get(type(value), "null") + (" of this size or form" if isinstance(value, int | float | str | Decimal) else "")
+    names = {str: "a string", bool: "a boolean", list: "an array", dict: "an object"}
+    return names.get(type(value), "a number") + " of this size or form"
 
 
 def _read_slowly(

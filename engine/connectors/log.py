@@ -1,10 +1,11 @@
 """The built-in log: feeds of record batches in Postgres, with gap-free offsets per partition.
 
-A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to. Offsets are given by
-the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to one partition queue up behind
-each other.
+A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to. Offsets
+are given by the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to one partition
+queue up behind each other.
 
-Everything is plain SQL in constants, so that a synchronous writer (the sink) and an asynchronous one (the API's group commit) share it.
+Everything is plain SQL in constants, so that a synchronous writer (the sink) and an asynchronous one (the API's group commit)
+share it.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ ON CONFLICT (feed_id, key) DO UPDATE SET
     expires_at = CASE WHEN kept.expires_at < now() THEN excluded.expires_at ELSE kept.expires_at END
 RETURNING digest, response
 """
-"""Claim an idempotency key in the transaction of its append. It waits for a rival transaction with the same key. A null response: the key
-is ours, append and then ``STORE_RESPONSE_SQL``. A response with our digest: answer it. Another digest: a conflict. Claim keys in sorted order,
-each once per transaction."""
+"""Claim an idempotency key in the transaction of its append. It waits for a rival transaction with the same key. A null response: the
+key is ours, append and then ``STORE_RESPONSE_SQL``. A response with our digest: answer it. Another digest: a conflict. Claim keys in
+sorted order, each once per transaction."""
 
 STORE_RESPONSE_SQL = "UPDATE log.append_key SET response = %(response)s WHERE feed_id = %(feed_id)s AND key = %(key)s"
 
@@ -67,7 +68,8 @@ HEADS_SQL = "SELECT partition, start_offset, next_offset FROM log.head WHERE fee
 _TRIM_SQL = """
 UPDATE log.head SET start_offset = greatest(start_offset, coalesce((
     SELECT base_offset FROM log.batch
-    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s
+        AND appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
     ORDER BY base_offset LIMIT 1
 ), next_offset))
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s
@@ -207,7 +209,7 @@ def cut_batch(base: int, payload: bytes, start: int, end: int) -> tuple[int, pl.
 
 
 def read(connection: Connection, feed_id: int, partition: int, start: int, end: int) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield ``(first offset, frame)`` of one partition in ``[start, end)``, in order. Frames have the columns they were posted with."""
+    """Yield ``(first offset, frame)`` of one partition in ``[start, end)``, in order, with the columns that were posted."""
     params = {"feed_id": feed_id, "partition": partition, "start": start, "end": end}
     with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         for base, payload in cursor.stream(READ_SQL, params):

@@ -10,8 +10,9 @@ import polars as pl
 from psycopg.rows import tuple_row
 
 from engine.connectors import log
+from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects, settle
-from engine.connectors.feeds import Chunk, Limit, ReadRequest, Split, Start
+from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
@@ -103,8 +104,8 @@ class LogReader:
         first = next((head.start_offset for head in log.heads(connection, feed_id) if head.partition == partition), 0)
         if 0 < start < first:
             raise DataInvalid(
-                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {first - 1} were removed by its retention before "
-                "this query read them. Give the feed a longer retention, and restart the query with new state."
+                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {first - 1} were removed by its retention "
+                "before this query read them. Give the feed a longer retention, and restart the query with new state."
             )
 
 
@@ -123,8 +124,8 @@ def _coalesce(batches: list[tuple[int, int, int, int, int]], start: int, limit: 
         fresh = rows - max(start - base, 0)
         total_rows, total_bytes = total_rows + fresh, total_bytes + size
         last = chunks[-1] if chunks else None
-        if last is not None and last.rows + fresh <= CHUNK_ROWS and last.bytes + size <= CHUNK_BYTES:
-            chunks[-1] = Chunk(base + rows, last.rows + fresh, last.bytes + size, last.start_ts, max(last.max_ts or 0, high))
+        if last is not None and last.rows + fresh <= CHUNK_ROWS and last.size_bytes + size <= CHUNK_BYTES:
+            chunks[-1] = Chunk(base + rows, last.rows + fresh, last.size_bytes + size, last.start_ts, max(last.max_ts or 0, high))
         else:
             chunks.append(Chunk(base + rows, fresh, size, low, high))
     return chunks

@@ -19,7 +19,8 @@ import pyarrow as pa
 PacketKind = Literal["data", "progress", "reject", "late", "stats"]
 
 PACKET_DDL = (
-    "task int, kind string, input int, partition int, first_offset long, rows int, min_ts long, max_ts long, now_ms long, blob binary"
+    "task int, kind string, input int, partition int, first_offset long, rows int, "
+    "min_ts long, max_ts long, now_ms long, blob binary"
 )
 PACKET_SCHEMA = pa.schema(
     [
@@ -151,5 +152,3 @@ def data_packets(frame: pl.DataFrame, tasks: Sequence[int], route: Route) -> lis
             Packet(task, "data", route.input, route.partition, first, part.height, low, high, route.now_ms, encode_frame(part))
         )
     return packets
-
-

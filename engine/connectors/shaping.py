@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import polars as pl
 
 from engine.connectors.canonical import SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.feeds import ReadRequest, Split
-from engine.connectors.packets import Packet, Route, data_packets, encode_frame, encode_json
+from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
 from engine.core.hashing import key_hash
 from engine.definition.expressions import compile_scalar
 from engine.plan.model import Feed, Input, RelationSchema
 
 MAX_REJECTS_PER_PIECE = 1_000
-"""A file of garbage must not fill memory and database with excerpts; what is beyond is counted all the same."""
+"""A file of garbage must not fill memory and database with excerpts; the sink counts what it gets,
+and what is beyond travels as a count."""
 
 Parse = Callable[[RelationSchema, "pl.Expr | None"], tuple[pl.DataFrame, pl.DataFrame]]
 
@@ -79,7 +81,8 @@ def _shape_piece(
     if accepted.height == 0:
         return
     seen.accepted[reading.relation.name] = seen.accepted.get(reading.relation.name, 0) + accepted.height
-    seen.max_ts = max(value for value in (seen.max_ts, accepted["_ts"].max()) if value is not None)  # type: ignore[type-var,assignment]
+    newest = cast("int", accepted["_ts"].max())
+    seen.max_ts = newest if seen.max_ts is None else max(seen.max_ts, newest)
     for source_input, where in reading.inputs:
         frame = _for_input(accepted, source_input, where)
         if frame.height:
@@ -97,18 +100,18 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
 
 def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: ReadRequest) -> Iterator[Packet]:
     stop_on_rejects(rejects, reading.relation)
-    counts = rejects.group_by("reason").len().sort("reason").rows()
-    counters = [[source_input.alias, reason, count] for source_input, _ in reading.inputs for reason, count in counts]
-    first = reading.inputs[0][0].index
-    kept = rejects.head(MAX_REJECTS_PER_PIECE)
-    yield _packet("reject", split, request, encode_frame(kept), first, kept.height)
-    yield _packet("stats", split, request, encode_json({"counters": counters}), first)
+    first = reading.inputs[0][0]
+    kept, beyond = rejects.head(MAX_REJECTS_PER_PIECE), rejects.slice(MAX_REJECTS_PER_PIECE)
+    yield _packet("reject", split, request, encode_frame(kept), first.index, kept.height)
+    if beyond.height:
+        counts = beyond.group_by("reason").len().sort("reason").rows()
+        counters = [[first.alias, f"rejected_{reason}", count] for reason, count in counts]
+        stats = {"stage": 0, "task": request.tasks[0], "clocks": {}, "buffered": {}, "counters": counters}
+        yield _packet("stats", split, request, encode_json(stats), first.index)
 
 
-def _packet(kind: str, split: Split, request: ReadRequest, blob: bytes, input_index: int, rows: int = 0) -> Packet:
-    return Packet(
-        request.tasks[0], kind, input_index, split.partition, split.start, rows, None, None, request.now_ms, blob  # type: ignore[arg-type]
-    )
+def _packet(kind: PacketKind, split: Split, request: ReadRequest, blob: bytes, input_index: int, rows: int = 0) -> Packet:
+    return Packet(request.tasks[0], kind, input_index, split.partition, split.start, rows, None, None, request.now_ms, blob)
 
 
 def _progress(feed: Feed, split: Split, seen: _Seen) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """The sink: everything one micro-batch caused, in one Postgres transaction, exactly once.
 
-Rows or records, the change feed, late records, rejects, counters, position and clocks become visible together or not at all. The row of
-``log.commit`` is both memory and fence: a batch that is already in it is skipped (Spark repeats a batch it could not mark as done), and a
-launch whose epoch is not the one in it is refused.
+Rows or records, the change feed, late records, rejects, counters, position and clocks become visible together or not at all. The
+row of ``log.commit`` is both memory and fence: a batch that is already in it is skipped (Spark repeats a batch it could not mark as
+done), and a launch whose epoch is not the one in it is refused.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from psycopg.types.json import Jsonb
 
 from engine.connectors.log import append_batches, encode_batch, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
+from engine.connectors.postgres import connect
 from engine.connectors.views import apply_changes, expire_windows
-from engine.errors import EpochFenced, InvariantBroken, SinkUnavailable
+from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
 from engine.plan.model import Plan
 
 COMMIT_CHANNEL = "slackwater_commit"
 REJECTS_KEPT = 100_000
 """Rows of rejects kept per relation; the count goes on."""
+
+DIVERTED = "diverted"
+"""Reasons of the policy ``divert`` end so. These late records wait for a replay: retention removes them, the cap does not."""
 
 Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
@@ -118,6 +122,7 @@ class Sink:
         Raises:
             EpochFenced: another launch holds the fence.
             SinkUnavailable: the database cannot be reached or refuses for now. Retryable.
+            DataInvalid: Postgres cannot hold a value of the result, and never will.
         """
         batch = _Batch.of(unpack(packets))
         try:
@@ -126,6 +131,10 @@ class Sink:
                 before = self._fence(cursor, batch_id)
                 if before is not None:
                     self._write(cursor, batch_id, batch, before)
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+            raise DataInvalid(
+                f"the result {self._plan.output.name} cannot be written: {error}. Change the query's select."
+            ) from error
         except psycopg.OperationalError as error:
             self.close()
             raise SinkUnavailable(f"batch {batch_id}: {error}") from error
@@ -138,13 +147,14 @@ class Sink:
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self._conn is None or self._conn.closed:
-            self._conn = psycopg.connect(self._dsn, autocommit=True)
+            self._conn = connect(self._dsn, "slackwater-sink")
         return self._conn
 
     def _fence(self, cursor: Cursor, batch_id: int) -> _Committed | None:
         """Lock the commit row; None where this batch is in it already."""
         row = cursor.execute(
-            "SELECT checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = %s FOR UPDATE", (self._query_id,)
+            "SELECT checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = %s FOR UPDATE",
+            (self._query_id,),
         ).fetchone()
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
@@ -153,12 +163,12 @@ class Sink:
         return _Committed(row[3], row[4])
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed) -> None:
-        emitted = self._write_changes(cursor, batch)
+        counters = _counters(batch, self._plan)
+        emitted = self._write_changes(cursor, batch, counters)
         after = before.advanced(batch, emitted)
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
             expire_windows(cursor, self._plan.output, stream_time_ms)
-        counters = _counters(batch, self._plan)
         self._keep_late(cursor, batch, counters)
         self._keep_rejects(cursor, batch)
         cursor.executemany(
@@ -177,13 +187,20 @@ class Sink:
         )
         cursor.execute("SELECT pg_notify(%s, %s)", (COMMIT_CHANNEL, str(self._query_id)))
 
-    def _write_changes(self, cursor: Cursor, batch: _Batch) -> int:
+    def _write_changes(self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int]) -> int:
         frames = [frame for frame in batch.changes if not frame.is_empty()]
         if not frames:
             return 0
         changes = pl.concat(frames)
         output = self._plan.output
         if output.kind == "table":
+            nameless = pl.any_horizontal(pl.col(name).is_null() for name in output.key) if output.key else pl.lit(value=False)
+            named = changes.filter(~nameless)
+            if named.height < changes.height:  # T6: a row without its key cannot be kept, found or deleted
+                counters[output.name, "null_key"] += changes.height - named.height
+                changes = named
+            if changes.is_empty():
+                return 0
             apply_changes(cursor, output, changes)
             self._append(cursor, change_feed(output.name), [(0, changes)], batch.now_ms)
         else:
@@ -200,21 +217,26 @@ class Sink:
         if not batch.late:
             return
         late, cap = pl.concat(batch.late), self._plan.late_records.max_rows
+        is_capped = ~pl.col("reason").str.ends_with(DIVERTED)
+        kept = late.filter(~is_capped | (is_capped.cum_sum(reverse=True) <= cap))
         with cursor.copy(
             'COPY log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, "offset", record, at) FROM STDIN'
         ) as copy:
             at = pl.Series([batch.now_ms]).cast(pl.Datetime("ms", "UTC"))[0]
-            for row in late.tail(cap).select("input", "reason", "event_time_ms", "stream_time_ms", "offset", "record").iter_rows():
+            columns = ("input", "reason", "event_time_ms", "stream_time_ms", "offset", "record")
+            for row in kept.select(columns).iter_rows():
                 copy.write_row((self._query_id, *row, at))
+        expired = "DELETE FROM log.late_record WHERE query_id = %s AND at < to_timestamp(%s / 1000.0)"
+        cursor.execute(expired, (self._query_id, batch.now_ms - self._plan.late_records.retention_ms))
         removed = cursor.execute(
             """
-            DELETE FROM log.late_record WHERE query_id = %(query)s AND (
-                at < to_timestamp(%(oldest)s / 1000.0)
-                OR id <= (SELECT id FROM log.late_record WHERE query_id = %(query)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1))
+            DELETE FROM log.late_record WHERE query_id = %(query)s AND reason NOT LIKE %(diverted)s AND id <= (
+                SELECT id FROM log.late_record WHERE query_id = %(query)s AND reason NOT LIKE %(diverted)s
+                ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
             """,
-            {"query": self._query_id, "cap": cap, "oldest": batch.now_ms - self._plan.late_records.retention_ms},
+            {"query": self._query_id, "cap": cap, "diverted": f"%{DIVERTED}"},
         ).rowcount
-        overflow = max(0, late.height - cap) + removed
+        overflow = late.height - kept.height + removed
         if overflow:
             counters["late_records", "late_records_overflow"] += overflow
 
@@ -279,7 +301,7 @@ class _Committed:
         return _Committed(position, detail)
 
     def stream_time(self, plan: Plan) -> int | None:
-        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time read."""
+        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
         clocks = self.detail["clocks"]
         for stage in reversed(plan.stages):
             for operator in reversed(stage.operators):

@@ -31,7 +31,7 @@ def read_range(path: Path, start: int, end: int) -> bytes:
     except OSError as error:
         raise SourceUnavailable(f"file {path} cannot be read: {error.strerror}") from error
     if len(data) < end - start:
-        raise SourceUnavailable(f"file {path} ends at byte {start + len(data)}, before the {end} that were there when it was discovered")
+        raise SourceUnavailable(f"file {path} ends at byte {start + len(data)}; it had {end} when it was discovered")
     return data
 
 
@@ -54,7 +54,7 @@ def cut(path: Path, start: int, end: int, step: int, is_csv: bool) -> Iterator[t
 
 
 def _boundary(path: Path, start: int, near: int, end: int, is_csv: bool) -> int:
-    """Return the first record boundary at or behind ``near``. In CSV a line break inside quotes is none, so quotes are counted."""
+    """Return the first record boundary at or behind ``near``. In CSV a line break inside quotes is none: quotes are counted."""
     stop = _line_end(path, near - 1, end)
     while is_csv and stop < end and read_range(path, start, stop).count(b'"') % 2:
         stop = _line_end(path, stop, end)

@@ -111,9 +111,7 @@ def _stage(cursor: Cursor, output: Output) -> sql.Identifier:
     """Return this transaction's staging table: the view's columns, all nullable, no key."""
     stage = sql.Identifier("pg_temp", "stage")
     cursor.execute("DROP TABLE IF EXISTS pg_temp.stage")
-    columns = [
-        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind.postgres)) for name, kind in output.columns.items()
-    ]
+    columns = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind.postgres)) for name, kind in output.columns.items()]
     columns.append(sql.SQL("{} bigint").format(sql.Identifier(RESULT_TIME)))
     cursor.execute(sql.SQL("CREATE TEMP TABLE stage ({}) ON COMMIT DROP").format(sql.SQL(", ").join(columns)))
     return stage
@@ -133,9 +131,10 @@ def _copy(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, columns: 
     """COPY a frame as CSV: null is an empty field, the empty string a quoted one."""
     if frame.is_empty():
         return
-    text = frame.select(_as_text(name, columns[name] if name in columns else None) for name in frame.columns)
+    text = frame.select(_as_text(name, dict(columns.items()).get(name)) for name in frame.columns)
     buffer = io.BytesIO()
-    text.write_csv(buffer, include_header=False)
+    # Strings are always quoted: a line that is nothing but \\. would end the COPY.
+    text.write_csv(buffer, include_header=False, quote_style="non_numeric")
     with cursor.copy(_COPY.format(target, _names(frame.columns))) as copy:
         copy.write(buffer.getvalue())
 

@@ -1,9 +1,9 @@
 """Open windows' partial results, as immutable sorted segments.
 
-A run is a frame of partials with ``NODE`` (see ``window_grid``) and ``HASH`` (of the group), sorted by both, whose rows merge
-whenever they meet. Appending writes one segment; neighbours are merged as in ``segments``, so there are few and a row is rewritten
-logarithmically often. A segment goes when the last window in it has closed; until then nothing of it is read, unless a change asks
-for its rows by (node, group).
+A run is a frame of partials with ``NODE`` (see ``window_grid``) and ``HASH`` (of the group), sorted by both, whose rows
+merge whenever they meet. Appending writes one segment; neighbours are merged as in ``segments``, so there are few and a row is
+rewritten logarithmically often. A segment goes when the last window in it has closed; until then nothing of it is read, unless
+a change asks for its rows by (node, group).
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class WindowAggregator:
         group = tuple((name, schema_in[source]) for name, source in spec.group)
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
         self._schema = Schema(group + bounds + self._aggregates.schema)
-        self._nothing = empty_frame(self._schema)
+        self._nothing, self._no_late = empty_frame(self._schema), empty_late()
         self._having = compile_scalar(spec.having, self._schema).expr if spec.having is not None else None
         self._doubles = [source for _, source in spec.group if schema_in[source].kind == "double"]
         self._group = [f"g{i}" for i in range(len(spec.group))]
@@ -154,7 +154,7 @@ class WindowAggregator:
                     late.append(self._late(batch, counters))
                 outputs.append(self._advance(batch, counters))
         emitted = pl.concat(outputs) if outputs else self._nothing
-        return OperatorOutput(emitted, pl.concat(late) if late else empty_late(), counters)
+        return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
 
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""

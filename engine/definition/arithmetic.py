@@ -55,7 +55,7 @@ def negate(operand: Operand) -> Operand:
         shown = float(value) if kind.kind == "double" else value
         return Operand(pl.lit(shown, dtype=kind.polars), kind, value)
     if operand.type.is_integer:
-        return Operand(narrow(-operand.expr.cast(_WIDE)), BIGINT)
+        return Operand(narrow(0 - operand.expr.cast(_WIDE)), BIGINT)
     return Operand(-operand.expr, operand.type)
 
 
@@ -77,7 +77,7 @@ def _integers(operator: Operator, left: pl.Expr, right: pl.Expr) -> pl.Expr:
         return narrow(_EXACT[operator](a, b))
     divisor = pl.when(b != 0).then(b)
     quotient = a.abs() // divisor.abs()
-    truncated = pl.when((a < 0) == (divisor < 0)).then(quotient).otherwise(-quotient)
+    truncated = pl.when((a < 0) == (divisor < 0)).then(quotient).otherwise(0 - quotient)
     return narrow(truncated if operator == "/" else a - truncated * divisor)
 
 

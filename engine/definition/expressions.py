@@ -170,6 +170,9 @@ class _Compiler:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             raise ExpressionInvalid("not_a_scalar", "* stands for many columns; name one")
         name = resolve(node, self.schema)
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            # Polars reads these as "all columns" and as a regex over column names.
+            raise ExpressionInvalid("expression_malformed", f"a column called {name!r} cannot be used in expressions; rename it")
         self.columns.add(name)
         return Operand(pl.col(name), self.schema[name])
 
@@ -234,7 +237,8 @@ class _Compiler:
         text = self.child(node, "expression").literal
         if not isinstance(text, str):
             raise ExpressionInvalid("type_mismatch", "LIKE needs its pattern written out, as in 'AB%'; or use contains(a, b)")
-        return Operand(like(value, text, escape, is_case_sensitive=isinstance(node, exp.Like)), BOOLEAN)
+        matches = like(value, text, escape, is_case_sensitive=isinstance(node, exp.Like))
+        return Operand(~matches if node.args.get("negate") else matches, BOOLEAN)
 
     def arithmetic(self, node: exp.Expr) -> Operand:
         return arithmetic.binary(_ARITHMETIC[type(node)], self.child(node, "this"), self.child(node, "expression"))

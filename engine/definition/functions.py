@@ -72,7 +72,7 @@ def call(name: str, arguments: Arguments) -> Operand:
         raise ExpressionInvalid("unknown_function", f"there is no function {name[:60]!r}; there are {known}")
     if len(arguments) < function.fewest or (function.most is not None and len(arguments) > function.most):
         wanted = f"{function.fewest}" if function.most == function.fewest else f"{function.fewest} to {function.most or 'many'}"
-        raise ExpressionInvalid("type_mismatch", f"{name.lower()} takes {wanted} arguments, not {len(arguments)}")
+        raise ExpressionInvalid("type_mismatch", f"{name.lower()} takes {wanted} argument(s), not {len(arguments)}")
     return function.build(arguments)
 
 
@@ -196,9 +196,9 @@ def _side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[
 def _replace(arguments: Arguments) -> Operand:
     old = _literal_text("replace", arguments[1])
     value, new = _texts("replace", [arguments[0], arguments[2]])
-    if old == "":
-        return Operand(pl.when(new.is_not_null()).then(value), STRING)
-    return Operand(pl.when(new.is_not_null()).then(value.str.replace_all(old, new, literal=True)), STRING)
+    # SQL finds no empty text anywhere; Polars would find one around every character, and fails on a NULL replacement.
+    replaced = value if old == "" else value.str.replace_all(old, new.fill_null(""), literal=True)
+    return Operand(pl.when(new.is_not_null()).then(replaced), STRING)
 
 
 def _nullif(arguments: Arguments) -> Operand:

@@ -150,7 +150,7 @@ def _common_number(operands: Sequence[Operand]) -> ColumnType:
         if isinstance(operand.literal, py_decimal.Decimal) and operand.type is not None:
             if operand.type.kind == "double" and not has_decimal:
                 return DOUBLE
-            types.append(_type_of_decimal(operand.literal) or DOUBLE)
+            types.append(literal_decimal(operand.literal) or DOUBLE)
     if any(k.kind == "double" for k in types):
         return DOUBLE
     if any(k.kind == "decimal" for k in types):
@@ -160,7 +160,7 @@ def _common_number(operands: Sequence[Operand]) -> ColumnType:
     return BIGINT if BIGINT in types else INT
 
 
-def _type_of_decimal(value: py_decimal.Decimal) -> ColumnType | None:
+def literal_decimal(value: py_decimal.Decimal) -> ColumnType | None:
     """Return the narrowest decimal type of a literal, None if it has none (1e300)."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.definition.operands import ExpressionInvalid
@@ -77,10 +77,15 @@ _ALLOWED: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Anonymous: ("this", "expressions"),
     exp.Distinct: ("expressions",),
 }  # fmt: skip
-_HARMLESS: dict[type[exp.Expr], tuple[str, ...]] = {exp.DPipe: ("safe",), exp.Div: ("typed", "safe")}
-"""Flags the parser itself sets."""
+_FLAGS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.DPipe: ("safe",),
+    exp.Div: ("typed", "safe"),
+    exp.Like: ("negate",),
+    exp.ILike: ("negate",),
+}
+"""Flags the parser itself sets; of these only ``negate`` has a meaning (NOT LIKE)."""
 
-_QUERIES = (exp.Query, exp.Subquery, exp.Exists, exp.Window, exp.Values, exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Set)
+_QUERIES = (exp.Query, exp.Subquery, exp.Exists, exp.Window, exp.Values)
 
 
 def parse(text: str) -> exp.Expr:
@@ -99,9 +104,9 @@ def parse(text: str) -> exp.Expr:
     try:
         found = dialect.tokenize(text)
         _check_tokens(found)
-        trees = dialect.parser().parse(found, text)
+        trees = dialect.parser().parse_into(exp.Condition, found, text)
     except SqlglotError as error:
-        raise _malformed(f"{_excerpt(text)} is not a SQL expression: {_first_line(error)}") from error
+        raise _malformed(f"{_excerpt(text)} is not a SQL expression: {_reason(error)}") from error
     except RecursionError as error:
         raise _malformed("the expression is nested too deeply") from error
     if len(trees) != 1 or trees[0] is None:
@@ -138,7 +143,7 @@ def check(tree: exp.Expr, text: str) -> None:
                     "not_a_scalar", f"{_excerpt(text)}: statements, subqueries and window functions are not allowed here"
                 )
             raise _malformed(f"{_excerpt(text)}: {_name(node)} is not supported in expressions")
-        allowed = _ALLOWED[kind] + _HARMLESS.get(kind, ())
+        allowed = _ALLOWED[kind] + _FLAGS.get(kind, ())
         for name, value in node.args.items():
             if name in allowed or value in (None, False, [], ()):
                 continue
@@ -186,5 +191,9 @@ def _excerpt(text: str) -> str:
     return json.dumps(text if len(text) <= 60 else text[:60] + "…", ensure_ascii=False)
 
 
-def _first_line(error: SqlglotError) -> str:
-    return str(error).splitlines()[0].removesuffix(".")[:160]
+def _reason(error: SqlglotError) -> str:
+    """Return what the parser says, without the part that shows the text again."""
+    if isinstance(error, ParseError) and error.errors:
+        first = error.errors[0]
+        return f"{str(first['description']).removesuffix('.')} at character {first['col']}"
+    return "a quote is not closed"

@@ -19,6 +19,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from engine.spark.java import find_java, launchable_home
+from engine.spark.source import PacketSource
 
 LOCAL_FILES_JAR = Path(__file__).parent / "jars" / "slackwater-localfs.jar"
 LOG_SETTINGS = LOCAL_FILES_JAR.with_name("log4j2.properties")
@@ -45,6 +46,7 @@ _SETTINGS = {
     f"{_STATE}.encodingFormat": "avro",
     # A packet is a row of up to tens of MB: few rows, many bytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
+    "spark.driver.maxResultSize": "0",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
     # Twenty workers started at once took longer than the 15 s Spark gives them to call back.
     "spark.python.authenticate.socketTimeout": "120s",
@@ -97,6 +99,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
     builder = builder.config("spark.driver.memory", settings.driver_memory)
     builder = builder.config("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
     session: SparkSession = builder.getOrCreate()
+    session.dataSource.register(PacketSource)
     return session
 
 

@@ -1,110 +1,135 @@
-"""Segments as Arrow files below a task's folder: written once, synced, memory-mapped, removed when no manifest needs them.
+"""Segments as Arrow files below a directory: written and synced before the manifest that names them is committed.
 
-The manifest that names a file is committed after the file is durable, so a crash leaves files without a name, never a name without a
-file. ``sweep`` removes what is not named; it runs when a batch begins, when the manifest at hand is committed and none before
-it can be read again (Spark repeats at most the batch that follows it).
+One directory belongs to one task. Per batch: ``begin``, then any number of saves, loads and releases, then the caller commits the
+manifest. A segment that a manifest stopped naming stays for ``keep_manifests`` more batches, for a restart from an older one; that
+list survives in small files ``<batch>.dead``. What neither the manifest nor such a list names was left by an attempt that never
+committed; ``sweep`` removes it.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import uuid
 from collections import OrderedDict
 from collections.abc import Collection
 from pathlib import Path
-from threading import Lock
-from uuid import uuid4
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
 from engine.errors import StateCorrupt
 
-SUFFIX = ".arrow"
-CACHED_SEGMENTS = 512
-"""Open maps per process. A map costs address space and a file handle; the pages belong to the system."""
+CACHED_SEGMENTS: Final = 256
+"""Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""
 
-_cache: OrderedDict[str, pl.DataFrame] = OrderedDict()
-_cache_lock = Lock()
+_SEGMENT: Final = ".arrow"
+_DEAD: Final = ".dead"
 
 
 class FileSegmentStore:
-    """Keeps one task's segments in one folder.
+    """Immutable Arrow files, memory-mapped for reading.
 
     Args:
-        folder: below the query's checkpoint directory; made when absent.
+        root: the task's directory; made if it does not exist.
+        keep_manifests: how many manifests before the newest can still be asked for; as many as the state store retains versions.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: Path, keep_manifests: int) -> None:
+        self._root = root
+        self._keep = keep_manifests
+        self._batch = 0
+        self._open: OrderedDict[str, pl.DataFrame] = OrderedDict()
+        self._dead: set[str] = set()
+        root.mkdir(parents=True, exist_ok=True)
+
+    def begin(self, batch_id: int) -> None:
+        """Start a batch, or repeat one: forget what a failed attempt at it released, remove what no manifest can name any more."""
+        self._batch = batch_id
+        self._dead = set()
+        for path in self._root.glob(f"*{_DEAD}"):
+            released_in = int(path.stem)
+            if released_in >= batch_id:
+                path.unlink(missing_ok=True)
+            elif released_in < batch_id - self._keep:
+                self._remove(json.loads(path.read_bytes()))
+                path.unlink(missing_ok=True)
 
     def save(self, frame: pl.DataFrame) -> str:
-        """Write a frame and sync it, file and folder, before returning its id."""
-        segment_id = uuid4().hex
-        path = self._path(segment_id)
-        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
-        with path.open("wb") as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
+        segment_id = f"{self._batch:012d}-{uuid.uuid4().hex[:8]}"
+        frame = frame.rechunk()
+        with self._path(segment_id).open("wb") as file:
+            frame.write_ipc(file, compression="uncompressed", record_batch_size=max(frame.height, 1))
             file.flush()
             os.fsync(file.fileno())
-        _sync_folder(self._folder)
-        _remember(str(path), frame)
+        self._sync_directory()
         return segment_id
 
     def load(self, segment_id: str) -> pl.DataFrame:
-        """Return a saved frame, mapped into memory. It is shared: never change it.
-
-        Raises:
-            StateCorrupt: no such segment, or its file is damaged.
-        """
-        path = str(self._path(segment_id))
-        with _cache_lock:
-            found = _cache.get(path)
-            if found is not None:
-                _cache.move_to_end(path)
-                return found
+        cached = self._open.get(segment_id)
+        if cached is not None:
+            self._open.move_to_end(segment_id)
+            return cached
         try:
-            with pa.memory_map(path) as source:
-                frame = pl.from_arrow(pa.ipc.open_file(source).read_all())
+            frame = _mapped(self._path(segment_id))
         except (OSError, pa.ArrowInvalid) as error:
             raise StateCorrupt(f"segment {segment_id} cannot be read: {error}") from error
-        if not isinstance(frame, pl.DataFrame):
-            raise StateCorrupt(f"segment {segment_id} is not a table")
-        _remember(path, frame)
+        self._open[segment_id] = frame
+        if len(self._open) > CACHED_SEGMENTS:
+            self._open.popitem(last=False)
         return frame
 
     def release(self, segment_ids: Collection[str]) -> None:
-        """Forget cached frames; the files stay until ``sweep``, because the batch may be repeated from the manifest before."""
-        with _cache_lock:
-            for segment_id in segment_ids:
-                _cache.pop(str(self._path(segment_id)), None)
+        if not segment_ids:
+            return
+        self._dead.update(segment_ids)
+        for segment_id in segment_ids:
+            self._open.pop(segment_id, None)
+        with (self._root / f"{self._batch:012d}{_DEAD}").open("wb") as file:
+            file.write(json.dumps(sorted(self._dead)).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self._sync_directory()
 
     def sweep(self, named: Collection[str]) -> int:
-        """Remove every file that is not in ``named``; returns how many."""
-        kept = {f"{segment_id}{SUFFIX}" for segment_id in named}
-        removed = 0
-        for entry in os.scandir(self._folder):
-            if entry.name.endswith(SUFFIX) and entry.name not in kept:
-                Path(entry.path).unlink(missing_ok=True)
-                removed += 1
-        return removed
+        """Remove what attempts that never committed have left in earlier batches.
+
+        Args:
+            named: every segment the newest committed manifest names (``named_segments``).
+
+        Returns:
+            How many files were removed. Files of the current batch stay: another attempt at it may be writing them.
+        """
+        kept = set(named)
+        for path in self._root.glob(f"*{_DEAD}"):
+            kept.update(json.loads(path.read_bytes()))
+        orphans = [
+            path.stem for path in self._root.glob(f"*{_SEGMENT}") if path.stem not in kept and int(path.stem[:12]) < self._batch
+        ]
+        self._remove(orphans)
+        return len(orphans)
+
+    def _remove(self, segment_ids: Collection[str]) -> None:
+        for segment_id in segment_ids:
+            self._open.pop(segment_id, None)
+            self._path(segment_id).unlink(missing_ok=True)
 
     def _path(self, segment_id: str) -> Path:
-        return self._folder / f"{segment_id}{SUFFIX}"
+        return self._root / f"{segment_id}{_SEGMENT}"
+
+    def _sync_directory(self) -> None:
+        handle = os.open(self._root, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
-def _remember(path: str, frame: pl.DataFrame) -> None:
-    with _cache_lock:
-        _cache[path] = frame
-        _cache.move_to_end(path)
-        while len(_cache) > CACHED_SEGMENTS:
-            _cache.popitem(last=False)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _mapped(path: Path) -> pl.DataFrame:
+    """Map a file without reading it; Polars' own reader copies."""
+    with pa.memory_map(str(path)) as source:
+        frame = pl.from_arrow(pa.ipc.open_file(source).read_all())
+    if not isinstance(frame, pl.DataFrame):
+        raise StateCorrupt(f"segment {path.stem} is not a table")
+    return frame

@@ -1,7 +1,7 @@
 """``python -m tests.conformance PATH… [--slicing record|whole|random:SEED]``: run corpora, exit 1 on a failure.
 
-Without a path: the copies in the repository. Scenarios of operators that this release does not have are skipped in a directory and
-fail in a file that is named explicitly.
+Without a path: the copies in the repository. Scenarios of operators that this release does not have are skipped in a directory
+and fail in a file that is named explicitly.
 """
 
 from __future__ import annotations

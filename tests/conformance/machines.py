@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import polars as pl
 
-from engine.core.frames import TS
+from engine.core.frames import OP, TS
 from engine.core.hashing import key_hash
 from engine.core.order import Slice, order_batch
 from engine.core.task import build_task
@@ -21,10 +22,10 @@ Step = dict[str, Any]
 
 
 class Machine(Protocol):
-    """Runs consecutive steps as one batch."""
+    """Runs consecutive steps of one scenario as one batch."""
 
-    def run(self, steps: Sequence[Step]) -> list[Any]:
-        """Return the outputs in order; a store returns one result per step."""
+    def run(self, start: int, end: int) -> list[Any]:
+        """Return the outputs of the steps ``start..end-1``, in order; a store returns one result per step."""
         ...
 
     def restart(self) -> None:
@@ -35,48 +36,50 @@ class Machine(Protocol):
 class TaskMachine:
     """A stream-table join or a window aggregation: a task of the engine, built from a plan."""
 
-    def __init__(self, op: dict[str, Any]) -> None:
+    def __init__(self, op: dict[str, Any], steps: Sequence[Step]) -> None:
         self._op = op
         self._plan = plan_of(op)
         self._store = MemorySegmentStore()
         self._task = build_task(self._plan.stages[0], self._plan, None, self._store)
-        self._type = value_type(op)
-        self._offset = 0
+        sides = {item.index: "table" if item.relation.kind == "table" else "stream" for item in self._plan.inputs}
+        self._places = {index: [i for i, step in enumerate(steps) if step.get("in") == side] for index, side in sides.items()}
+        self._frames = {index: self._frame(sides[index], places, steps) for index, places in self._places.items()}
 
-    def run(self, steps: Sequence[Step]) -> list[Any]:
+    def run(self, start: int, end: int) -> list[Any]:
         slices = []
-        for item in self._plan.inputs:
-            side = "table" if item.relation.kind == "table" else "stream"
-            rows = [(self._offset + i, step) for i, step in enumerate(steps) if step["in"] == side]
-            if rows:
-                slices.append(Slice(item.index, FEED.name, 0, self._frame(side, rows)))
-        self._offset += len(steps)
+        for index, places in self._places.items():
+            first, last = bisect_left(places, start), bisect_left(places, end)
+            if last > first:
+                slices.append(Slice(index, FEED.name, 0, self._frames[index].slice(first, last - first)))
         changes = self._task.process(slices, 0).changes
-        return [self._output(row) for row in changes.to_dicts()]
+        return [self._output(row) for row in changes.iter_rows(named=True)]
 
     def restart(self) -> None:
         state = json.loads(json.dumps(self._task.snapshot()))
+        self._store.purge()
         self._task = build_task(self._plan.stages[0], self._plan, state, self._store)
 
-    def _frame(self, side: str, rows: list[tuple[int, Step]]) -> pl.DataFrame:
-        values = [step["value"] for _, step in rows]
+    def _frame(self, side: str, places: list[int], steps: Sequence[Step]) -> pl.DataFrame:
+        values = [steps[i]["value"] for i in places]
         if side == "table" and self._op.get("table_filter"):
             # F1: a table row that fails a filter is a delete; tables of later releases filter inside the plan
             prefix = self._op["table_filter"]["drop_prefix"]
             values = [None if value is not None and value.startswith(prefix) else value for value in values]
-        return canonical([(offset, step["key"], step["ts"]) for offset, step in rows], values, self._type)
+        return canonical([(i, steps[i]["key"], steps[i]["ts"]) for i in places], values, value_type(self._op))
 
     def _output(self, row: dict[str, Any]) -> dict[str, Any]:
+        value = row["value"] if row[OP] == 0 else None
         if self._op["kind"] == "stream_table_join":
-            return {"key": row["key"], "value": row["value"], "ts": row[TS]}
+            return {"key": row["key"], "value": value, "ts": row[TS]}
         start, end = (round(row[name].timestamp() * 1000) for name in ("window_start", "window_end"))
-        return {"key": {"key": row["key"], "start": start, "end": end}, "value": row["value"], "ts": row[TS]}
+        return {"key": {"key": row["key"], "start": start, "end": end}, "value": value, "ts": row[TS]}
 
 
 class MergeMachine:
     """The total order of the inputs of one task. A step is a whole fetch, hence a batch."""
 
-    def __init__(self, op: dict[str, Any]) -> None:
+    def __init__(self, op: dict[str, Any], steps: Sequence[Step]) -> None:
+        self._steps = steps
         columns = Schema((("value", STRING),))
         self._inputs = [
             Input(i, name, RelationSchema(name, "stream", columns, (), None, None, None, None, None), _feed(name), ("value",), ())
@@ -85,8 +88,8 @@ class MergeMachine:
         self._position = 0
         self._offset = 0
 
-    def run(self, steps: Sequence[Step]) -> list[Any]:
-        return [output for step in steps for output in self._fetch(step["fetch"])]
+    def run(self, start: int, end: int) -> list[Any]:
+        return [output for step in self._steps[start:end] for output in self._fetch(step["fetch"])]
 
     def restart(self) -> None:
         """The order starts afresh in every batch: there is nothing to keep but the position."""

@@ -38,37 +38,33 @@ def _run_rejected(scenario: Scenario) -> str | None:
 
 def _outputs(scenario: Scenario, slicing: Slicing) -> list[Any]:
     """Outputs of each batch; of a store, the result of each step."""
-    machine = _machine(scenario)
+    kinds = {"versioned_store": StoreMachine, "merge_order": MergeMachine}
+    machine: Machine = kinds.get(scenario.op["kind"], TaskMachine)(scenario.op, scenario.steps)
+    is_store = isinstance(machine, StoreMachine)
     outputs: list[Any] = []
     place = 0
-    for length in slicing.lengths(len(scenario.steps), scenario.id):
-        for batch in _without_restarts(scenario.steps[place : place + length]):
-            if batch:
-                found = machine.run(batch)
-                outputs += found if isinstance(machine, StoreMachine) else [found]
+    for cut in slicing.cuts(len(scenario.steps), scenario.id):
+        for start, end in _without_restarts(scenario.steps, place, cut.end):
+            if start < end:
+                found = machine.run(start, end)
+                outputs += found if is_store else [found]
             else:
                 machine.restart()
-                outputs.append(None if isinstance(machine, StoreMachine) else [])
-        place += length
+                outputs.append(None if is_store else [])
+        if cut.restarts:
+            machine.restart()
+        place = cut.end
     return outputs
 
 
-def _machine(scenario: Scenario) -> Machine:
-    machines = {"versioned_store": StoreMachine, "merge_order": MergeMachine}
-    return machines.get(scenario.op["kind"], TaskMachine)(scenario.op)
-
-
-def _without_restarts(steps: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Cut at restarts; an empty batch stands for each."""
-    batches: list[list[dict[str, Any]]] = []
-    current: list[dict[str, Any]] = []
-    for step in steps:
-        if step.get("op") == "restart":
-            batches += [current, []] if current else [[]]
-            current = []
-        else:
-            current.append(step)
-    return [*batches, current] if current else batches
+def _without_restarts(steps: list[dict[str, Any]], start: int, end: int) -> list[tuple[int, int]]:
+    """Cut ``start..end-1`` at restarts; an empty range stands for each."""
+    ranges: list[tuple[int, int]] = []
+    for place in range(start, end):
+        if steps[place].get("op") == "restart":
+            ranges += [(start, place), (place, place)] if start < place else [(place, place)]
+            start = place + 1
+    return [*ranges, (start, end)] if start < end else ranges
 
 
 def _flat(scenario: Scenario, outputs: list[Any]) -> list[Any]:

@@ -22,18 +22,19 @@ _COLUMNS = Schema((("key", STRING), ("value", STRING)))
 class StoreMachine:
     """Runs puts, deletes and reads; each read sees exactly the steps before it."""
 
-    def __init__(self, op: dict[str, Any]) -> None:
+    def __init__(self, op: dict[str, Any], steps: Sequence[dict[str, Any]]) -> None:
+        self._steps = steps
+        self._frame = _frame(steps)
         self._retention_ms = op["history_retention_ms"]
         self._segments = MemorySegmentStore()
         self._table = VersionedTable(_COLUMNS, ["key"], self._retention_ms, None, self._segments)
-        self._position = 0
 
     def restart(self) -> None:
         state = json.loads(json.dumps(self._table.snapshot()))
         self._table = VersionedTable(_COLUMNS, ["key"], self._retention_ms, state, self._segments)
 
-    def run(self, steps: Sequence[dict[str, Any]]) -> list[Any]:
-        frame = self._frame(steps)
+    def run(self, start: int, end: int) -> list[Any]:
+        steps, frame = self._steps[start:end], self._frame.slice(start, end - start)
         is_put = np.array([step["op"] in ("put", "delete") for step in steps])
         batch = self._table.open(frame.filter(pl.Series(is_put)))
         accepted = np.zeros(len(steps), np.bool_)
@@ -46,13 +47,12 @@ class StoreMachine:
             if step["op"] == "put":
                 results.append({"accepted": bool(accepted[i]), "valid_to": _end(valid_to[i])})
             elif step["op"] == "history":
-                results.append(_history(step, int(frame[KEY_HASH][i]), self._position + i, batch))
+                results.append(_history(step, int(frame[KEY_HASH][i]), start + i, batch))
             elif step["op"] == "delete" and not accepted[i]:
                 results.append(None)
             else:
                 results.append(read[i])
         self._table.commit(batch)
-        self._position += len(steps)
         return results
 
     def _read(self, steps: Sequence[dict[str, Any]], frame: pl.DataFrame, batch: TableBatch) -> list[Any]:
@@ -69,19 +69,21 @@ class StoreMachine:
             answers.append({**answer, "valid_to": _end(end)} if step["op"] == "get_as_of" else answer)
         return answers
 
-    def _frame(self, steps: Sequence[dict[str, Any]]) -> pl.DataFrame:
-        values = [step.get("value") for step in steps]
-        frame = pl.DataFrame(
-            {
-                "_pos": np.arange(self._position, self._position + len(steps)),
-                "_ts": pl.Series([step.get("ts", 0) for step in steps], dtype=pl.Int64),
-                "_op": pl.Series([int(value is None) for value in values], dtype=pl.Int8),
-                "_offset": np.arange(self._position, self._position + len(steps)),
-                "key": pl.Series([step["key"] for step in steps], dtype=pl.String),
-                "value": pl.Series(values, dtype=pl.String),
-            }
-        )
-        return frame.with_columns(key_hash(frame, ["key"]))
+
+def _frame(steps: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    """Every step as a row of the table's frames; reads too, so that a row's position is its place."""
+    values = [step.get("value") for step in steps]
+    frame = pl.DataFrame(
+        {
+            "_pos": pl.Series(range(len(steps)), dtype=pl.Int64),
+            "_ts": pl.Series([step.get("ts", 0) for step in steps], dtype=pl.Int64),
+            "_op": pl.Series([int(value is None) for value in values], dtype=pl.Int8),
+            "_offset": pl.Series(range(len(steps)), dtype=pl.Int64),
+            "key": pl.Series([step.get("key") for step in steps], dtype=pl.String),
+            "value": pl.Series(values, dtype=pl.String),
+        }
+    )
+    return frame.with_columns(key_hash(frame, ["key"]))
 
 
 def _history(step: dict[str, Any], key: int, position: int, batch: TableBatch) -> list[dict[str, Any]]:

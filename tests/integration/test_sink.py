@@ -26,7 +26,15 @@ QUERY, CHECKPOINT = uuid4(), uuid4()
 
 def plan(kind: Any, columns: dict[str, str], key: tuple[str, ...], **more: Any) -> Plan:
     schema = Schema(tuple((name, parse_type(text)) for name, text in columns.items()))
-    output = Output("result", kind, schema, key, is_windowed=more.get("is_windowed", False), is_final=False, retention_ms=more.get("retention_ms"))
+    output = Output(
+        "result",
+        kind,
+        schema,
+        key,
+        is_windowed=more.get("is_windowed", False),
+        is_final=False,
+        retention_ms=more.get("retention_ms"),
+    )
     stage = Stage(0, schema, 0, (Projection(()),))
     return Plan("q", 1, (), (stage,), output, LateRecords(more.get("max_rows", 100), 10**12))
 
@@ -47,7 +55,9 @@ def stats(clock: int, counters: list[Any] | None = None) -> Packet:
 
 def changes(**columns: Any) -> pl.DataFrame:
     frame = pl.DataFrame(columns)
-    return frame.with_columns(_ts=pl.lit(5, pl.Int64), _op=pl.col("_op").cast(pl.Int8) if "_op" in columns else pl.lit(0, pl.Int8))
+    return frame.with_columns(
+        _ts=pl.lit(5, pl.Int64), _op=pl.col("_op").cast(pl.Int8) if "_op" in columns else pl.lit(0, pl.Int8)
+    )
 
 
 def table(*packets: Packet) -> pa.Table:
@@ -57,7 +67,9 @@ def table(*packets: Packet) -> pa.Table:
 @pytest.fixture
 def conn(dsn: str) -> Any:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS views.result; TRUNCATE log.commit, log.counter, log.late_record; DELETE FROM log.feed")
+        connection.execute(
+            "DROP TABLE IF EXISTS views.result; TRUNCATE log.commit, log.counter, log.late_record; DELETE FROM log.feed"
+        )
         yield connection
 
 
@@ -97,7 +109,9 @@ def test_a_repeated_batch_writes_nothing(conn: Any, dsn: str) -> None:
     for _ in range(2):
         sink.commit(0, table(data(changes(k=["a"])), progress(1), stats(1, [["s", "null_key", 2]])))
     assert sum(frame.height for _, frame in read_feed(conn, "result")) == 1
-    assert conn.execute("SELECT input, reason, count FROM log.counter WHERE owner = %s", (QUERY,)).fetchall() == [("s", "null_key", 2)]
+    assert conn.execute("SELECT input, reason, count FROM log.counter WHERE owner = %s", (QUERY,)).fetchall() == [
+        ("s", "null_key", 2)
+    ]
     sink.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +46,7 @@ def run(
     late: list[dict[str, Any]] = []
     counters: dict[tuple[str, str], int] = {}
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         output = operator.process(model.frame(rows[start:end], start))
         emitted += model.emitted(output.frame)
         late += output.late.to_dicts()

@@ -1,0 +1,144 @@
+"""POST …/records: append records to a source in the built-in log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
+
+from app.api.bodies import media_type_of
+from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
+from app.api.documented import answered, body_examples, problems
+from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
+from app.api.schemas import AppendAnswer, AppendedRange, RejectedRecord
+from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
+from app.store.append_transaction import Appended
+from engine.connectors.bodies import ARROW_TYPES, MEDIA_TYPES
+from engine.connectors.json_records import BodyMalformed
+
+router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParameters])
+
+# Fault pointers of a wholly refused request; the answer of a partly refused one lists more.
+LISTED_FAULTS = 100
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Makes a retry safe for 24 hours: the same key with the same body gets the first answer and appends nothing.",
+        examples=["0193f1d2-7c1e-7000-8000-3f0c7c9d2b11"],
+    ),
+]
+
+_RECORD_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "Columns by name. `$op`: `upsert` or `delete`; `$event_time_ms`: of a delete without its event-time column.",
+    "additionalProperties": True,
+}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Records. Bigints beyond 2^53 and decimals may be strings.",
+        "content": {
+            "application/json": {
+                "schema": {"anyOf": [{"type": "array", "items": _RECORD_SCHEMA}, _RECORD_SCHEMA]},
+                "examples": body_examples(
+                    several=("An array of records", RECORDS_BODY),
+                    one=("A single record", RECORDS_BODY[0]),
+                    delete=("A delete from a table", DELETE_BODY),
+                ),
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string", "description": "One JSON object per line."},
+                "example": '{"origin": "JFK", "flight": 725, "departed_at": "2013-01-01T10:44:00Z"}\n',
+            },
+            "application/vnd.apache.arrow.stream": {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "An Arrow IPC stream with the relation's columns.",
+                }
+            },
+        },
+    }
+}
+_RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted."), **problems(400, 404, 409, 413, 415, 422)}
+
+
+@router.post(
+    "/streams/{name}/records",
+    summary="Append records to a stream",
+    response_model=AppendAnswer,
+    responses=_RESPONSES,
+    openapi_extra=_BODY,
+)
+async def post_stream_records(
+    name: Name, request: Request, services: ServicesOf, idempotency_key: IdempotencyKey = None
+) -> AppendAnswer:
+    """Append records; they are durable when the answer comes, with their offsets.
+
+    A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
+    refused, the answer is 422 `records_rejected`.
+    """
+    return await _append("stream", name, request, services, idempotency_key)
+
+
+@router.post(
+    "/tables/{name}/records",
+    summary="Append records to a table",
+    response_model=AppendAnswer,
+    responses=_RESPONSES,
+    openapi_extra=_BODY,
+)
+async def post_table_records(
+    name: Name, request: Request, services: ServicesOf, idempotency_key: IdempotencyKey = None
+) -> AppendAnswer:
+    """Append upserts and deletes (`"$op": "delete"`); they are durable when the answer comes, with their offsets.
+
+    A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
+    refused, the answer is 422 `records_rejected`.
+    """
+    return await _append("table", name, request, services, idempotency_key)
+
+
+async def _append(kind: str, name: str, request: Request, services: Services, idempotency_key: str | None) -> AppendAnswer:
+    media_type = media_type_of(request) or "application/json"
+    if media_type not in MEDIA_TYPES:
+        raise UnsupportedMediaType(
+            "unsupported_media_type", f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}"
+        )
+    try:
+        appended = await services.appender.append(kind, name, await request.body(), media_type, idempotency_key)
+    except BodyMalformed as error:
+        code = "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
+        raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error
+    return _answer(appended)
+
+
+def _answer(appended: Appended) -> AppendAnswer:
+    if not appended.ranges and appended.rejected_count:
+        raise _all_refused(appended)
+    return AppendAnswer(
+        appended=appended.count,
+        offsets=[
+            AppendedRange(
+                partition=part.partition,
+                first_offset=part.first_offset,
+                last_offset=part.first_offset + part.count - 1,
+                count=part.count,
+            )
+            for part in appended.ranges
+        ],
+        rejected_count=appended.rejected_count,
+        rejected=[RejectedRecord(index=record.index, code=record.code, detail=record.detail) for record in appended.rejected],
+    )
+
+
+def _all_refused(appended: Appended) -> Unprocessable:
+    reasons = ", ".join(f"{reason} ({number})" for reason, number in appended.reasons.items())
+    return Unprocessable(
+        "records_rejected",
+        f"none of the {appended.rejected_count} records was appended: {reasons}; they are kept at …/rejects",
+        [Fault(f"/{record.index}", record.code, record.detail) for record in appended.rejected[:LISTED_FAULTS]],
+    )

@@ -1,0 +1,83 @@
+"""Records as JSON text, whole columns at a time. Pure.
+
+Forms: timestamps RFC 3339 in UTC, bytes base64, maps objects; bigints and decimals are numbers of all their digits, or strings on request.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from engine.definition.types import ColumnType, Schema
+
+OFFSET, EVENT_TIME = "$offset", "$event_time_ms"
+_TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.fZ"
+
+
+def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> list[str]:
+    """Return one JSON object per row.
+
+    Args:
+        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns.
+        columns: the declared columns, in the order they appear in.
+        has_text_numbers: write bigint and decimal as strings.
+    """
+    if frame.is_empty():
+        return []
+    members = [_member(OFFSET, frame["_offset"].cast(pl.String)), _member(EVENT_TIME, frame["_ts"].cast(pl.String))]
+    members += [
+        _member(name, _values(frame[name], declared, has_text_numbers=has_text_numbers)) for name, declared in columns.items()
+    ]
+    joined = pl.DataFrame(members).select(pl.concat_str(pl.all(), separator=",")).to_series()
+    return [f"{{{text}}}" for text in joined.to_list()]
+
+
+def _member(name: str, values: pl.Series) -> pl.Series:
+    """Put the name before each JSON value; null is null."""
+    head = json.dumps(name) + ":"
+    return values.to_frame("value").select((pl.lit(head) + pl.col("value").fill_null("null")).alias(name)).to_series()
+
+
+def _values(values: pl.Series, declared: ColumnType, *, has_text_numbers: bool) -> pl.Series:
+    """Return each value as JSON text, null where it is null."""
+    match declared.kind:
+        case "bigint" | "decimal":
+            text = values.cast(pl.String)
+            return '"' + text + '"' if has_text_numbers else text
+        case "timestamp":
+            return '"' + values.dt.to_string(_TIMESTAMP) + '"'
+        case "bytes":
+            return '"' + values.bin.encode("base64") + '"'
+        case "array" | "map" | "struct":
+            return pl.Series(
+                [None if value is None else json.dumps(nested_json(value, declared)) for value in values.to_list()],
+                dtype=pl.String,
+            )
+        case _:
+            encoded = values.to_frame("v").select(pl.struct("v").struct.json_encode()).to_series()
+            return encoded.str.slice(len('{"v":')).str.head(-1)
+
+
+def nested_json(value: Any, declared: ColumnType) -> Any:
+    """Return a value inside an array, map or struct as JSON knows it."""
+    if value is None:
+        return None
+    match declared.kind:
+        case "array" if declared.element is not None:
+            return [nested_json(item, declared.element) for item in value]
+        case "map" if declared.value is not None:
+            return {entry["key"]: nested_json(entry["value"], declared.value) for entry in value}
+        case "struct":
+            return {name: nested_json(value.get(name), field) for name, field in declared.fields}
+        case "bytes":
+            return base64.b64encode(value).decode()
+        case "timestamp" if isinstance(value, datetime):
+            return value.isoformat().replace("+00:00", "Z")
+        case "decimal" | "date" | "time":
+            return str(value)
+        case _:
+            return value

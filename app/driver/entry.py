@@ -1,0 +1,46 @@
+"""The command line of a driver, whatever its engine."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import uuid
+from collections.abc import Callable
+
+import structlog
+
+from app.driver.ports import Runner
+from app.driver.process import Identity, run_driver
+from app.settings import Settings, load_settings
+from app.telemetry import configure_logging
+
+EXIT_CRASHED = 1
+log = structlog.stdlib.get_logger(__name__)
+
+
+def main(make_runner: Callable[[Settings], Runner]) -> None:
+    """Read the command line and the environment, be a driver, and leave: also with threads that hang.
+
+    Under a supervisor it gets its id and the pid of the supervisor; started by hand or by an orchestrator it needs neither.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m app.driver", description="Runs streaming queries; told by SLACKWATER_ variables."
+    )
+    parser.add_argument(
+        "--driver-id", type=uuid.UUID, default=None, help="name of this process in slackwater.driver (default: a new one)"
+    )
+    parser.add_argument("--supervisor-pid", type=int, default=None, help="end when this process, the parent, is gone")
+    arguments = parser.parse_args()
+    settings = load_settings()
+    configure_logging(settings.log)
+    try:
+        code = run_driver(settings, make_runner, Identity(arguments.driver_id or uuid.uuid4(), arguments.supervisor_pid))
+    except Exception:
+        log.exception("driver_crashed")
+        code = EXIT_CRASHED
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

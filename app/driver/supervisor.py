@@ -1,0 +1,247 @@
+"""Keeps one driver process alive for as long as the service lives.
+
+The supervisor deals with processes and with nothing else: it starts the driver in a session of its own, looks at its heartbeat,
+ends what is left of its session when it died or fell silent, gives back its leases, and starts the next one. Orphans of a service
+that was killed end themselves when they notice; a supervisor that is faster ends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, TypeVar
+from uuid import UUID
+
+import psycopg
+import structlog
+from pydantic import BaseModel
+
+from app.driver.process import CLOSE_S
+from app.driver.process_group import create_time, end_session, is_same_process
+from app.settings import ENV_PREFIX, NESTING, Settings
+from app.store import drivers
+from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.store.drivers import DriverRow
+
+DRIVER_COMMAND = (sys.executable, "-m", "app.driver")
+# A driver that is not heard of for two times to live of a lease has lost its queries anyway.
+LOST_AFTER_LEASES = 2
+# Imports before the first heartbeat take 2 s, on a machine under load several times that.
+FIRST_HEARTBEAT_S = 30.0
+# A killed process is gone within milliseconds, its JVM within about two seconds.
+KILL_PATIENCE_S = 15.0
+FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
+# A driver that lived this long did not die of its start: the next one starts at once.
+HEALTHY_S = 60.0
+MAX_LOG_BYTES = 64 * 1024 * 1024
+T = TypeVar("T")
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """A driver that was started."""
+
+    id: UUID
+    process: asyncio.subprocess.Process
+    started_at: float
+
+
+class Supervisor:
+    """Starts, watches and restarts one driver; an async context manager.
+
+    Args:
+        settings: handed to the driver as environment variables.
+        dsn: the database; replaces ``settings.database_url``.
+        command: what to start; it understands ``--driver-id`` and ``--supervisor-pid``.
+    """
+
+    def __init__(self, settings: Settings, dsn: str, command: Sequence[str] = DRIVER_COMMAND) -> None:
+        self._settings = settings
+        self._dsn = dsn
+        self._command = tuple(command)
+        self._environment = {**os.environ, **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
+        self._ending = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to supervise; returns at once."""
+        self._task = asyncio.create_task(self._supervise(), name="driver-supervisor")
+
+    async def stop(self) -> None:
+        """Stop the driver in order, or at its timeout by force, and return when nothing of it is left."""
+        self._ending.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop()
+
+    async def _supervise(self) -> None:
+        pause_s = FIRST_RESTART_S
+        while not self._ending.is_set():
+            lived_s = 0.0
+            try:
+                await self._end_orphans()
+                lived_s = await self._keep_one()
+            except (OSError, psycopg.Error) as error:
+                log.warning("supervision_failed", error=str(error))
+            pause_s = FIRST_RESTART_S if lived_s > HEALTHY_S else min(LONGEST_RESTART_S, pause_s * 2)
+            await self._wait(pause_s)
+
+    async def _keep_one(self) -> float:
+        """Start a driver and stay with it to its end. Returns how many seconds it lived."""
+        driver = await self._spawn()
+        try:
+            await self._until_it_ends(driver)
+        finally:
+            # Also when cancelled: a driver must not outlive the one who would restart it.
+            is_gone = await asyncio.shield(self._finish(driver))
+        lived_s = asyncio.get_running_loop().time() - driver.started_at
+        log.info(
+            "driver_gone",
+            driver_id=str(driver.id),
+            exit_code=driver.process.returncode,
+            lived_s=round(lived_s, 1),
+            is_gone=is_gone,
+        )
+        return lived_s
+
+    async def _spawn(self) -> _Driver:
+        driver_id = uuid.uuid4()
+        with _open_log(self._settings.data_dir / "driver.log") as output:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                "--driver-id",
+                str(driver_id),
+                "--supervisor-pid",
+                str(os.getpid()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                start_new_session=True,
+            )
+        log.info("driver_spawned", driver_id=str(driver_id), pid=process.pid)
+        return _Driver(driver_id, process, asyncio.get_running_loop().time())
+
+    async def _until_it_ends(self, driver: _Driver) -> None:
+        """Return when the driver ended, was asked to end, or is not heard of any more."""
+        ended = asyncio.ensure_future(driver.process.wait())
+        ending = asyncio.ensure_future(self._ending.wait())
+        try:
+            while not ended.done() and not ending.done():
+                await asyncio.wait(
+                    (ended, ending), timeout=self._settings.driver.heartbeat_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not ended.done() and await self._is_silent(driver):
+                    log.error("driver_silent", driver_id=str(driver.id), pid=driver.process.pid)
+                    return
+            if not ended.done():
+                await self._terminate(driver, ended)
+        finally:
+            ended.cancel()
+            ending.cancel()
+
+    async def _terminate(self, driver: _Driver, ended: asyncio.Future[int]) -> None:
+        """Ask the driver, and the driver alone: its JVM must live until the queries have stopped."""
+        with suppress(ProcessLookupError):
+            driver.process.send_signal(signal.SIGTERM)
+        await asyncio.wait((ended,), timeout=self._settings.driver.stop_timeout_ms / 1000 + 2 * CLOSE_S)
+
+    async def _is_silent(self, driver: _Driver) -> bool:
+        """Whether the heartbeat is missing for too long. A database that cannot be asked says nothing about the driver."""
+        try:
+            row = await self._ask(lambda connection: drivers.find_driver(connection, driver.id))
+        except psycopg.OperationalError:
+            return False
+        lost_after_s = LOST_AFTER_LEASES * self._settings.driver.lease_ttl_ms / 1000
+        if row is not None:
+            return row.heartbeat_age_s > lost_after_s
+        return asyncio.get_running_loop().time() - driver.started_at > max(lost_after_s, FIRST_HEARTBEAT_S)
+
+    async def _finish(self, driver: _Driver) -> bool:
+        """Make an end of a driver's session, then of its leases. Returns whether everything is gone."""
+        is_gone = await asyncio.to_thread(end_session, driver.process.pid, KILL_PATIENCE_S)
+        await driver.process.wait()
+        if is_gone:
+            await self._forget(driver.id)
+        else:
+            log.error("driver_cannot_be_killed", driver_id=str(driver.id), pid=driver.process.pid)
+        return is_gone
+
+    async def _end_orphans(self) -> None:
+        """End the drivers of supervisors of this machine that are gone themselves."""
+        host = socket.gethostname()
+        for row in await self._ask(lambda connection: drivers.drivers_on(connection, host)):
+            if not _is_supervised(row):
+                await self._end_orphan(row)
+
+    async def _end_orphan(self, row: DriverRow) -> None:
+        found = create_time(row.pid)
+        if found is not None and not is_same_process(row.pid, row.create_time):
+            # Another process has the pid by now, so nothing is left: a session keeps its leader's pid from being used again.
+            await self._forget(row.id)
+            return
+        log.warning("orphan_driver_found", driver_id=str(row.id), pid=row.pid)
+        if await asyncio.to_thread(end_session, row.pid, KILL_PATIENCE_S):
+            await self._forget(row.id)
+
+    async def _forget(self, driver_id: UUID) -> None:
+        """Give back what a driver that is gone held. Not being able to is no harm: leases run out."""
+        try:
+            await self._ask(lambda connection: drivers.forget_driver(connection, driver_id))
+        except psycopg.OperationalError as error:
+            log.warning("driver_not_forgotten", driver_id=str(driver_id), error=str(error))
+
+    async def _ask(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
+        return await asyncio.to_thread(self._ask_now, question)
+
+    def _ask_now(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
+        with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+            return question(connection)
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), seconds)
+
+
+def environment_of(settings: BaseModel, prefix: str = ENV_PREFIX) -> dict[str, str]:
+    """Return the environment variables that make the same settings in another process; the database URL is not among them."""
+    variables: dict[str, str] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            variables |= environment_of(value, prefix + name.upper() + NESTING)
+        elif name != "database_url" and value is not None:
+            variables[prefix + name.upper()] = str(value)
+    return variables
+
+
+def _is_supervised(row: DriverRow) -> bool:
+    """Whether the process that started a driver lives. A driver that nobody started for us is nobody's orphan."""
+    if row.supervisor_pid is None or row.supervisor_create_time is None:
+        return is_same_process(row.pid, row.create_time)
+    return is_same_process(row.supervisor_pid, row.supervisor_create_time)
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    """Open the driver's log for appending; one that has grown large is put aside first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    return path.open("ab")

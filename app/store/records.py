@@ -1,0 +1,85 @@
+"""Reading a stream's records by partition and offset, straight from the built-in log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import psycopg
+
+from app.errors import Conflict, Gone, NotFound
+from engine.connectors.canonical import LOGGED, canonicalise
+from engine.connectors.log import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
+from engine.definition.expressions import compile_scalar
+from engine.plan.catalog import CatalogEntry
+
+# A relation that shares its feed may have few of its records; one answer looks through so many pages for them at most.
+PAGES_PER_ANSWER = 20
+
+Connection = psycopg.AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsPage:
+    """A stretch of one partition.
+
+    Attributes:
+        frame: canonical records with ``_offset``; those of other relations in the same feed are left out.
+        next_offset: where to go on.
+        end_offset: the partition's present end.
+    """
+
+    frame: pl.DataFrame
+    next_offset: int
+    end_offset: int
+
+
+async def read_records(
+    connection: Connection, entry: CatalogEntry, partition: int, offset: int | None, limit: int, now_ms: int
+) -> RecordsPage:
+    """Read up to ``limit`` records from ``offset`` on; None begins with the oldest there is.
+
+    Raises:
+        Conflict: ``not_readable``: the relation is not kept in the built-in log.
+        NotFound: ``partition_not_found``.
+        Gone: ``offset_expired``: retention removed it.
+    """
+    feed_id, start_offset, end_offset = await _partition(connection, entry, partition)
+    start = start_offset if offset is None else offset
+    if start < start_offset:
+        raise Gone("offset_expired", f"records before {start_offset} were removed by the retention; the oldest is {start_offset}")
+    member = None if entry.relation.where is None else compile_scalar(entry.relation.where, entry.relation.columns).expr
+    for _ in range(PAGES_PER_ANSWER):
+        end = max(start, min(start + limit, end_offset))
+        found = []
+        async for raw in _frames(connection, {"feed_id": feed_id, "partition": partition, "start": start, "end": end}):
+            accepted, _ = canonicalise(raw, entry.relation, now_ms, LOGGED, member)
+            found.append(accepted.select("_offset", "_ts", "_op", *entry.relation.columns.names))
+        start = end
+        if start >= end_offset or any(frame.height for frame in found):
+            break
+    return RecordsPage(pl.concat(found) if found else pl.DataFrame(), start, end_offset)
+
+
+async def _partition(connection: Connection, entry: CatalogEntry, partition: int) -> tuple[int, int, int]:
+    name = entry.relation.name
+    feed = await (await connection.execute(FIND_FEED_SQL, {"name": entry.feed.log_feed})).fetchone()
+    if entry.feed.type != "log" or feed is None:
+        raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be read by offset")
+    heads = await (await connection.execute(HEADS_SQL, {"feed_id": feed[0]})).fetchall()
+    for found, start_offset, next_offset in heads:
+        if found == partition:
+            return feed[0], start_offset, next_offset
+    raise NotFound("partition_not_found", f"'{name}' has {len(heads)} partitions, numbered from 0")
+
+
+async def _frames(connection: Connection, params: dict[str, int]) -> AsyncIterator[pl.DataFrame]:
+    """Yield the batches that meet the stretch, cut to it, with ``_offset``."""
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(READ_SQL, params)
+        async for base, payload in cursor:
+            first, frame = cut_batch(base, payload, params["start"], params["end"])
+            if frame.height:
+                yield frame.with_columns(pl.int_range(first, first + frame.height, dtype=pl.Int64).alias("_offset"))

@@ -1,0 +1,46 @@
+"""How far a derived relation's result is: what every read's answer carries beside the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.log_tables import commit
+from app.store.tables import query, query_status
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPosition:
+    """As of the last commit.
+
+    Attributes:
+        position: feed to partition to next offset.
+        is_stale: the query that writes it does not run.
+    """
+
+    position: dict[str, dict[str, int]]
+    stream_time_ms: int | None
+    committed_at: datetime | None
+    is_stale: bool
+
+
+NOTHING_YET = ResultPosition({}, None, None, is_stale=True)
+
+
+async def result_position(connection: AsyncConnection, produced_by: str | None) -> ResultPosition:
+    """Return the position of what a query writes; a source has none and is never stale."""
+    if produced_by is None:
+        return ResultPosition({}, None, None, is_stale=False)
+    statement = (
+        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, query_status.c.state)
+        .join_from(query, query_status)
+        .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
+        .where(query.c.name == produced_by, query.c.deleted_at.is_(None))
+    )
+    row = (await connection.execute(statement)).one_or_none()
+    if row is None:
+        return NOTHING_YET
+    return ResultPosition(row.position or {}, row.stream_time_ms, row.committed_at, is_stale=row.state != "running")

@@ -1,0 +1,142 @@
+"""The stateful step: gives a task its packets, lets it work, keeps its state.
+
+A task's manifest lives in Spark's state store and is the commit point; the segments it names are files that were synced before. A
+worker keeps the tasks it built, for it often gets the same ones again; what it keeps counts only while its manifest equals the one in
+the state store, so a failed batch, another worker's turn or a restart can never make it use the wrong state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from engine.connectors.packets import PACKET_SCHEMA, Packet, PacketKind, Route, data_packets, decode_frame, encode_frame, encode_json
+from engine.core.frames import Emission
+from engine.core.order import Slice
+from engine.core.task import Task, build_task
+from engine.plan.model import Plan
+from engine.spark.failures import marked
+from engine.state.files import FileSegmentStore
+from engine.state.ports import named_segments
+
+MANIFEST_DDL = "manifest string"
+
+KEPT_TASKS = 64
+"""Built tasks kept per worker process. One holds its newest segments in memory: of a busy join about 10 MB."""
+
+PACKET_ROWS = 262_144
+"""Rows of a result per packet, so that a packet stays below the 2 GB of an Arrow cell whatever the rows hold."""
+
+_FIELDS = tuple(PACKET_SCHEMA.names)
+_PacketRow = Row(*_FIELDS)
+
+_kept: OrderedDict[tuple[str, int, int], tuple[str, Task, FileSegmentStore]] = OrderedDict()
+
+
+class StageProcessor(StatefulProcessor):
+    """Runs one stage of a plan for every task id that Spark groups the packets by.
+
+    Args:
+        plan: the query's plan.
+        stage_index: which stage.
+        tasks: task ids by ordinal.
+        segments: folder of this launch's segments.
+    """
+
+    def __init__(self, plan: Plan, stage_index: int, tasks: tuple[int, ...], segments: Path) -> None:
+        self._plan = plan
+        self._stage = plan.stages[stage_index]
+        self._tasks = tasks
+        self._segments = segments
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("manifest", MANIFEST_DDL)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's names
+        """Handle a task's packets of one batch; packets that are not data pass untouched."""
+        slices: list[Slice] = []
+        now_ms = 0
+        for row in rows:
+            if row.kind == "data":
+                slices.append(self._slice(row))
+                now_ms = max(now_ms, row.now_ms)
+            else:
+                yield row
+        if slices:
+            with marked():
+                for packet in self._work(self._tasks.index(key[0]), slices, now_ms):
+                    yield _PacketRow(*(getattr(packet, name) for name in _FIELDS))
+
+    def close(self) -> None:
+        """Do nothing: what is open is kept for the next batch."""
+
+    def _slice(self, row: Row) -> Slice:
+        feed = self._plan.inputs[row.input].feed.name if self._stage.index == 0 else ""
+        return Slice(row.input, feed, row.partition, decode_frame(row.blob))
+
+    def _work(self, ordinal: int, slices: list[Slice], now_ms: int) -> list[Packet]:
+        stored = self._state.get()
+        manifest: str | None = None if stored is None else stored[0]
+        place = (str(self._segments), self._stage.index, ordinal)
+        task, store = self._task(place, manifest)
+        emission = task.process(slices, now_ms)
+        after = json.dumps(task.snapshot(), separators=(",", ":"))
+        self._state.update((after,))
+        _keep(place, after, task, store)
+        return self._packets(ordinal, emission, now_ms)
+
+    def _task(self, place: tuple[str, int, int], manifest: str | None) -> tuple[Task, FileSegmentStore]:
+        """Take the kept task if it is at ``manifest``, else build one. Files that a failed batch left are removed either way."""
+        kept = _kept.pop(place, None)
+        state = None if manifest is None else json.loads(manifest)
+        if kept is not None and kept[0] == manifest:
+            _, task, store = kept
+        else:
+            folder = self._segments / str(self._stage.index) / str(place[2])
+            store = FileSegmentStore(folder)
+            task = build_task(self._stage, self._plan, state, store)
+        store.sweep(named_segments(state))
+        return task, store
+
+    def _packets(self, ordinal: int, emission: Emission, now_ms: int) -> list[Packet]:
+        packets = self._changes(ordinal, emission.changes, now_ms)
+        if emission.late.height:
+            packets.append(self._packet("late", ordinal, now_ms, encode_frame(emission.late), emission.late.height))
+        counters = [[name, reason, count] for (name, reason), count in sorted(emission.counters.items())]
+        stats = {
+            "stage": self._stage.index,
+            "task": ordinal,
+            "clocks": emission.clocks,
+            "buffered": emission.buffered,
+            "counters": counters,
+        }
+        packets.append(self._packet("stats", ordinal, now_ms, encode_json(stats)))
+        return packets
+
+    def _changes(self, ordinal: int, changes: pl.DataFrame, now_ms: int) -> list[Packet]:
+        """Pack what the task emitted: for the next stage by the next key's task, for the sink as it is."""
+        slices = [changes] if changes.height <= PACKET_ROWS else list(changes.iter_slices(PACKET_ROWS))
+        if self._stage.index + 1 < len(self._plan.stages):
+            route = Route(0, ordinal, now_ms)
+            return [packet for part in slices if part.height for packet in data_packets(part, self._tasks, route)]
+        return [
+            self._packet("data", ordinal, now_ms, encode_frame(part), part.height, number * PACKET_ROWS)
+            for number, part in enumerate(slices)
+            if part.height
+        ]
+
+    def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:
+        return Packet(self._tasks[ordinal], kind, 0, ordinal, first, rows, None, None, now_ms, blob)
+
+
+def _keep(place: tuple[str, int, int], manifest: str, task: Task, store: FileSegmentStore) -> None:
+    _kept[place] = (manifest, task, store)
+    while len(_kept) > KEPT_TASKS:
+        _kept.popitem(last=False)

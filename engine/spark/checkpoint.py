@@ -1,0 +1,125 @@
+"""Where a query keeps its state, one directory per launch, and what must never change inside it.
+
+``<root>/<checkpoint id>/epoch-<n>/`` holds ``spark`` (Spark's own checkpoint), ``segments/<stage>/<task>`` (files of state) and
+``layout.json``. A launch takes the directory over by renaming it to its own epoch, so a late driver of an older epoch writes
+nowhere that counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from uuid import UUID
+
+from engine.errors import EpochFenced, StateCorrupt
+from engine.spark.task_ids import task_ids
+
+LAYOUT_FORMAT = 1
+
+_EPOCH = re.compile(r"epoch-(\d{10})")
+
+Positions = Mapping[str, Mapping[str, int]]
+"""Feed → partition (text, as JSON has it) → next offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a checkpoint was made with.
+
+    Attributes:
+        partitions: shuffle partitions; Spark too keeps to the number of the first batch.
+        tasks: task ids by ordinal: the keys of Spark's state.
+        start: where reading began. Spark does not record it before the first batch is done, and "latest" moves on.
+    """
+
+    partitions: int
+    tasks: tuple[int, ...]
+    start: Positions
+
+
+def prepare_checkpoint(root: Path, checkpoint_id: UUID, epoch: int) -> Path:
+    """Take over a query's checkpoint for a launch, or begin a new one.
+
+    Raises:
+        EpochFenced: a newer launch has taken it.
+    """
+    base = root.resolve() / str(checkpoint_id)
+    base.mkdir(parents=True, exist_ok=True)
+    target = base / f"epoch-{epoch:010d}"
+    found = sorted(path for path in base.iterdir() if _EPOCH.fullmatch(path.name))
+    if found and found[-1] > target:
+        raise EpochFenced(f"checkpoint {checkpoint_id} belongs to {found[-1].name}, this launch is epoch {epoch}")
+    if not found:
+        target.mkdir()
+    elif found[-1] != target:
+        found[-1].rename(target)
+    # Older ones were written by drivers that woke up after their epoch was taken.
+    for left in found[:-1]:
+        shutil.rmtree(left, ignore_errors=True)
+    _correct_paths(base, target)
+    _sync(base)
+    return target
+
+
+def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[], Positions]) -> Layout:
+    """Read the layout of a checkpoint directory, or write a new one.
+
+    Args:
+        directory: as returned by ``prepare_checkpoint``.
+        tasks: number of tasks of the plan.
+        partitions: shuffle partitions of the session; only counts for a new checkpoint.
+        start: asked for the positions where reading begins; only called for a new checkpoint.
+
+    Raises:
+        StateCorrupt: it was made for another number of tasks, or by a newer version.
+    """
+    path = directory / "layout.json"
+    if path.exists():
+        return _read_layout(path, tasks)
+    layout = Layout(partitions, task_ids(tasks, partitions), start())
+    draft = path.with_suffix(".draft")
+    with draft.open("w") as file:
+        json.dump({"format": LAYOUT_FORMAT, **asdict(layout)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    _sync(directory)
+    return layout
+
+
+def _read_layout(path: Path, tasks: int) -> Layout:
+    value = json.loads(path.read_text())
+    if value["format"] != LAYOUT_FORMAT:
+        raise StateCorrupt(f"the checkpoint has layout format {value['format']}, this version reads {LAYOUT_FORMAT}")
+    layout = Layout(value["partitions"], tuple(value["tasks"]), value["start"])
+    if len(layout.tasks) != tasks:
+        raise StateCorrupt(f"the checkpoint was made for {len(layout.tasks)} tasks, the plan has {tasks}: discard the state to change it")
+    return layout
+
+
+def _correct_paths(base: Path, target: Path) -> None:
+    """Let the metadata of stateful operators name this launch's directory.
+
+    Spark writes the full path of each state schema into it and would look for them where the directory was before.
+    """
+    stale = re.compile(re.escape(f"{base}/") + _EPOCH.pattern)
+    for path in target.glob("spark/state/*/_metadata/v2/*"):
+        text = path.read_text()
+        corrected = stale.sub(str(target), text)
+        if corrected != text:
+            draft = path.with_name(f".{path.name}.draft")
+            draft.write_text(corrected)
+            draft.replace(path)
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

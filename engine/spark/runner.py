@@ -1,0 +1,196 @@
+"""One running query: its streaming DataFrame, its life, its errors, its speed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from engine.connectors.admission import BatchLimit
+from engine.connectors.packets import PACKET_DDL
+from engine.connectors.sink import Sink
+from engine.errors import EngineError
+from engine.plan.model import Plan
+from engine.spark.bridge import StageProcessor
+from engine.spark.checkpoint import open_layout
+from engine.spark.failures import decoded
+from engine.spark.source import FORMAT, SPEC_OPTION, SourceSpec, start_positions
+
+REMEMBERED_BATCHES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a query runs; none of it changes results.
+
+    Attributes:
+        trigger_ms: least time between the starts of two batches; 0: as fast as it goes.
+        is_available_now: end when everything that is there at the start has been read.
+        max_rows: bound of one batch.
+        max_bytes: bound of one batch, as stored in the feeds.
+    """
+
+    trigger_ms: int = 0
+    is_available_now: bool = False
+    max_rows: int = 1_000_000
+    max_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """The newest batch that Spark has reported.
+
+    Attributes:
+        batch_id: counted from 0 in each checkpoint.
+        rows: input records.
+        duration_ms: from planning to Spark's commit.
+    """
+
+    batch_id: int
+    rows: int
+    duration_ms: int
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows * 1000 / max(self.duration_ms, 1)
+
+
+class RunningQuery:
+    """A launched query. Made by ``start``; methods may be called from any thread."""
+
+    def __init__(self, query: StreamingQuery, commits: _Commits) -> None:
+        self._query = query
+        self._commits = commits
+        self._is_stopping = False
+
+    @classmethod
+    def start(
+        cls,
+        spark: SparkSession,
+        plan: Plan,
+        query_id: UUID,
+        checkpoint_id: UUID,
+        epoch: int,
+        checkpoint_dir: Path,
+        dsn: str,
+        options: RunOptions | None = None,
+    ) -> RunningQuery:
+        """Start a query. Its fence is taken (``claim_epoch``) and its output exists.
+
+        Args:
+            spark: the driver's session.
+            plan: what it does.
+            query_id: which query.
+            checkpoint_id: names its state.
+            epoch: this launch.
+            checkpoint_dir: as returned by ``prepare_checkpoint`` for this epoch.
+            dsn: the database of feeds and results.
+            options: how it runs.
+
+        Raises:
+            SourceUnavailable: a feed cannot be read now.
+            StateCorrupt: the checkpoint does not fit the plan.
+        """
+        options = options or RunOptions()
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
+        limit = BatchLimit(options.max_rows, options.max_bytes)
+        spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, spark.sparkContext.defaultParallelism)
+        packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
+        for stage in plan.stages:
+            processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")
+            packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
+        commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch))
+        writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(plan.query)
+        writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
+        if options.is_available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
+        # Jobs of the stream's thread inherit the pool: queries share the cores fairly instead of in order.
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(query_id))
+        try:
+            return cls(writer.start(), commits)
+        finally:
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+
+    @property
+    def is_active(self) -> bool:
+        """It has neither failed nor ended."""
+        return bool(self._query.isActive)
+
+    def error(self) -> EngineError | None:
+        """Return why it ended; None while it runs, and after an orderly end."""
+        if self._query.isActive or self._is_stopping:
+            return None
+        failure = self._query.exception()
+        if failure is None:
+            return None
+        return decoded(self._commits.failure or failure)
+
+    def stop(self, timeout: float) -> bool:
+        """Stop after the batch at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
+        self._is_stopping = True
+        stopper = threading.Thread(target=self._query.stop, daemon=True)
+        stopper.start()
+        stopper.join(timeout)
+        if stopper.is_alive():
+            return False
+        self._commits.close()
+        return True
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until it ended; returns whether it did. Does not raise: see ``error``."""
+        with suppress(StreamingQueryException):
+            self._query.awaitTermination(timeout)
+        return not self._query.isActive
+
+    def progress(self) -> BatchProgress | None:
+        """Return the newest batch that was reported, None before the first."""
+        for report in reversed(self._query.recentProgress):
+            rows = self._commits.rows(int(report["batchId"]))
+            if rows is not None:
+                return BatchProgress(int(report["batchId"]), rows, int(report["durationMs"]["triggerExecution"]))
+        return None
+
+
+class _Commits:
+    """The callback Spark hands each batch to. Remembers the failure itself: Spark only passes its text on."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.failure: BaseException | None = None
+        self._sink = sink
+        self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
+
+    def commit(self, batch: DataFrame, batch_id: int) -> None:
+        try:
+            packets = batch.toArrow()
+            self._sink.commit(batch_id, packets)
+        except BaseException as error:
+            self.failure = error
+            raise
+        self._rows.append((batch_id, _rows_read(packets)))
+
+    def rows(self, batch_id: int) -> int | None:
+        return next((rows for known, rows in tuple(self._rows) if known == batch_id), None)
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def _rows_read(packets: pa.Table) -> int:
+    """Add up what the batch's ``progress`` packets say."""
+    progress = packets.filter(pc.equal(packets.column("kind"), "progress")).column("blob")
+    reports: list[dict[str, Any]] = [json.loads(blob) for blob in progress.to_pylist()]
+    return sum(int(report["rows"]) for report in reports)

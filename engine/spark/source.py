@@ -1,0 +1,203 @@
+"""A query's one source: reads all its feeds and yields packets.
+
+One reader per query sees the positions of every input, so it can let them advance together in event time
+(``engine.connectors.admission``), and it costs one planning process instead of one per input. Spark keeps what ``latestOffset`` returns in
+its offset log: positions, and the wall clock of the batch (T5), which is therefore the same in a replay.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from engine.connectors.admission import Backlog, BatchLimit, Chunk, admit
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
+from engine.connectors.packets import PACKET_DDL, packet_batch
+from engine.plan.model import Input
+from engine.spark.checkpoint import Positions
+from engine.spark.failures import marked
+
+FORMAT = "slackwater"
+
+SPEC_OPTION = "secret_spec"
+"""Spark hides the value of options called secret when it prints a plan; ours holds the database's password."""
+
+GROUP_WEIGHT = 4 << 20
+"""One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40."""
+
+BYTES_PER_RECORD = 80
+"""Offsets of a log count records; a record weighs about this much."""
+
+Offset = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """What the source must know; travels as an option.
+
+    Attributes:
+        dsn: database of the log.
+        inputs: the plan's inputs.
+        tasks: task ids by ordinal.
+        start: positions where the first batch begins.
+        limit: bound of one batch.
+        cores: how many splits are read at once.
+    """
+
+    dsn: str
+    inputs: tuple[Input, ...]
+    tasks: tuple[int, ...]
+    start: Positions
+    limit: Budget
+    cores: int
+
+    def encoded(self) -> str:
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @classmethod
+    def decoded(cls, text: str) -> SourceSpec:
+        spec = pickle.loads(base64.b64decode(text))  # noqa: S301 - written by our own driver
+        assert isinstance(spec, cls)  # noqa: S101
+        return spec
+
+
+class PacketSource(DataSource):
+    """The source as Spark knows it; registered once per session under ``FORMAT``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return PACKET_DDL
+
+    def streamReader(self, schema: StructType) -> PacketReader:  # noqa: ARG002, N802 - Spark's name
+        return PacketReader(SourceSpec.decoded(self.options[SPEC_OPTION]))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGroup(InputPartition):
+    """What one Spark task reads: splits with the index of their feed, at the batch's wall clock."""
+
+    splits: tuple[tuple[int, Split], ...]
+    now_ms: int
+
+
+class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in the query's planning process, reads splits in workers."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._feeds = open_feeds(spec.dsn, spec.inputs)
+        self._targets: Mapping[str, Mapping[int, int]] | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        return {"feeds": self._spec.start, "now_ms": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        with marked():
+            self._targets = {reader.feed.name: reader.ends() for reader, _ in self._feeds}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
+        """Return where the next batch ends; ``start`` itself when nothing is new."""
+        with marked():
+            admitted = admit([ahead for feed in self._feeds for ahead in self._ahead(*feed, start)], self._spec.limit)
+        if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
+            return start
+        feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
+        for (feed, partition), end in admitted.items():
+            feeds.setdefault(feed, {})[str(partition)] = end
+        return {"feeds": feeds, "now_ms": max(start["now_ms"], time.time_ns() // 1_000_000)}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Cut what a batch reads into groups of splits, about equally heavy."""
+        weighed: list[tuple[int, int, Split]] = []
+        with marked():
+            for index, (reader, _) in enumerate(self._feeds):
+                before = start["feeds"].get(reader.feed.name, {})
+                for partition, last in end["feeds"].get(reader.feed.name, {}).items():
+                    first = before.get(partition, 0)
+                    if first < last:
+                        weighed += [(_weight(split), index, split) for split in reader.splits(int(partition), first, last)]
+        return [SplitGroup(tuple(group), end["now_ms"]) for group in _grouped(weighed, self._spec.cores)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the packets of a group of splits; runs in a worker."""
+        assert isinstance(partition, SplitGroup)  # noqa: S101
+        with marked():
+            for index, split in partition.splits:
+                reader, inputs = self._feeds[index]
+                yield packet_batch(reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks)))
+
+    def commit(self, end: Offset) -> None:
+        """Do nothing: feeds keep no positions for their readers."""
+
+    def _ahead(self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset) -> Iterator[Ahead]:
+        name = reader.feed.name
+        begun = start["feeds"].get(name, {})
+        ends = reader.ends() if self._targets is None else self._targets[name]
+        ahead = Limit(self._spec.limit.max_rows, self._spec.limit.max_bytes)
+        is_table = all(item.relation.kind == "table" for item in inputs)
+        for partition, end in sorted(ends.items()):
+            first = begun.get(str(partition), 0)
+            if first >= end:
+                continue
+            chunks = _until(reader.chunks(partition, first, ahead), end)
+            is_whole = bool(chunks) and chunks[-1].end_offset == end
+            yield Ahead(name, partition, first, tuple(chunks), is_table, is_whole)
+
+
+def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[tuple[FeedReader, tuple[Input, ...]]]:
+    """Open every feed once, with the inputs that read it."""
+    readers: dict[str, list[Input]] = {}
+    for item in inputs:
+        readers.setdefault(item.feed.name, []).append(item)
+    return [(open_feed(dsn, found[0].feed, [item.relation for item in found]), tuple(found)) for found in readers.values()]
+
+
+def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
+    """Return where reading begins: of inputs that share a feed the earliest counts."""
+    positions: dict[str, dict[str, int]] = {}
+    for reader, found in open_feeds(dsn, inputs):
+        starts = [reader.starts(start) for start in {item.start for item in found}]
+        positions[reader.feed.name] = {str(partition): min(start[partition] for start in starts) for partition in sorted(starts[0])}
+    return positions
+
+
+def _until(chunks: Sequence[Chunk], end: int) -> list[Chunk]:
+    """Leave out what lies behind ``end``: it arrived after the ends were asked for."""
+    kept: list[Chunk] = []
+    for chunk in chunks:
+        kept.append(replace(chunk, end_offset=min(chunk.end_offset, end)))
+        if chunk.end_offset >= end:
+            break
+    return kept
+
+
+def _weight(split: Split) -> int:
+    return split.file_end - split.file_start if split.file is not None else (split.end - split.start) * BYTES_PER_RECORD
+
+
+def _grouped(weighed: list[tuple[int, int, Split]], cores: int) -> list[list[tuple[int, Split]]]:
+    """Put splits into groups: few for a small batch, a multiple of the cores for a large one, heaviest splits first."""
+    if not weighed:
+        return []
+    wanted = ceil(sum(weight for weight, _, _ in weighed) / GROUP_WEIGHT)
+    number = min(len(weighed), wanted if wanted <= cores else ceil(wanted / cores) * cores)
+    groups: list[list[tuple[int, Split]]] = [[] for _ in range(number)]
+    loads = [0] * number
+    for weight, index, split in sorted(weighed, key=lambda item: -item[0]):
+        lightest = loads.index(min(loads))
+        loads[lightest] += weight
+        groups[lightest].append((index, split))
+    return groups

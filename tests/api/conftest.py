@@ -1,0 +1,110 @@
+"""A service without a driver, spoken to over ASGI, on a database of the test module's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from app.main import create_app
+from app.settings import Settings
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+STREAM = {
+    "key": ["origin"],
+    "columns": {"origin": "string", "flight": "bigint", "delay": "double", "departed_at": "timestamp"},
+    "event_time": "departed_at",
+    "connector": {"type": "log", "partitions": 2},
+}
+TABLE = {
+    "key": ["origin"],
+    "columns": {"origin": "string", "temp": "double", "observed_at": "timestamp"},
+    "event_time": "observed_at",
+    "versioned": {"history_retention": "2d"},
+    "connector": {"type": "log", "partitions": 1},
+}
+JOIN = {
+    "name": "joined",
+    "from": {"stream": "departures"},
+    "joins": [{"table": "weather", "as": "w", "type": "left", "on": "departures.origin = w.origin", "grace": "1h"}],
+    "select": {"origin": "departures.origin", "flight": "departures.flight", "temp": "w.temp"},
+    "into": {"stream": "joined"},
+}
+WINDOWS = {
+    "name": "delays",
+    "from": {"stream": "departures"},
+    "group_by": ["origin"],
+    "window": {"type": "tumbling", "size": "1h", "grace": "30m"},
+    "aggregate": {"flights": "count(*)", "mean_delay": "avg(delay)"},
+    "suppress": {"mode": "until_window_closes"},
+    "into": {"table": "delays"},
+}
+RECORD = {"origin": "JFK", "flight": 725, "delay": 2.5, "departed_at": "2013-01-01T10:44:00Z"}
+
+
+@pytest.fixture(scope="module")
+def settings(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(database_url=SecretStr(dsn), data_dir=Path(tmp_path_factory.mktemp("data")), max_body_bytes=MAX_BODY_BYTES)
+
+
+@pytest.fixture
+async def app(settings: Settings) -> AsyncIterator[FastAPI]:
+    built = create_app(settings)
+    async with built.router.lifespan_context(built):
+        yield built
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+        yield http
+
+
+@pytest.fixture(autouse=True)
+def _clean(dsn: str) -> Iterator[None]:
+    """Leave an empty database behind."""
+    yield
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        tables = [row[0] for row in connection.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'views'")]
+        for table in tables:
+            connection.execute(f"DROP TABLE views.{table}")
+        connection.execute(
+            "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.counter, log.late_record, "
+            "log.reject CASCADE"
+        )
+
+
+@pytest.fixture
+async def sources(client: httpx.AsyncClient) -> None:
+    """The stream `departures` and the table `weather`."""
+    assert (await client.put("/v1/streams/departures", json=STREAM)).status_code == 201
+    assert (await client.put("/v1/tables/weather", json=TABLE)).status_code == 201
+
+
+Problem = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Check that an answer is a problem of this status and code, and return its body."""
+
+    def check(response: httpx.Response, status: int, code: str, pointer: str | None = None) -> dict[str, Any]:
+        assert response.status_code == status, response.text
+        assert response.headers["content-type"] == "application/problem+json"
+        body: dict[str, Any] = response.json()
+        assert body["code"] == code, body
+        assert body["status"] == status
+        assert body["request_id"] == response.headers["x-request-id"]
+        assert body["detail"]
+        if pointer is not None:
+            assert pointer in [fault["pointer"] for fault in body["errors"]], body
+        return body
+
+    return check

@@ -1,0 +1,91 @@
+"""The corpora in the repository, in every slicing. ``python -m tests.conformance`` is the same by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.__main__ import main
+from tests.conformance.corpus import CORPORA, Scenario, files, load
+from tests.conformance.runner import run
+from tests.conformance.slicing import Slicing
+
+FILES = [path for path in files(CORPORA) if any(scenario.is_supported for scenario in load(path))]
+
+RECORD_BY_RECORD = 10
+"""Scenarios of a fuzz file that run record by record here: a batch of one costs as much as one of thousands. All are `slow`."""
+
+SLICINGS = ["whole", "random:1", "random:2", "random:3"]
+
+
+def name(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
+def failures(scenarios: list[Scenario], slicing: str) -> list[str]:
+    found = ((scenario.id, run(scenario, Slicing.parse(slicing))) for scenario in scenarios if scenario.is_supported)
+    return [f"{scenario}: {failure}" for scenario, failure in found if failure is not None]
+
+
+@pytest.mark.parametrize("slicing", SLICINGS)
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_every_scenario_gives_what_strict_semantics_require(path: Path, slicing: str) -> None:
+    assert failures(load(path), slicing) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_scenarios_record_by_record_give_each_step_its_outputs(path: Path) -> None:
+    scenarios = load(path)
+    assert failures(scenarios if path.name.startswith("vectors") else scenarios[:RECORD_BY_RECORD], "record") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_all_scenarios_record_by_record_give_each_step_its_outputs(path: Path) -> None:
+    assert failures(load(path), "record") == []
+
+
+def test_the_repository_holds_the_corpora_of_all_kinds() -> None:
+    kinds = Counter(scenario.op["kind"] for path in files(CORPORA) for scenario in load(path))
+    assert kinds == {
+        "foreign_key_join": 93,
+        "merge_order": 45,
+        "stream_table_join": 196,
+        "suppress_time_limit": 130,
+        "table_aggregate": 125,
+        "table_filter": 44,
+        "table_table_join": 139,
+        "versioned_store": 69,
+        "window_aggregate": 530,
+    }
+
+
+def test_a_kind_of_a_later_release_fails_when_its_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main([str(CORPORA / "vectors-table_filter.json.gz")])
+    output = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert "table_filter is not part of this release" in output
+    assert output[-1] == "0 passed, 4 failed"
+
+
+def test_a_kind_of_a_later_release_is_skipped_in_a_directory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for file in ("vectors-table_filter.json.gz", "vectors-merge_order.json.gz"):
+        (tmp_path / file).write_bytes((CORPORA / file).read_bytes())
+    status = main([str(tmp_path), "--slicing", "whole"])
+    assert status == 0
+    assert capsys.readouterr().out.splitlines() == ["skipped, not part of this release: table_filter 4", "5 passed, 0 failed"]
+
+
+def test_a_wrong_result_is_shown_as_a_difference(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(
+        '[{"id":"x","title":"a wrong order","op":{"kind":"merge_order","inputs":["A","B"]},"steps":[{"fetch":'
+        '[{"in":"A","value":"a","ts":2},{"in":"B","value":"b","ts":1}]}],"expected":[[{"key":"A","value":"a","ts":2},'
+        '{"key":"B","value":"b","ts":1}]],"divergence":null}]'
+    )
+    assert main([str(wrong), "--slicing", "whole"]) == 1
+    output = capsys.readouterr().out
+    assert '-{"key": "A", "value": "a", "ts": 2}' in output
+    assert output.splitlines()[-1] == "0 passed, 1 failed"

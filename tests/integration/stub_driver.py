@@ -1,0 +1,101 @@
+"""The real driver process with an engine that needs no Spark: ``python tests/integration/stub_driver.py``.
+
+A query's definition says how it behaves. A running one commits about fifty times a second through the real fence, in the order in
+which the database takes it, so that a test can see who really ran when.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+
+from app.driver.entry import main
+from app.driver.ports import LaunchOrder, QueryHandle
+from app.settings import Settings
+from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, Problem, SinkUnavailable, SourceUnavailable
+
+COMMIT_EVERY_S = 0.02
+
+
+class StubQuery:
+    """Commits until it is stopped, fenced, or dies as its definition says."""
+
+    def __init__(self, dsn: str, order: LaunchOrder) -> None:
+        self._dsn = dsn
+        self._order = order
+        self._behaviour: dict[str, Any] = dict(order.definition)
+        self._stopping = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_active(self) -> bool:
+        return self._thread.is_alive()
+
+    def error(self) -> Exception | None:
+        return self._error
+
+    def stop(self, timeout_s: float) -> None:
+        if not self._behaviour.get("ignores_stop"):
+            self._stopping.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._stopping.wait(COMMIT_EVERY_S):
+                if self._behaviour.get("dies_after") == number:
+                    raise DataInvalid("a record that the definition forbids")
+                self._commit(number)
+                number += 1
+        except (DataInvalid, EpochFenced, SinkUnavailable) as error:
+            self._error = error
+
+    def _commit(self, number: int) -> None:
+        try:
+            with psycopg.connect(self._dsn) as connection:
+                self._fence(connection)
+                connection.execute(
+                    "INSERT INTO stub_commit (query_id, epoch, generation, number) VALUES (%s, %s, %s, %s)",
+                    (self._order.query_id, self._order.epoch, self._order.generation, number),
+                )
+        except psycopg.OperationalError as error:
+            raise SinkUnavailable(str(error)) from error
+
+    def _fence(self, connection: psycopg.Connection[Any]) -> None:
+        fence = "SELECT 1 FROM log.commit WHERE query_id = %s AND epoch = %s FOR UPDATE"
+        if connection.execute(fence, (self._order.query_id, self._order.epoch)).fetchone() is None:
+            raise EpochFenced("a newer launch has the fence")
+
+
+class StubRunner:
+    def __init__(self, settings: Settings) -> None:
+        assert settings.database_url is not None
+        self._dsn = settings.database_url.get_secret_value()
+
+    def open(self) -> None:
+        return
+
+    @property
+    def is_alive(self) -> bool:
+        return True
+
+    def launch(self, order: LaunchOrder) -> QueryHandle:
+        order.note_phase("restoring")
+        if order.definition.get("refused"):
+            raise DefinitionInvalid([Problem("/joins/0/on", "unknown_column", "there is no column 'orign'")])
+        if order.epoch <= order.definition.get("unavailable_before_epoch", 0):
+            raise SourceUnavailable("the feed is away")
+        if order.definition.get("hangs_on_launch"):
+            threading.Event().wait()
+        return StubQuery(self._dsn, order)
+
+    def close(self) -> None:
+        return
+
+
+if __name__ == "__main__":
+    main(StubRunner)

@@ -1,0 +1,122 @@
+"""Aggregates of small groups: nulls, edges of types, merging, running values."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pytest
+
+from engine.core.aggregate import Aggregates
+from engine.core.running import Groups
+from engine.definition.types import BIGINT, DATE, DOUBLE, INT, STRING, ColumnType, Schema, decimal
+from engine.plan.model import AggregateColumn
+
+
+def partials_of(function: str, values: list[Any], type_: ColumnType) -> tuple[Aggregates, pl.DataFrame]:
+    """One partial per value."""
+    aggregates = Aggregates([AggregateColumn("out", function, "x")], Schema((("x", type_),)))  # type: ignore[arg-type]
+    frame = pl.DataFrame({"x": pl.Series(values, dtype=type_.polars)})
+    return aggregates, pl.DataFrame(aggregates.lift(frame, pl.Series(range(len(values)), dtype=pl.Int64)))
+
+
+def result(function: str, values: list[Any], type_: ColumnType) -> Any:
+    """Merge all values, in two steps, and read the result."""
+    aggregates, partials = partials_of(function, values, type_)
+    for divisor in (2, len(values)):
+        group = pl.int_range(pl.len()) // divisor
+        merged = partials.group_by(group.alias("group"), maintain_order=True).agg(aggregates.merge(partials.columns))
+        partials = aggregates.settle(merged.drop("group"))
+    columns, _ = aggregates.results(partials)
+    assert columns[0].dtype == aggregates.schema[0][1].polars
+    return columns[0].to_list()[0]
+
+
+def running(function: str, groups: list[list[Any]], type_: ColumnType) -> list[Any]:
+    """The values after each element of several groups."""
+    flat = [value for group in groups for value in group]
+    aggregates, partials = partials_of(function, flat, type_)
+    ids = pl.DataFrame({"group": [i for i, group in enumerate(groups) for _ in group]})
+    columns, _ = aggregates.running(partials, Groups.of(ids))
+    return columns[0].to_list()
+
+
+@pytest.mark.parametrize(
+    ("function", "type_", "values", "expected"),
+    [
+        ("count", BIGINT, [1, None, 1], 2),
+        ("count_distinct", STRING, ["a", None, "b", "a", ""], 3),
+        ("count_distinct", DOUBLE, [0.0, -0.0, None], 1),
+        ("sum", INT, [2**31 - 1, 2**31 - 1, None], 2**32 - 2),
+        ("sum", BIGINT, [-5, 3, None], -2),
+        ("sum", DOUBLE, [1e16, 1.0, -1e16], 1.0),
+        ("sum", DOUBLE, [1.0, float("nan"), float("inf"), None], 1.0),
+        ("sum", decimal(10, 2), [Decimal("0.10"), Decimal("0.20"), None], Decimal("0.30")),
+        ("avg", BIGINT, [1, 2, None], 1.5),
+        ("avg", BIGINT, [2**63 - 1, 2**63 - 1], float(2**63 - 1)),
+        ("avg", DOUBLE, [0.5, 1.0], 0.75),
+        ("avg", decimal(10, 2), [Decimal("0.10"), Decimal("0.20")], 0.15),
+        ("min", STRING, ["b", None, "a"], "a"),
+        ("max", STRING, ["b", None, "a"], "b"),
+        ("max", DATE, [date(2013, 1, 1), date(2013, 7, 1)], date(2013, 7, 1)),
+        ("min", decimal(10, 2), [Decimal("0.10"), Decimal("-0.20")], Decimal("-0.20")),
+        ("max", DOUBLE, [float("inf"), 1.0, float("nan")], 1.0),
+        ("concat", STRING, ["b", None, "a"], "ba"),
+    ],
+)
+def test_nulls_and_what_is_not_finite_are_ignored(function: str, type_: ColumnType, values: list[Any], expected: Any) -> None:
+    assert result(function, values, type_) == expected
+
+
+@pytest.mark.parametrize("function", ["sum", "avg", "min", "max"])
+@pytest.mark.parametrize("type_", [BIGINT, DOUBLE, decimal(10, 2)])
+def test_an_aggregate_of_nothing_is_null(function: str, type_: ColumnType) -> None:
+    assert result(function, [None, None], type_) is None
+
+
+def test_counts_of_nothing_are_zero() -> None:
+    assert (result("count", [None, None], BIGINT), result("count_distinct", [None, None], BIGINT)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [(BIGINT, [2**63 - 1, 1]), (DOUBLE, [1.7e308, 1.7e308]), (decimal(38, 0), [Decimal("9" * 38), Decimal(1)])],
+)
+def test_a_sum_that_does_not_fit_is_null_and_known(type_: ColumnType, values: list[Any]) -> None:
+    aggregates, partials = partials_of("sum", values, type_)
+    columns, overflows = aggregates.results(partials.select(aggregates.merge(partials.columns)))
+    assert columns[0].to_list() == [None]
+    assert [mask.tolist() for mask in overflows] == [[True]]
+
+
+@pytest.mark.parametrize(
+    ("function", "type_", "groups", "expected"),
+    [
+        ("count", BIGINT, [[1, None, 1], [1]], [1, 1, 2, 1]),
+        ("sum", BIGINT, [[1, None, 2], [None, 5]], [1, 1, 3, None, 5]),
+        ("sum", DOUBLE, [[1e16, 1.0, -1e16], [0.5]], [1e16, 1e16, 1.0, 0.5]),
+        ("avg", DOUBLE, [[1.0, 2.0], [None]], [1.0, 1.5, None]),
+        ("min", STRING, [["b", "c", "a"], [None, "z"]], ["b", "b", "a", None, "z"]),
+        ("max", BIGINT, [[1, None, 3, 2], [-7]], [1, 1, 3, 3, -7]),
+        ("count_distinct", STRING, [["a", "a", None, "b"], ["a"]], [1, 1, 1, 2, 1]),
+        ("concat", STRING, [["a", None, "b"], [None, "c"]], ["a", "a", "ab", None, "c"]),
+    ],
+)
+def test_running_values_are_those_after_each_record(
+    function: str, type_: ColumnType, groups: list[list[Any]], expected: list[Any]
+) -> None:
+    assert running(function, groups, type_) == expected
+
+
+def test_the_minimum_shows_zero_as_positive_whichever_came_first() -> None:
+    assert [str(result("min", values, DOUBLE)) for values in ([0.0, -0.0], [-0.0, 0.0])] == ["0.0", "0.0"]
+
+
+def test_partials_near_the_limit_are_carried_and_keep_their_sum() -> None:
+    aggregates = Aggregates([AggregateColumn("out", "sum", "x")], Schema((("x", BIGINT),)))
+    partials = pl.DataFrame({"a0.n": [1], "a0.l0": [2**62 + 5], "a0.l1": [-(2**30)]})
+    settled = aggregates.settle(partials)
+    assert settled.select(pl.col("^a0.l.*$").abs().max()).max_horizontal().item() < 2**32
+    assert aggregates.results(settled)[0][0].to_list() == [5]

@@ -1,0 +1,202 @@
+"""What expressions refuse: other statements, unknown functions, wrong types, absurd sizes; and aggregates."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.definition.expressions import ExpressionInvalid, compile_scalar, parse_aggregate, qualify
+from engine.definition.types import Schema, parse_type
+
+SCHEMA = Schema(
+    tuple(
+        (name, parse_type(kind))
+        for name, kind in {
+            "s.i": "int", "s.t": "string", "s.ts": "timestamp", "s.d": "decimal(10,2)", "s.f": "double", "s.o": "boolean",
+            "s.arr": "array<int>", "w.t": "string",
+        }.items()
+    )
+)  # fmt: skip
+
+REFUSED = [
+    # attempts to leave the expression
+    ("1; drop table x", "expression_malformed"),
+    (";", "expression_malformed"),
+    ("drop table x", "expression_malformed"),
+    ("select 1", "expression_malformed"),
+    ("(select 1)", "not_a_scalar"),
+    ("i in (select i from s)", "not_a_scalar"),
+    ("exists(select 1)", "not_a_scalar"),
+    ("i = (with x as (select 1) select * from x)", "not_a_scalar"),
+    ('a"; drop', "expression_malformed"),
+    ('"a""; drop table x; --"', "unknown_column"),
+    ("' or 1=1", "expression_malformed"),
+    ("i -- hidden", "expression_malformed"),
+    ("i /* hidden */", "expression_malformed"),
+    ("/* hidden */ i", "expression_malformed"),
+    ("i\0", "expression_malformed"),
+    ("i into outfile 'x'", "expression_malformed"),
+    ("copy x to 'y'", "expression_malformed"),
+    ("set x = 1", "expression_malformed"),
+    # functions outside the allow-list
+    ("pg_sleep(1)", "unknown_function"),
+    ("__import__('os')", "unknown_function"),
+    ("pg_read_file('/etc/passwd')", "unknown_function"),
+    ("pg_catalog.lower(s.t)", "expression_malformed"),
+    ("now()", "unknown_function"),
+    ("random()", "unknown_function"),
+    ("current_timestamp", "unknown_column"),
+    ("unnest(arr)", "unknown_function"),
+    # not scalars
+    ("*", "not_a_scalar"),
+    ("s.*", "not_a_scalar"),
+    ("count(*)", "not_a_scalar"),
+    ("sum(i) + 1", "not_a_scalar"),
+    ("collect_list(i)", "not_a_scalar"),
+    ("i + sum(i) over (order by i)", "not_a_scalar"),
+    # syntax that is not ours
+    ("", "expression_malformed"),
+    ("  ", "expression_malformed"),
+    ("i as x", "expression_malformed"),
+    ("i x", "expression_malformed"),
+    ("s.x.y.z", "expression_malformed"),
+    ("arr[1]", "expression_malformed"),
+    ("@i", "expression_malformed"),
+    (":i", "expression_malformed"),
+    ("?", "expression_malformed"),
+    ("i & 1", "expression_malformed"),
+    ("interval '1 hour'", "expression_malformed"),
+    ("i between symmetric 1 and 2", "expression_malformed"),
+    ("lower(s.t order by i)", "expression_malformed"),
+    ("lower(x => s.t)", "expression_malformed"),
+    ("cast(s.t as int format 'x')", "expression_malformed"),
+    ("s.t like 'a\\'", "expression_malformed"),
+    ("s.t like 'a' escape 'bc'", "expression_malformed"),
+    ("i is 5", "expression_malformed"),
+    ("1e999", "expression_malformed"),
+    ("9" * 39, "expression_malformed"),
+    # names
+    ("nope", "unknown_column"),
+    ("x.i", "unknown_column"),
+    ("I", "unknown_column"),
+    ("t", "ambiguous_column"),
+    # types
+    ("NULL", "type_mismatch"),
+    ("i + s.t", "type_mismatch"),
+    ("s.t + s.t", "type_mismatch"),
+    ("i || s.t", "type_mismatch"),
+    ("i = '1'", "type_mismatch"),
+    ("ts > 5", "type_mismatch"),
+    ("ts > s.t", "type_mismatch"),
+    ("ts > 'yesterday'", "type_mismatch"),
+    ("o and i", "type_mismatch"),
+    ("not i", "type_mismatch"),
+    ("-s.t", "type_mismatch"),
+    ("arr = arr", "type_mismatch"),
+    ("greatest(arr, arr)", "type_mismatch"),
+    ("case when i then 1 end", "type_mismatch"),
+    ("case when o then 1 else 'a' end", "type_mismatch"),
+    ("s.t like w.t", "type_mismatch"),
+    ("cast(arr as string)", "type_mismatch"),
+    ("cast(ts as bigint)", "type_mismatch"),
+    ("cast(i as nonsense)", "type_mismatch"),
+    ("lower(i)", "type_mismatch"),
+    ("lower()", "type_mismatch"),
+    ("lower(s.t, s.t)", "type_mismatch"),
+    ("round(f, i)", "type_mismatch"),
+    ("left(s.t, 1.5)", "type_mismatch"),
+    ("date_trunc('eon', ts)", "type_mismatch"),
+    ("extract(century from ts)", "type_mismatch"),
+]
+
+
+@pytest.mark.parametrize(("text", "code"), REFUSED, ids=[text[:30] or "empty" for text, _ in REFUSED])
+def test_an_expression_is_refused_with_this_code(text: str, code: str) -> None:
+    with pytest.raises(ExpressionInvalid) as caught:
+        compile_scalar(text, SCHEMA)
+    assert caught.value.code == code
+    assert 0 < len(caught.value.detail) < 1_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i + " * 3_000 + "i",
+        "(" * 4_000 + "i" + ")" * 4_000,
+        "not " * 2_400 + "o",
+        "- " * 4_000 + "i",
+        "i + " * 1_000 + "i",
+        "case when o then " * 500 + "1" + " end" * 500,
+        "lower(" * 1_500,
+        "[" * 9_000,
+        "{" * 9_000,
+        "a." * 4_000 + "a",
+        "i::int" + "::bigint::int" * 700,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_absurd_length_and_nesting_are_refused(text: str) -> None:
+    with pytest.raises(ExpressionInvalid) as caught:
+        compile_scalar(text, SCHEMA)
+    assert caught.value.code == "expression_malformed"
+
+
+@given(st.text(max_size=60) | st.text(alphabet="is.t()'\"+-*/%|<>=,;: 01andornulcase", max_size=60))
+def test_any_text_compiles_or_is_refused_and_never_does_anything_else(text: str) -> None:
+    try:
+        compile_scalar(text, SCHEMA)
+    except ExpressionInvalid:
+        return
+    canonical = qualify(text, SCHEMA)
+    assert compile_scalar(canonical, SCHEMA).type == compile_scalar(text, SCHEMA).type
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "argument", "kind"),
+    [
+        ("count(*)", "count", None, "bigint"),
+        ("COUNT(i)", "count", '"s"."i"', "bigint"),
+        ("count(distinct s.t)", "count_distinct", '"s"."t"', "bigint"),
+        ("sum(i)", "sum", '"s"."i"', "bigint"),
+        ("sum(d)", "sum", '"s"."d"', "decimal(38,2)"),
+        ("sum(f * 2)", "sum", '"s"."f" * 2', "double"),
+        ("avg(i)", "avg", '"s"."i"', "double"),
+        ("min(s.t)", "min", '"s"."t"', "string"),
+        ("max(ts)", "max", '"s"."ts"', "timestamp"),
+        ("sum(case when o then 1 else 0 end)", "sum", 'CASE WHEN "s"."o" THEN 1 ELSE 0 END', "bigint"),
+    ],
+)
+def test_an_aggregate_is_read_with_its_argument_and_type(text: str, function: str, argument: str | None, kind: str) -> None:
+    found = parse_aggregate(text, SCHEMA)
+    assert (found[0], found[1], str(found[2])) == (function, argument, kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("i", "expression_malformed"),
+        ("i + 1", "expression_malformed"),
+        ("sum(i) / count(*)", "not_supported_yet"),
+        ("first(i)", "not_supported_yet"),
+        ("collect_list(i)", "not_supported_yet"),
+        ("stddev(f)", "not_supported_yet"),
+        ("sum(distinct i)", "not_supported_yet"),
+        ("concat(s.t)", "unknown_function"),
+        ("pg_sleep(1)", "unknown_function"),
+        ("sum(s.t)", "type_mismatch"),
+        ("sum(*)", "type_mismatch"),
+        ("sum()", "type_mismatch"),
+        ("sum(i, i)", "type_mismatch"),
+        ("max(o)", "type_mismatch"),
+        ("count(distinct arr)", "type_mismatch"),
+        ("sum(nope)", "unknown_column"),
+        ("sum(sum(i))", "not_a_scalar"),
+        ("count(*) filter (where o)", "expression_malformed"),
+        ("sum(i) over ()", "not_a_scalar"),
+    ],
+)
+def test_an_aggregate_is_refused_with_this_code(text: str, code: str) -> None:
+    with pytest.raises(ExpressionInvalid) as caught:
+        parse_aggregate(text, SCHEMA)
+    assert caught.value.code == code
