@@ -177,8 +177,7 @@ class QueryHost:
         if handle is None:
             return
         try:
-            handle.stop(self._stop_timeout_s)
-            is_over = not handle.is_active
+            is_over = handle.stop(self._stop_timeout_s)
         except Exception:
             log.exception("stop_failed", query=hosted.order.name, epoch=hosted.order.epoch)
             is_over = False

@@ -36,8 +36,8 @@ class QueryHandle(Protocol):
     def error(self) -> Exception | None:
         """Why it ended by itself; None while it is active and after a ``stop``."""
 
-    def stop(self, timeout_s: float) -> None:
-        """Stop it and return when it is over, or at the timeout with it still active. May raise instead."""
+    def stop(self, timeout_s: float, /) -> bool:
+        """Stop it; returns whether it was over within the timeout. May raise instead."""
 
 
 class Runner(Protocol):

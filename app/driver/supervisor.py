@@ -70,6 +70,7 @@ class Supervisor:
         self._dsn = dsn
         self._command = tuple(command)
         self._environment = {**os.environ, **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
+        self._log_path = settings.data_dir / "driver.log"
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -112,18 +113,21 @@ class Supervisor:
             # Also when cancelled: a driver must not outlive the one who would restart it.
             is_gone = await asyncio.shield(self._finish(driver))
         lived_s = asyncio.get_running_loop().time() - driver.started_at
-        log.info(
-            "driver_gone",
-            driver_id=str(driver.id),
-            exit_code=driver.process.returncode,
-            lived_s=round(lived_s, 1),
-            is_gone=is_gone,
-        )
+        ended = {
+            "exit_code": driver.process.returncode,
+            "lived_s": round(lived_s, 1),
+            "is_gone": is_gone,
+            "log": str(self._log_path),
+        }
+        if self._ending.is_set():
+            log.info("driver_stopped", driver_id=str(driver.id), **ended)
+        else:
+            log.warning("driver_lost", driver_id=str(driver.id), **ended)
         return lived_s
 
     async def _spawn(self) -> _Driver:
         driver_id = uuid.uuid4()
-        with _open_log(self._settings.data_dir / "driver.log") as output:
+        with _open_log(self._log_path) as output:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 "--driver-id",

@@ -45,7 +45,7 @@ class AppendItem:
         accepted: canonical records; may be empty.
         rejects: refused ones; ``offset`` is the index in the request.
         key: idempotency key, or None.
-        digest: of the request, hex; means nothing without a key.
+        digest: of the request; means nothing without a key.
         now_ms: when it arrived.
     """
 
@@ -53,7 +53,7 @@ class AppendItem:
     accepted: pl.DataFrame
     rejects: pl.DataFrame
     key: str | None
-    digest: str
+    digest: bytes
     now_ms: int
 
 
@@ -132,7 +132,7 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
         StaleTarget: the feed was made anew; holds for all items.
     """
     outcomes: dict[int, Outcome] = {}
-    async with connection.transaction(), connection.cursor(binary=True) as cursor:
+    async with connection.transaction(), connection.cursor() as cursor:
         fresh = await _fresh_relations(cursor, items)
         for index, item in enumerate(items):
             if (item.target.relation_id, item.target.version) not in fresh:
@@ -180,7 +180,7 @@ async def _claim_keys(cursor: Cursor, items: Sequence[AppendItem], outcomes: dic
     return followers
 
 
-def _same_answer(item: AppendItem, digest: str, outcome: Outcome) -> Outcome:
+def _same_answer(item: AppendItem, digest: bytes, outcome: Outcome) -> Outcome:
     """Return the outcome of the request that had this key first, or the refusal of a key that was used for another body."""
     if item.digest != digest:
         return Unprocessable(

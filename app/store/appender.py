@@ -95,7 +95,7 @@ class Appender:
             BodyMalformed: no record can be told from another.
             Unprocessable: ``idempotency_key_reused``.
         """
-        digest = _digest(kind, name, body, media_type) if idempotency_key is not None else ""
+        digest = _digest(kind, name, body, media_type) if idempotency_key is not None else b""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
             accepted, rejects = await self._judged(target, body, media_type)
@@ -198,7 +198,7 @@ def _settle(waiting: _Waiting, result: Outcome | Exception) -> None:
         waiting.answer.set_result(result)
 
 
-def _digest(kind: str, name: str, body: bytes, media_type: str) -> str:
+def _digest(kind: str, name: str, body: bytes, media_type: str) -> bytes:
     digest = hashlib.sha256(json.dumps([kind, name, media_type]).encode())
     digest.update(body)
-    return digest.hexdigest()
+    return digest.digest()

@@ -1,8 +1,8 @@
 """Admission: how far each feed partition may advance in the next micro-batch. Pure.
 
 Catching up with a backlog must be as right as living through it (design: a table not behind its stream), so partitions advance
-together in *event time*, not by equal counts. A stream's chunk is taken only when every table with a backlog has reached the greatest
-event time inside it; a table that is read to its end holds nobody back.
+together in *event time*, not by equal counts. A stream's chunk is taken only when every table with a backlog has reached the
+greatest event time inside it; a table that is read to its end holds nobody back.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ What does not fit becomes null and is told apart from what was null before. Know
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -153,9 +154,18 @@ def _decimal(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series 
         raw = raw.cast(pl.String)
     if raw.dtype != pl.String:
         return None
+    if raw.str.contains("[eE]").any():
+        raw = pl.Series(raw.name, [_without_exponent(text) for text in raw], dtype=pl.String)
     # The cast rounds what has more digits than the scale; a rounded value is not the value that was sent.
-    exact = raw.str.contains(rf"^[+-]?\d+(\.\d{{0,{declared.scale or 0}}}0*)?$")
+    exact = raw.str.contains(rf"^[+-]?\d*(\.\d{{0,{declared.scale or 0}}}0*)?$")
     return raw.cast(declared.polars, strict=False).set(~exact, None)
+
+
+def _without_exponent(text: str | None) -> str | None:
+    """Write ``1.5e3`` as ``1500``; what is no number, or one far beyond any decimal, stays as it is."""
+    if text is None or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,2}", text):
+        return text
+    return format(Decimal(text), "f")
 
 
 def _string(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | None:

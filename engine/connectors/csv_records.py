@@ -46,8 +46,8 @@ def parse_csv(
     """Parse whole CSV records, without the header.
 
     Returns:
-        ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation does not
-        have are ignored. A record with a wrong number of fields is refused as ``malformed_csv``.
+        ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation
+        does not have are ignored. A record with a wrong number of fields is refused as ``malformed_csv``.
     """
     starts, ends = record_bounds(chunk)
     if len(starts) == 0:

@@ -1,7 +1,7 @@
 """The port through which a query reads its inputs' feeds, and the values that pass it. ``open_feed`` chooses the implementation.
 
-A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so that
-its records keep their order (T2).
+A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so
+that its records keep their order (T2).
 """
 
 from __future__ import annotations

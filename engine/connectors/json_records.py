@@ -1,8 +1,8 @@
 """JSON records: arrays of objects and newline-delimited objects, brought into raw frames for ``canonicalise``.
 
-The good path reads whole chunks with Arrow's strict JSON reader, which refuses a number where a string is declared and keeps 64-bit
-integers and decimals exact. What it refuses is cut into smaller pieces and, piece by piece, read again by ``json.loads``, which can
-say what is wrong with which record.
+The good path reads whole chunks with Arrow's strict JSON reader, which refuses a number where a string is declared and keeps
+64-bit integers and decimals exact. What it refuses is cut into smaller pieces and, piece by piece, read again by
+``json.loads``, which can say what is wrong with which record.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ PIECE_LINES = 512
 FEW_LINES = 24
 """Up to here ``json.loads`` is quicker than setting up Arrow's reader."""
 
-_NEWLINE, _RETURN = 10, 13
+_NEWLINE, _RETURN, _BRACE = 10, 13, ord("{")
 _BOM = b"\xef\xbb\xbf"
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-class BodyMalformed(UserError):  # noqa: N818 - the engine's errors are named for what happened
+class BodyMalformed(UserError):
     """A whole body cannot be read, so that no record in it can be told from another.
 
     Attributes:
@@ -97,7 +97,7 @@ def parse_lines(
     starts, ends = line_bounds(chunk)
     if len(starts) == 0:
         return pl.DataFrame(), empty_rejects(), starts
-    raw = _read_fast(chunk, len(starts), relation, unknown) if len(starts) > FEW_LINES else None
+    raw = _read_fast(chunk, starts, relation, unknown) if len(starts) > FEW_LINES else None
     if raw is not None:
         return raw.with_columns(pl.int_range(len(starts), dtype=pl.Int64).alias("_offset")), empty_rejects(), starts
     frames: list[pl.DataFrame] = []
@@ -105,7 +105,8 @@ def parse_lines(
     for first in range(0, len(starts), PIECE_LINES):
         last = min(first + PIECE_LINES, len(starts))
         piece = chunk[starts[first] : ends[last - 1]]
-        frame = _read_fast(piece, last - first, relation, unknown) if last - first > FEW_LINES else None
+        places = starts[first:last] - starts[first]
+        frame = _read_fast(piece, places, relation, unknown) if last - first > FEW_LINES else None
         if frame is not None:
             frames.append(frame.with_columns(pl.int_range(first, last, dtype=pl.Int64).alias("_offset")))
             continue
@@ -203,7 +204,8 @@ def _control(name: str, records: list[dict[str, Any]], refused: dict[int, tuple[
     kind = str if name == "$op" else int
     values = [record.get(name) for record in records]
     for index, value in enumerate(values):
-        if value is not None and (type(value) is not kind or (kind is int and not -(2**63) <= value < 2**63)):
+        is_fit = isinstance(value, str) and _is_unicode(value) if kind is str else type(value) is int and -(2**63) <= value < 2**63
+        if value is not None and not is_fit:
             refused.setdefault(index, ("wrong_type", f"{name} must be {'a string' if kind is str else 'a whole number'}"))
             values[index] = None
     return pl.Series(name, values, dtype=CONTROL_COLUMNS[name])
@@ -236,8 +238,12 @@ def _read_slowly(
     return raw, pl.concat([reject_rows(malformed), refused]).sort("offset")
 
 
-def _read_fast(chunk: bytes, lines: int, relation: RelationSchema, unknown: Unknown) -> pl.DataFrame | None:
+def _read_fast(
+    chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSchema, unknown: Unknown
+) -> pl.DataFrame | None:
     """Read with Arrow; None where anything at all is unusual."""
+    if not (np.frombuffer(chunk, dtype=np.uint8)[starts] == _BRACE).all():  # Arrow takes null for a record without values
+        return None
     schema = _arrow_schema(chunk, relation)
     if schema is None or not (chunk.isascii() or _is_utf8(chunk)):
         return None
@@ -251,7 +257,7 @@ def _read_fast(chunk: bytes, lines: int, relation: RelationSchema, unknown: Unkn
         )
     except pa.ArrowException:
         return None
-    if table.num_rows != lines:
+    if table.num_rows != len(starts):
         return None
     return cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
 

@@ -1,8 +1,8 @@
 """The built-in log: feeds of record batches in Postgres, with gap-free offsets per partition.
 
-A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to. Offsets
-are given by the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to one partition
-queue up behind each other.
+A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to.
+Offsets are given by the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to
+one partition queue up behind each other.
 
 Everything is plain SQL in constants, so that a synchronous writer (the sink) and an asynchronous one (the API's group commit)
 share it.
@@ -43,9 +43,9 @@ ON CONFLICT (feed_id, key) DO UPDATE SET
     expires_at = CASE WHEN kept.expires_at < now() THEN excluded.expires_at ELSE kept.expires_at END
 RETURNING digest, response
 """
-"""Claim an idempotency key in the transaction of its append. It waits for a rival transaction with the same key. A null response: the
-key is ours, append and then ``STORE_RESPONSE_SQL``. A response with our digest: answer it. Another digest: a conflict. Claim keys in
-sorted order, each once per transaction."""
+"""Claim an idempotency key in the transaction of its append. It waits for a rival transaction with the same key. A null
+response: the key is ours, append and then ``STORE_RESPONSE_SQL``. A response with our digest: answer it. Another digest: a
+conflict. Claim keys in sorted order, each once per transaction."""
 
 STORE_RESPONSE_SQL = "UPDATE log.append_key SET response = %(response)s WHERE feed_id = %(feed_id)s AND key = %(key)s"
 

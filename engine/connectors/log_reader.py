@@ -104,8 +104,8 @@ class LogReader:
         first = next((head.start_offset for head in log.heads(connection, feed_id) if head.partition == partition), 0)
         if 0 < start < first:
             raise DataInvalid(
-                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {first - 1} were removed by its retention "
-                "before this query read them. Give the feed a longer retention, and restart the query with new state."
+                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {first - 1} were removed by its "
+                "retention before this query read them. Give the feed a longer retention, and restart the query with new state."
             )
 
 

@@ -1,8 +1,8 @@
 """The sink: everything one micro-batch caused, in one Postgres transaction, exactly once.
 
 Rows or records, the change feed, late records, rejects, counters, position and clocks become visible together or not at all. The
-row of ``log.commit`` is both memory and fence: a batch that is already in it is skipped (Spark repeats a batch it could not mark as
-done), and a launch whose epoch is not the one in it is refused.
+row of ``log.commit`` is both memory and fence: a batch that is already in it is skipped (Spark repeats a batch it could not
+mark as done), and a launch whose epoch is not the one in it is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The values operators hand each other: frames with service columns, outputs, emissions.
 
-A frame between operators has ``_pos`` (Int64, non-decreasing: the position of the input record that caused the row, T2), ``_ts``
-(Int64 ms), ``_op`` (Int8: 0 row, 1 delete), ``_key_hash`` (UInt64), ``_offset`` (Int64) and payload columns. Row order is the order of
-processing. Nothing here knows Spark, files or the clock.
+A frame between operators has ``_pos`` (Int64, non-decreasing: the position of the input record that caused the row, T2),
+``_ts`` (Int64 ms), ``_op`` (Int8: 0 row, 1 delete), ``_key_hash`` (UInt64), ``_offset`` (Int64) and payload columns. Row order is
+the order of processing. Nothing here knows Spark, files or the clock.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 
 from engine.definition.types import Schema
 
@@ -33,7 +34,7 @@ LATE_SCHEMA: dict[str, pl.DataType] = {
 }
 
 EXCERPT_CHARS = 4096
-"""A late record is kept for reading, not for replay: this much shows any sane record whole and bounds the table of late records."""
+"""A late record is kept for reading, not for replay: this much shows any sane record whole and bounds what is kept."""
 
 Counters = dict[tuple[str, str], int]
 """(operator or input alias, reason) → how many in this batch. Reasons that did not occur are absent."""
@@ -59,8 +60,8 @@ class Emission:
     """What one task made of one batch.
 
     Attributes:
-        changes: ``_ts``, ``_op`` and the stage's output columns (for a stage before an exchange: ``_key_hash`` and ``_offset`` too);
-            row order is emission order.
+        changes: ``_ts``, ``_op`` and the stage's output columns, in emission order; before an exchange canonical records of the
+            next stage (``_key_hash`` of the exchange key, ``_offset`` = number of the emission).
         late: rows that must be kept for reading (``LATE_SCHEMA``).
         counters: see ``Counters``.
         clocks: operator → stream time, None before its first record.
@@ -111,7 +112,8 @@ def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.
     if frame.is_empty():
         return empty_late()
     payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
-    record = pl.struct(payload).struct.json_encode().str.slice(0, EXCERPT_CHARS) if payload else pl.lit("{}")
+    readable = [_readable(pl.col(name), frame.schema[name]).alias(name) for name in payload]
+    record = pl.struct(readable).struct.json_encode().str.slice(0, EXCERPT_CHARS) if payload else pl.lit("{}")
     clock = pl.lit(None, pl.Int64) if stream_times is None else pl.lit(stream_times.cast(pl.Int64))
     return frame.select(
         pl.lit(operator, pl.String).alias("input"),
@@ -121,3 +123,27 @@ def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.
         pl.col(OFFSET).alias("offset"),
         record.alias("record"),
     )
+
+
+def _holds_bytes(dtype: pl.DataType) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_bytes(_instance(field.dtype)) for field in dtype.fields)
+    if isinstance(dtype, pl.List):
+        return _holds_bytes(_instance(dtype.inner))
+    return dtype == pl.Binary
+
+
+def _readable(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Write bytes as base64, at any depth: JSON has none and Polars' encoder panics on them."""
+    if not _holds_bytes(dtype):
+        return value
+    if isinstance(dtype, pl.Struct):
+        fields = [_readable(value.struct.field(field.name), _instance(field.dtype)).alias(field.name) for field in dtype.fields]
+        return pl.struct(fields)
+    if isinstance(dtype, pl.List):
+        return value.list.eval(_readable(pl.element(), _instance(dtype.inner)))
+    return value.bin.encode("base64")
+
+
+def _instance(dtype: pl.DataType | DataTypeClass) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype

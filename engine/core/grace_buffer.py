@@ -1,4 +1,4 @@
-"""The grace buffer of a stream-table join: holds stream records until buffer time has passed them by the grace (J3, J4, J10, J11)."""
+"""The grace buffer of a stream-table join: holds records until buffer time has passed them by the grace (J3, J4, J10, J11)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class GraceBuffer:
     """Rows waiting, and the buffer time B.
 
     Args:
-        grace_ms: G. It may differ from the one the state was made with: what is due under the new one goes at the next record (J11).
+        grace_ms: G. It may differ from the one the state was made with; what is due under the new one goes at the next accepted
+            record (J11).
         late: policy; ``join`` lets late rows pass at their own place.
         state: what ``snapshot`` returned, or None.
         store: where waiting rows live.

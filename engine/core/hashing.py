@@ -1,9 +1,9 @@
 """Key hashes: which task a record belongs to, and where its key lies in an index.
 
-The hash is part of checkpoints and of the log: it must never change between versions, platforms or column types of equal values
-(``pl.Expr.hash`` gives no such promise). Strings and bytes: xxHash64. Integers, booleans, dates, times and timestamps: the finaliser
-of splitmix64 over their 64-bit value, so ``int`` and ``bigint`` keys meet. Doubles: the same over their bits, with -0.0 as 0.0.
-Decimals: xxHash64 of the text without trailing zeros. Several columns are chained, order matters.
+The hash is part of checkpoints and of the log: it must never change between versions, platforms or column types of equal
+values (``pl.Expr.hash`` gives no such promise). Strings and bytes: xxHash64. Integers, booleans, dates, times and timestamps:
+the finaliser of splitmix64 over their 64-bit value, so ``int`` and ``bigint`` keys meet. Doubles: the same over their bits, with
+-0.0 as 0.0. Decimals: xxHash64 of the text without trailing zeros. Several columns are chained, order matters.
 
 Two keys out of n share a hash with probability n²/2⁶⁵: 3e-6 for ten million keys. Segment merges notice it (``InvariantBroken``).
 """

@@ -112,9 +112,10 @@ class TableJoin:
             puts: the table's records of the same batch, by ``_pos``, or None.
 
         Returns:
-            Rows with the columns of ``schema``. Counters and late rows carry the join's name; reasons are those of ``MATCH_NAMES``,
-            ``late_joined late_dropped late_diverted null_value``, and of the table ``table_history_expired table_null_key
-            out_of_order``.
+            Rows with the columns of ``schema``. Counters and late rows carry the join's name. Counted are the misses of
+            ``MATCH_NAMES``, ``late_joined late_dropped late_diverted null_value``, and of the table ``table_history_expired
+            table_null_key out_of_order``. Late rows have the reasons ``late_dropped late_diverted expired_dropped
+            expired_diverted table_history_expired``.
         """
         counters: Counters = {}
         late: list[pl.DataFrame] = []
@@ -144,9 +145,7 @@ class TableJoin:
         late.append(late_rows(puts[rejected], name, "table_history_expired", pl.Series(batch.clocks[rejected])))
         return batch
 
-    def _due(
-        self, frame: pl.DataFrame, counters: Counters, late: list[pl.DataFrame]
-    ) -> tuple[pl.DataFrame, Bools | None]:
+    def _due(self, frame: pl.DataFrame, counters: Counters, late: list[pl.DataFrame]) -> tuple[pl.DataFrame, Bools | None]:
         """Choose what is looked up now: drop null values and keys, hold and release by the grace.
 
         Returns:
@@ -177,7 +176,8 @@ class TableJoin:
         nulls = [frame.get_column(name) for name in columns if frame.get_column(name).null_count()]
         if not nulls:
             return None
-        return np.logical_or.reduce([column.is_null().to_numpy() for column in nulls])
+        is_null: Bools = np.logical_or.reduce([column.is_null().to_numpy() for column in nulls])
+        return is_null
 
     def _joined(
         self, due: pl.DataFrame, is_null_key: Bools | None, batch: TableBatch, counters: Counters, late: list[pl.DataFrame]
@@ -202,7 +202,8 @@ class TableJoin:
 
     def _expired(self, status: NDArray[np.int8]) -> Bools:
         """Say which rows a left join leaves out because it met expired history."""
-        return (status == HISTORY_EXPIRED) & (self._spec.expired != "null")
+        is_left_out: Bools = (status == HISTORY_EXPIRED) & (self._spec.expired != "null")
+        return is_left_out
 
     def _assembled(self, due: pl.DataFrame, found: Found) -> pl.DataFrame:
         """Put the table's columns and ``$match`` beside the stream's."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64
-from engine.core.frames import OFFSET, OP, POS, SERVICE_COLUMNS, TS
+from engine.core.frames import OFFSET, POS, SERVICE_COLUMNS, TS
 from engine.plan.model import Input
 
 
@@ -33,43 +33,70 @@ class Slice:
 def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int) -> dict[int, pl.DataFrame]:
     """Put a batch's records into the task's total order.
 
-    A k-way merge by head event time, which equals a stable sort by the running maximum of event time within each feed partition;
-    ties by the declared index of the feed (the smallest index of the inputs that read it), partition, offset. Of a record that two
-    inputs of a feed read, the one with the smaller index (the table) comes first. Maxima start afresh in each batch.
+    A k-way merge by head event time, which equals a stable sort by the running maximum of event time within each feed
+    partition; ties by the declared index of the feed (the smallest index of the inputs that read it), partition, offset. Of a
+    record that two inputs of a feed read, the one with the smaller index (the table) comes first. Maxima start afresh in each
+    batch.
 
     Args:
         slices: at most one batch's records of one task, in any order of slices.
-        inputs: the plan's inputs, whose aliases qualify the payload columns; empty for a later stage, whose columns keep their names.
+        inputs: the plan's inputs, whose aliases qualify the payload columns; empty for a later stage, whose columns keep their
+            names.
         first_pos: position of the first record.
 
     Returns:
         Input index → its records with ``_pos``, in order. Inputs without records are absent.
     """
-    parts = _parts(slices)
-    if not parts:
-        return {}
-    first_index = _feed_indexes(inputs)
-    groups: dict[tuple[int, int], list[tuple[int, pl.DataFrame]]] = {}
-    for (feed_name, partition, input_index), frame in parts.items():
-        groups.setdefault((first_index.get(feed_name, 0), partition), []).append((input_index, frame))
-    members = [_group_order(groups[key]) for key in sorted(groups)]
-    owners = [member for key in sorted(groups) for member in sorted(groups[key], key=lambda item: item[0])]
-    places = _places([times for times, _ in members]) + first_pos
-    result: dict[int, list[pl.DataFrame]] = {}
+    groups = _feed_partitions(slices, inputs)
+    places = _places([group.times for group in groups]) + first_pos
+    found: dict[int, list[pl.DataFrame]] = {}
     start = 0
-    owner = iter(owners)
-    for times, arrangement in members:
-        group_places = np.empty(len(times), np.int64)
-        group_places[arrangement] = places[start : start + len(times)]
-        start += len(times)
-        taken = 0
-        while taken < len(times):
-            input_index, frame = next(owner)
-            column = pl.Series(POS, group_places[taken : taken + frame.height])
-            result.setdefault(input_index, []).append(frame.with_columns(column))
-            taken += frame.height
+    for group in groups:
+        stop = start + len(group.times)
+        for input_index, frame in group.placed(places[start:stop]):
+            found.setdefault(input_index, []).append(frame)
+        start = stop
     aliases = {item.index: item.alias for item in inputs}
-    return {index: _in_order(frames, aliases.get(index)) for index, frames in result.items()}
+    return {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
+
+
+class _FeedPartition:
+    """The records of one partition of one feed in its own order: by offset, of one record's readers by index.
+
+    Args:
+        readers: (input index, its records by offset).
+    """
+
+    def __init__(self, readers: list[tuple[int, pl.DataFrame]]) -> None:
+        self._readers = sorted(readers, key=lambda reader: reader[0])
+        self.times: I64 = np.concatenate([frame.get_column(TS).to_numpy() for _, frame in self._readers])
+        self._rows: I64 | None = None
+        if len(readers) > 1:
+            offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for _, frame in self._readers])
+            self._rows = np.argsort(offsets, kind="stable")
+            self.times = self.times[self._rows]
+
+    def placed(self, places: I64) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Give each reader's records their places."""
+        own = places
+        if self._rows is not None:
+            own = np.empty_like(places)
+            own[self._rows] = places
+        start = 0
+        for input_index, frame in self._readers:
+            yield input_index, frame.with_columns(pl.Series(POS, own[start : start + frame.height]))
+            start += frame.height
+
+
+def _feed_partitions(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[_FeedPartition]:
+    """Return what the batch holds, by (declared index of the feed, partition)."""
+    declared: dict[str, int] = {}
+    for item in inputs:
+        declared[item.feed.name] = min(item.index, declared.get(item.feed.name, item.index))
+    readers: dict[tuple[int, int], list[tuple[int, pl.DataFrame]]] = {}
+    for (feed_name, partition, input_index), frame in _parts(slices).items():
+        readers.setdefault((declared.get(feed_name, 0), partition), []).append((input_index, frame))
+    return [_FeedPartition(readers[key]) for key in sorted(readers)]
 
 
 def _parts(slices: Sequence[Slice]) -> dict[tuple[str, int, int], pl.DataFrame]:
@@ -87,33 +114,10 @@ def _parts(slices: Sequence[Slice]) -> dict[tuple[str, int, int], pl.DataFrame]:
     return result
 
 
-def _feed_indexes(inputs: Sequence[Input]) -> dict[str, int]:
-    """Return each feed's declared index: the smallest of the inputs that read it."""
-    result: dict[str, int] = {}
-    for item in inputs:
-        result[item.feed.name] = min(item.index, result.get(item.feed.name, item.index))
-    return result
-
-
-def _group_order(group: list[tuple[int, pl.DataFrame]]) -> tuple[I64, I64]:
-    """Order one feed partition's records by (offset, input).
-
-    Returns:
-        Event times in that order, and for each place which row of the inputs' concatenation (by input index) stands there.
-    """
-    group = sorted(group, key=lambda item: item[0])
-    times = np.concatenate([frame.get_column(TS).to_numpy() for _, frame in group])
-    if len(group) == 1:
-        return times, np.arange(len(times))
-    offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for _, frame in group])
-    arrangement = np.argsort(offsets, kind="stable")
-    return times[arrangement], arrangement
-
-
 def _places(groups: list[I64]) -> I64:
     """Return the place in the merge of every record, the groups one after the other."""
-    if len(groups) == 1:
-        return np.arange(len(groups[0]))
+    if len(groups) < 2:
+        return np.arange(sum(map(len, groups)))
     heads = np.concatenate([np.maximum.accumulate(times) for times in groups])
     places = np.empty(len(heads), np.int64)
     places[np.argsort(heads, kind="stable")] = np.arange(len(heads))
@@ -127,6 +131,5 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
     if len(frames) > 1 or not bool(np.all(positions[1:] > positions[:-1])):
         frame = frame[np.argsort(positions, kind="stable")]
     payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
-    names = {name: f"{alias}.{name}" if alias is not None else name for name in payload}
-    service = [pl.col(name) for name in SERVICE_COLUMNS]
-    return frame.select(*service, *(pl.col(name).alias(names[name]) for name in payload)).with_columns(pl.col(OP).cast(pl.Int8))
+    frame = frame.select(*SERVICE_COLUMNS, *payload)
+    return frame if alias is None else frame.rename({name: f"{alias}.{name}" for name in payload})

@@ -14,8 +14,8 @@ import polars as pl
 class SegmentStore(Protocol):
     """Keeps immutable frames under ids.
 
-    A manifest names a segment by a dict entry ``"segment": <id>``, at any depth (``named_segments`` finds them all), so that a store
-    can tell what is still needed without knowing any operator.
+    A manifest names a segment by a dict entry ``"segment": <id>``, at any depth (``named_segments`` finds them all), so that a
+    store can tell what is still needed without knowing any operator.
     """
 
     def save(self, frame: pl.DataFrame) -> str:

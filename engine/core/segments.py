@@ -1,8 +1,8 @@
 """The two state structures, made of sorted immutable segments: an index by key and time, a queue by time.
 
-A batch appends at most one segment; neighbouring segments are merged when the newer ones have together as many rows as the older one,
-so there are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one record.
-A segment once saved never changes; what has become unnecessary is left out when its neighbours are merged.
+A batch appends at most one segment; neighbouring segments are merged when the newer ones have together as many rows as the older
+one, so there are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one
+record. A segment once saved never changes; what has become unnecessary is left out when its neighbours are merged.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Segment:
 def merge_start(rows: Sequence[int]) -> int:
     """Return from which segment on all are merged into one; ``len(rows)`` for none.
 
-    The longest run of newest segments is taken whose oldest one is not larger than the others together. So each row that is rewritten
-    lands in a segment at least twice as large (amortised cost), and those that stay at least double from newer to older (number).
+    The longest run of newest segments is taken whose oldest one is not larger than the others together. So a row that is
+    rewritten lands in a segment twice as large (amortised cost), and those that stay double from newer to older (number).
     """
     newer = TINY_ROWS
     start = len(rows)
@@ -113,8 +113,8 @@ class _Segments:
 class KeyIndex(_Segments):
     """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
 
-    Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` and payload; of rows with equal (hash, time), or equal hash, the one with the
-    greatest position counts.
+    Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` and payload; of rows with equal (hash, time), or equal hash, the one
+    with the greatest position counts.
 
     Args:
         store: where segments live.
@@ -196,9 +196,12 @@ class KeyIndex(_Segments):
             is_kept[:-1] |= times[1:] != times[:-1]
         return frame if is_kept.all() else frame[np.flatnonzero(is_kept)]
 
-    def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:  # noqa: FBT001  # called in one place
-        """Sort, and forget what no read can reach: replaced rows, versions that ended by the horizon, and, when no older segment
-        could hold what they hide, tombstones before the horizon (V4)."""
+    def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
+        """Sort, and forget what no read can reach.
+
+        That is replaced rows, versions that ended by the horizon, and, when no older segment could hold what they hide,
+        tombstones before the horizon (V4).
+        """
         frame = frame.sort(self._order)
         self._check_keys(frame)
         frame = self._newest(frame)
@@ -270,11 +273,12 @@ def expand(starts: I64, stops: I64) -> I64:
 
 
 def upper_bound(values: I64, wanted: I64, starts: I64, stops: I64) -> I64:
-    """Return for each range ``[start, stop)`` of ``values``, ascending inside it, the first index with a value greater than wanted."""
-    low, high = starts.copy(), stops.copy()
+    """Return for each range ``[start, stop)`` of ``values``, ascending inside, the first index with a value above the wanted."""
+    low: I64 = starts.copy()
+    high: I64 = stops.copy()
     while (active := low < high).any():
         middle = np.where(active, (low + high) >> 1, 0)
         goes_up = active & (values[middle] <= wanted)
-        low = np.where(goes_up, middle + 1, low)
+        low[goes_up] = middle[goes_up] + 1
         high = np.where(active & ~goes_up, middle, high)
     return low

@@ -1,7 +1,7 @@
 """One task of one stage: orders a batch, runs the stage's operators over it, says what came out.
 
-The chain is that of T9. The task owns the positions of the total order (T2, T3): they continue across batches, so nothing an operator
-decides depends on where a batch ended.
+The chain is that of T9. The task owns the positions of the total order (T2, T3): they continue across batches, so nothing an
+operator decides depends on where a batch ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finding versions among those of the touched keys, as of an event time and as of a position in the total order.
 
-All versions are known at the end of a batch, but a probe may only see what was put before its own position. So a probe's version is
-found by time first (one binary search), and then walked down past versions put later; this is what makes the answer independent of
-where batches are cut.
+All versions are known at the end of a batch, but a probe may only see what was put before its own position. So a probe's version
+is found by time first (one binary search), and then walked down past versions put later; this is what makes the answer
+independent of where batches are cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class VersionSearch:
         keys = np.searchsorted(hashes, frame.get_column(KEY_HASH).to_numpy())
         times = frame.get_column(TS).to_numpy() if is_by_time else np.zeros(frame.height, np.int64)
         positions = frame.get_column(POS).to_numpy()
-        self._scale(keys, times, len(hashes))
+        self._scale(times, len(hashes))
         composite = self._composite(keys, times)
         order = np.lexsort((positions, composite))
         self._sorted = composite[order]
@@ -50,7 +50,7 @@ class VersionSearch:
         self._has_new = bool((positions >= first_new).any())
         self._minima: list[I64] = [self._positions]
 
-    def _scale(self, keys: I64, times: I64, key_count: int) -> None:
+    def _scale(self, times: I64, key_count: int) -> None:
         """Choose how times enter the composite key: as offsets, or as ranks where offsets would not fit."""
         self._ranks: I64 | None = None
         self._low = int(times.min()) if len(times) else 0
@@ -105,7 +105,7 @@ class VersionSearch:
         places = np.arange(self._starts[key], self._starts[key + 1])
         places = places[self._positions[places] < position]
         times = self.times[places]
-        return places[np.append(times[1:] != times[:-1], True)] if len(places) else places  # noqa: FBT003
+        return places[np.append(times[1:] != times[:-1], True)] if len(places) else places
 
     def _walk_down(self, found: I64, starts: I64, positions: I64) -> I64:
         """Step down from each place past versions put at or after the probe's position."""

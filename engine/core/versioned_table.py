@@ -170,7 +170,9 @@ class TableBatch:
             status = np.where(places >= 0, MATCHED, NO_VERSION).astype(np.int8)
         else:
             status, places = _read_as_of(search, is_tombstone, keys, times, positions, horizon)
-        valid_to = search.next_times(keys, np.where(places >= 0, search.times[places], times), positions) if with_valid_to else None
+        valid_to = (
+            search.next_times(keys, np.where(places >= 0, search.times[places], times), positions) if with_valid_to else None
+        )
         is_deleted = is_tombstone[places] & (status == MATCHED)
         if is_deleted.any():
             status[is_deleted] = np.where(search.times[places] < horizon, NO_VERSION, DELETED)[is_deleted]
@@ -178,7 +180,7 @@ class TableBatch:
         return Found(status, rows, versions, valid_to)
 
     def put_valid_to(self) -> I64:
-        """Return for each accepted put, as of its own position, when its key's next version begins; ``AFTER_ALL_TIME`` for none."""
+        """Return for each accepted put, as of its position, when its key's next version begins; ``AFTER_ALL_TIME`` for none."""
         frame = self.accepted_puts
         distinct, keys = np.unique(frame.get_column(KEY_HASH).to_numpy(), return_inverse=True)
         _, search = self._search(distinct, None, None)
@@ -250,7 +252,7 @@ def _extremes(keys: I64, times: I64, key_count: int) -> tuple[I64, I64]:
 def _read_as_of(
     search: VersionSearch, is_tombstone: Bools, keys: I64, times: I64, positions: I64, horizon: I64
 ) -> tuple[I8, I64]:
-    """Read by V4. A tombstone before the horizon may be forgotten at any time, so as the latest version it makes nothing expired."""
+    """Read by V4. A tombstone before the horizon may be forgotten at any time, so as the latest it makes nothing expired."""
     places = search.as_of(keys, times, positions)
     status = np.where(places >= 0, MATCHED, NO_VERSION).astype(np.int8)
     old = np.flatnonzero(times < horizon)

@@ -6,15 +6,16 @@ Fields of later releases are part of the models, so that their meaning is fixed 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from engine.definition.durations import Duration
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
 DAY_MS = 86_400_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_TASKS = 4
 MAX_TASKS = 256
 """Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
@@ -48,15 +49,28 @@ class From(Model):
         return self.stream or self.table or ""
 
 
-class StartAt(Model):
-    """Start at an event time."""
+def _instant(value: Any) -> datetime:
+    """Read RFC 3339. A bare number is refused: whether it counts seconds or milliseconds would be a guess."""
+    if isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{value[:40]!r} is no time; write it like 2013-01-01T00:00:00Z") from None
+    else:
+        raise ValueError("write the time as a text like 2013-01-01T00:00:00Z")  # noqa: TRY004 - becomes a problem of the field
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
-    at: datetime
+
+class StartAt(Model):
+    """Start at an event time; one without an offset is UTC."""
+
+    at: Annotated[datetime, BeforeValidator(_instant)]
 
     @property
     def at_ms(self) -> int:
-        moment = self.at if self.at.tzinfo is not None else self.at.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1000)
+        return (self.at - EPOCH) // timedelta(milliseconds=1)
 
 
 class Join(Model):

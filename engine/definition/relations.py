@@ -19,13 +19,16 @@ def _readable(text: str) -> str:
 
 
 def _usable(name: str) -> str:
-    if name.startswith(("_", "$")) or "." in name or '"' in name or "\x00" in name or not 1 <= len(name.encode()) <= 63:
-        raise ValueError(f"column {name!r}: 1 to 63 bytes, without . and quotes, not starting with _ or $ (those are the service's own)")
+    is_reserved = name.startswith(("_", "$", "^")) or name == "*"
+    if is_reserved or "." in name or '"' in name or not name.isprintable() or not 1 <= len(name.encode()) <= 63:
+        raise ValueError(f"column {name!r}: 1 to 63 printable bytes, without . and quotes, not * and not starting with _, $ or ^")
     return name
 
 
 TypeText = Annotated[
-    str, AfterValidator(_readable), Field(description="boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, …")
+    str,
+    AfterValidator(_readable),
+    Field(description="boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, array<T>, …"),
 ]
 ColumnName = Annotated[str, AfterValidator(_usable)]
 
@@ -41,7 +44,7 @@ class LogConnector(Model):
 
 
 class FilesConnector(Model):
-    """A directory of files that appear whole (write elsewhere, then rename). Relations that name the same directory share its order."""
+    """A directory of files that appear whole (write elsewhere, then rename). Relations with one directory share its order."""
 
     type: Literal["files"]
     path: str = Field(min_length=1)

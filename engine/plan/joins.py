@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from engine.definition.durations import format_duration
@@ -11,26 +9,8 @@ from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import Join
 from engine.definition.syntax import flatten, parse
 from engine.definition.types import ColumnType
-from engine.plan.catalog import CatalogEntry
 from engine.plan.problems import Problems
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One relation in the query.
-
-    Attributes:
-        alias: prefix of its columns.
-        entry: the relation.
-        pointer: where the definition names it.
-    """
-
-    alias: str
-    entry: CatalogEntry
-    pointer: str
-
-    def qualified(self, column: str) -> str:
-        return f"{self.alias}.{column}"
+from engine.plan.scope import Side
 
 
 def check_grace(join: Join, table: Side, pointer: str, problems: Problems) -> None:
@@ -38,7 +18,7 @@ def check_grace(join: Join, table: Side, pointer: str, problems: Problems) -> No
     retention_ms = table.entry.relation.history_retention_ms
     if join.grace is None:
         if join.late != "join":
-            problems.add(f"{pointer}/late", "late_without_grace", "`late` is judged only with a grace; give `grace` (0s is enough)")
+            problems.add(f"{pointer}/late", "late_without_grace", "`late` is judged only with a grace; give one (0s is enough)")
         return
     if retention_ms is not None:
         if join.grace > retention_ms:
@@ -52,8 +32,9 @@ def check_grace(join: Join, table: Side, pointer: str, problems: Problems) -> No
         problems.add(
             f"{pointer}/grace",
             "grace_needs_versioned_table",
-            f"{table.entry.relation.name} is not versioned, so waiting cannot find the value of the record's own time; register it with "
-            "'versioned': {'history_retention': …}, or leave the grace out, or say 'unversioned_ok': true to meet the latest value by arrival",
+            f"{table.entry.relation.name} is not versioned, so waiting cannot find the value of the record's own time; make the "
+            "table versioned ('versioned': {'history_retention': …}), or drop the grace, or say 'unversioned_ok': true to meet "
+            "the latest value by arrival",
         )
     elif join.grace == 0:
         problems.add(
@@ -61,11 +42,11 @@ def check_grace(join: Join, table: Side, pointer: str, problems: Problems) -> No
         )
 
 
-def join_columns(join: Join, stream: Side, table: Side, pointer: str, problems: Problems) -> tuple[str, ...] | None:
+def join_pairs(join: Join, stream: Side, table: Side, pointer: str, problems: Problems) -> dict[str, str] | None:
     """Find the stream's columns that equal the table's key.
 
     Returns:
-        Unqualified columns of the stream in the order of the table's key, or None after adding problems.
+        From each key column, in the key's order, to the stream's column (both unqualified), or None after adding problems.
     """
     key = table.entry.relation.key
     pairs = {name: name for name in key} if join.on is None else _pairs(join.on, stream, table, f"{pointer}/on", problems)
@@ -79,7 +60,7 @@ def join_columns(join: Join, stream: Side, table: Side, pointer: str, problems: 
         )  # fmt: skip
         return None
     fits = [_check_pair(pairs[name], name, stream, table, pointer, problems) for name in key]
-    return tuple(pairs[name] for name in key) if all(fits) else None
+    return {name: pairs[name] for name in key} if all(fits) else None
 
 
 def _check_pair(left: str, right: str, stream: Side, table: Side, pointer: str, problems: Problems) -> bool:
@@ -90,8 +71,9 @@ def _check_pair(left: str, right: str, stream: Side, table: Side, pointer: str, 
     mine, theirs = columns[left], table.entry.relation.columns[right]
     if _family(mine) != _family(theirs):
         problems.add(
-            f"{pointer}/on", "type_mismatch", f"{stream.alias}.{left} is {mine} and {table.alias}.{right} is {theirs}; they can never be equal"
-        )
+            f"{pointer}/on", "type_mismatch",
+            f"{stream.alias}.{left} is {mine} and {table.alias}.{right} is {theirs}; they can never be equal",
+        )  # fmt: skip
         return False
     return True
 
@@ -108,7 +90,7 @@ def _pairs(text: str, stream: Side, table: Side, pointer: str, problems: Problem
         problems.add(pointer, error.code, error.detail)
         return None
     pairs: dict[str, str] = {}
-    for part in flatten(tree) if isinstance(tree, exp.And) else [tree]:
+    for part in _conjunction(tree):
         sides = _sides(part, stream, table)
         if sides is None:
             problems.add(
@@ -120,8 +102,21 @@ def _pairs(text: str, stream: Side, table: Side, pointer: str, problems: Problem
         if right not in table.entry.relation.columns:
             problems.add(pointer, "unknown_column", f"{table.entry.relation.name} has no column {right}")
             return None
-        pairs[right] = left
+        if pairs.setdefault(right, left) != left:
+            problems.add(
+                pointer, "join_key_mismatch",
+                f"{table.alias}.{right} is equated with both {pairs[right]} and {left}; compare the two in `where`",
+            )  # fmt: skip
+            return None
     return pairs
+
+
+def _conjunction(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of ``a AND (b AND c)``, brackets taken off."""
+    bare = tree.unnest()
+    if not isinstance(bare, exp.And):
+        return [bare]
+    return [part for operand in flatten(bare) for part in _conjunction(operand)]
 
 
 def _sides(node: exp.Expr, stream: Side, table: Side) -> tuple[str, str] | None:

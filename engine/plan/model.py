@@ -1,7 +1,8 @@
 """The plan: what one query does, stage by stage, as frozen values.
 
-Made from a definition and a catalog by ``engine.plan.build``; read by ``engine.core`` (to build tasks), by the connectors (what to
-read, how to key it) and by the sink (what to write). Pure data: it pickles, and ``fingerprint`` says whether kept state fits it.
+Made from a definition and a catalog by ``engine.plan.build``; read by ``engine.core`` (to build tasks), by the connectors (what
+to read, how to key it) and by the sink (what to write). Pure data: it pickles, and ``state_fingerprint`` says whether kept state
+fits it.
 
 Column names inside a stage are qualified: ``<alias>.<column>`` (``departures.origin``, ``w.temp``), until a ``Projection`` or a
 ``WindowAggregation`` gives the output its own names.

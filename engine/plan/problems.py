@@ -64,13 +64,27 @@ def pointer_of(path: tuple[str | int, ...]) -> str:
 
 def problems_of(error: ValidationError) -> list[Problem]:
     """Turn what pydantic found into problems with pointers, each once."""
-    problems: dict[tuple[str, str], Problem] = {}
+    problems: dict[str, Problem] = {}
     for fault in error.errors(include_url=False):
-        path = tuple(part for part in fault["loc"] if part not in ("log", "files", "StartAt", "[key]"))
+        path = _path_of(fault["loc"])
         code = _CODES.get(fault["type"], "invalid_value")
         detail = fault["msg"].removeprefix("Value error, ")
-        if "duration" in detail:
-            code = "malformed_duration"
+        if "is no duration" in detail or "has no unit" in detail:
+            code = "duration_malformed"
+        if fault["type"] == "union_tag_invalid":
+            path = (*path, "type")
+            if fault["ctx"]["tag"] == "kafka":
+                code, detail = "not_supported_yet", "reading Kafka comes later; use the built-in log or files"
         problem = Problem(pointer_of(path), code, detail[:1].upper() + detail[1:])
-        problems.setdefault((problem.pointer, problem.code), problem)
+        problems.setdefault(problem.pointer, problem)
     return list(problems.values())
+
+
+def _path_of(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return the path inside the user's definition: pydantic adds the member of a union it tried, and marks keys of mappings."""
+    path = location[:-1] if location[-1:] == ("[key]",) else location
+    if path[:1] == ("connector",) and path[1:2] in (("log",), ("files",)):
+        return (path[0], *path[2:])
+    if path[:1] == ("start",):
+        return tuple(part for part in path if part == "start" or part == "at")
+    return path

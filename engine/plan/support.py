@@ -59,4 +59,4 @@ def _check_into(into: Into, problems: Problems) -> None:
     if into.versioned is not None:
         problems.add("/into/versioned", CODE, "versioned results come later; leave `versioned` out")
     if into.materialize_open:
-        problems.add("/into/materialize_open", CODE, "reading open windows comes later; use suppress mode none to see every change")
+        problems.add("/into/materialize_open", CODE, "reading open windows comes later; suppress mode none shows every change")

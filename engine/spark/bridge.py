@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
@@ -22,6 +23,7 @@ from engine.core.frames import Emission
 from engine.core.order import Slice
 from engine.core.task import Task, build_task
 from engine.plan.model import Plan
+from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.failures import marked
 from engine.state.files import FileSegmentStore
 from engine.state.ports import named_segments
@@ -85,25 +87,24 @@ class StageProcessor(StatefulProcessor):
         stored = self._state.get()
         manifest: str | None = None if stored is None else stored[0]
         place = (str(self._segments), self._stage.index, ordinal)
-        task, store = self._task(place, manifest)
+        task, store = self._task(place, manifest, _batch_id())
         emission = task.process(slices, now_ms)
         after = json.dumps(task.snapshot(), separators=(",", ":"))
         self._state.update((after,))
         _keep(place, after, task, store)
         return self._packets(ordinal, emission, now_ms)
 
-    def _task(self, place: tuple[str, int, int], manifest: str | None) -> tuple[Task, FileSegmentStore]:
-        """Take the kept task if it is at ``manifest``, else build one. Files that a failed batch left are removed either way."""
+    def _task(self, place: tuple[str, int, int], manifest: str | None, batch_id: int) -> tuple[Task, FileSegmentStore]:
+        """Take the kept task if it is at ``manifest``, else build one and remove what failed attempts left."""
         kept = _kept.pop(place, None)
-        state = None if manifest is None else json.loads(manifest)
         if kept is not None and kept[0] == manifest:
-            _, task, store = kept
-        else:
-            folder = self._segments / str(self._stage.index) / str(place[2])
-            store = FileSegmentStore(folder)
-            task = build_task(self._stage, self._plan, state, store)
+            kept[2].begin(batch_id)
+            return kept[1], kept[2]
+        state = None if manifest is None else json.loads(manifest)
+        store = FileSegmentStore(self._segments / str(self._stage.index) / str(place[2]), MIN_BATCHES_TO_RETAIN)
+        store.begin(batch_id)
         store.sweep(named_segments(state))
-        return task, store
+        return build_task(self._stage, self._plan, state, store), store
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int) -> list[Packet]:
         packets = self._changes(ordinal, emission.changes, now_ms)
@@ -134,6 +135,13 @@ class StageProcessor(StatefulProcessor):
 
     def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:
         return Packet(self._tasks[ordinal], kind, 0, ordinal, first, rows, None, None, now_ms, blob)
+
+
+def _batch_id() -> int:
+    """Return the batch Spark is working on, counted from 0 in each checkpoint."""
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 - we are in a task
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
 def _keep(place: tuple[str, int, int], manifest: str, task: Task, store: FileSegmentStore) -> None:

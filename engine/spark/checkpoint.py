@@ -21,6 +21,9 @@ from engine.spark.task_ids import task_ids
 
 LAYOUT_FORMAT = 1
 
+MIN_BATCHES_TO_RETAIN = 5
+"""Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
+
 _EPOCH = re.compile(r"epoch-(\d{10})")
 
 Positions = Mapping[str, Mapping[str, int]]

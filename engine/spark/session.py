@@ -18,14 +18,12 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
+from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.java import find_java, launchable_home
 from engine.spark.source import PacketSource
 
 LOCAL_FILES_JAR = Path(__file__).parent / "jars" / "slackwater-localfs.jar"
 LOG_SETTINGS = LOCAL_FILES_JAR.with_name("log4j2.properties")
-
-MIN_BATCHES_TO_RETAIN = 5
-"""Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
 
 _STATE = "spark.sql.streaming.stateStore"
 

@@ -58,7 +58,7 @@ class SourceSpec:
     inputs: tuple[Input, ...]
     tasks: tuple[int, ...]
     start: Positions
-    limit: Budget
+    limit: BatchLimit
     cores: int
 
     def encoded(self) -> str:
@@ -111,7 +111,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
         """Return where the next batch ends; ``start`` itself when nothing is new."""
         with marked():
-            admitted = admit([ahead for feed in self._feeds for ahead in self._ahead(*feed, start)], self._spec.limit)
+            admitted = admit([backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)], self._spec.limit)
         if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
             return start
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
@@ -142,7 +142,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Do nothing: feeds keep no positions for their readers."""
 
-    def _ahead(self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset) -> Iterator[Ahead]:
+    def _backlogs(self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset) -> Iterator[Backlog]:
         name = reader.feed.name
         begun = start["feeds"].get(name, {})
         ends = reader.ends() if self._targets is None else self._targets[name]
@@ -154,7 +154,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             chunks = _until(reader.chunks(partition, first, ahead), end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
-            yield Ahead(name, partition, first, tuple(chunks), is_table, is_whole)
+            yield Backlog(name, partition, chunks, is_table, is_whole)
 
 
 def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[tuple[FeedReader, tuple[Input, ...]]]:

@@ -1,9 +1,9 @@
 """Segments as Arrow files below a directory: written and synced before the manifest that names them is committed.
 
-One directory belongs to one task. Per batch: ``begin``, then any number of saves, loads and releases, then the caller commits the
-manifest. A segment that a manifest stopped naming stays for ``keep_manifests`` more batches, for a restart from an older one; that
-list survives in small files ``<batch>.dead``. What neither the manifest nor such a list names was left by an attempt that never
-committed; ``sweep`` removes it.
+One directory belongs to one task. Per batch: ``begin``, then any number of saves, loads and releases, then the caller commits
+the manifest. A segment that a manifest stopped naming stays for ``keep_manifests`` more batches, for a restart from an older one;
+that list survives in small files ``<batch>.dead``. What neither the manifest nor such a list names was left by an attempt that
+never committed; ``sweep`` removes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FileSegmentStore:
         root.mkdir(parents=True, exist_ok=True)
 
     def begin(self, batch_id: int) -> None:
-        """Start a batch, or repeat one: forget what a failed attempt at it released, remove what no manifest can name any more."""
+        """Start a batch, or repeat one: forget what a failed attempt released, remove what no manifest can name any more."""
         self._batch = batch_id
         self._dead = set()
         for path in self._root.glob(f"*{_DEAD}"):

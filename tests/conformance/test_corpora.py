@@ -87,5 +87,5 @@ def test_a_wrong_result_is_shown_as_a_difference(capsys: pytest.CaptureFixture[s
     )
     assert main([str(wrong), "--slicing", "whole"]) == 1
     output = capsys.readouterr().out
-    assert '-{"key": "A", "value": "a", "ts": 2}' in output
+    assert '-{"key": "B", "value": "b", "ts": 1}' in output
     assert output.splitlines()[-1] == "0 passed, 1 failed"

@@ -6,6 +6,7 @@ which the database takes it, so that a test can see who really ran when.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
@@ -38,21 +39,25 @@ class StubQuery:
     def error(self) -> Exception | None:
         return self._error
 
-    def stop(self, timeout_s: float) -> None:
+    def stop(self, timeout_s: float, /) -> bool:
         if not self._behaviour.get("ignores_stop"):
             self._stopping.set()
         self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
-        number = 0
         try:
-            while not self._stopping.wait(COMMIT_EVERY_S):
-                if self._behaviour.get("dies_after") == number:
-                    raise DataInvalid("a record that the definition forbids")
+            for number in itertools.count():
+                if self._stopping.wait(COMMIT_EVERY_S):
+                    return
+                self._live_or_die(number)
                 self._commit(number)
-                number += 1
         except (DataInvalid, EpochFenced, SinkUnavailable) as error:
             self._error = error
+
+    def _live_or_die(self, number: int) -> None:
+        if self._behaviour.get("dies_after") == number:
+            raise DataInvalid("a record that the definition forbids")
 
     def _commit(self, number: int) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -101,7 +100,7 @@ def aggregate(rows: list[Row]) -> dict[str, Any]:
         "distinct_numbers": len(set(numbers)),
         "sum_number": sum(numbers) if numbers else None,
         "avg_number": float(Fraction(sum(numbers))) / len(numbers) if numbers else None,
-        "sum_double": math.fsum(doubles) + 0.0 if doubles else None,
+        "sum_double": _sum(doubles),
         "min_double": min(doubles) + 0.0 if doubles else None,
         "max_text": max(texts) if texts else None,
         "texts": "".join(texts) if texts else None,

@@ -1,0 +1,89 @@
+"""The runner that users get: plans a stored definition and runs it in this process's one Spark session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from app.driver.launching import query_directory
+from app.driver.ports import LaunchOrder, QueryHandle
+from app.settings import Settings
+from app.store.catalog import load_catalog
+from app.store.database import CONNECT_TIMEOUT_SECONDS
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan
+from engine.plan.model import Plan
+from engine.spark.checkpoint import prepare_checkpoint
+from engine.spark.runner import RunningQuery
+from engine.spark.session import SparkSettings, build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkRunner:
+    """One session, many queries.
+
+    Args:
+        settings: with a ``database_url``.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.database_url is None:
+            raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
+        self._dsn = settings.database_url.get_secret_value()
+        self._checkpoints_dir = settings.checkpoints_dir.expanduser().resolve()
+        self._settings = SparkSettings(
+            data_dir=settings.data_dir.expanduser().resolve(),
+            master=settings.spark.master,
+            driver_memory=settings.spark.driver_memory,
+            shuffle_partitions=settings.spark.shuffle_partitions,
+        )
+        self._session: SparkSession | None = None
+
+    def open(self) -> None:
+        """Start the JVM.
+
+        Raises:
+            JavaMissing: no usable Java.
+        """
+        self._session = build_session(self._settings)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the JVM answers."""
+        try:
+            return bool(self._opened.sparkContext.defaultParallelism)
+        except Exception:  # noqa: BLE001 - py4j raises whatever its socket raised
+            return False
+
+    def launch(self, order: LaunchOrder) -> QueryHandle:
+        """Plan a query against the catalog of now, take over its checkpoint, start it.
+
+        Raises:
+            DefinitionInvalid: a relation it reads has gone or changed since it was accepted.
+            EngineError: see ``RunningQuery.start``.
+        """
+        order.note_phase("planning")
+        plan = self._plan(order)
+        order.note_phase("restoring")
+        root = query_directory(self._checkpoints_dir, order.query_id)
+        directory = prepare_checkpoint(root, order.checkpoint_id, order.epoch)
+        return RunningQuery.start(self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn)
+
+    def close(self) -> None:
+        """Stop the session; its JVM ends with this process."""
+        if self._session is not None:
+            self._session.stop()
+
+    @property
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise RuntimeError("the Spark session is not open yet")
+        return self._session
+
+    def _plan(self, order: LaunchOrder) -> Plan:
+        definition = QueryDefinition.model_validate(order.definition)
+        with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+            return build_plan(definition, load_catalog(connection))

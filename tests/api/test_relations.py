@@ -1,0 +1,144 @@
+"""Registering, changing, listing and deleting sources."""
+
+from __future__ import annotations
+
+import httpx
+import psycopg
+
+from tests.api.conftest import RECORD, STREAM, TABLE, WINDOWS, Problem
+
+
+async def test_a_stream_is_registered_with_every_default(client: httpx.AsyncClient) -> None:
+    response = await client.put("/v1/streams/departures", json=STREAM)
+    assert response.status_code == 201
+    assert response.headers["location"] == "/v1/streams/departures"
+    assert response.headers["etag"] == '"1"'
+    body = response.json()
+    assert body["definition"] | {"max_future_skew": "1d", "on_bad_record": "reject", "event_time_format": None} == body["definition"]
+    assert body["definition"]["connector"] == {"type": "log", "partitions": 2, "feed": None, "where": None, "retention": None}
+    assert [part["next_offset"] for part in body["partitions"]] == [0, 0]
+    assert (body["origin"], body["read_by"], body["produced_by"]) == ("source", [], None)
+    assert (await client.get("/v1/streams/departures")).json() == body
+
+
+async def test_columns_keep_their_order(client: httpx.AsyncClient) -> None:
+    columns = {"zulu": "string", "alpha": "int", "mike": "double"}
+    await client.put("/v1/streams/ordered", json={"columns": columns})
+    body = (await client.get("/v1/streams/ordered")).json()
+    assert list(body["columns"]) == list(body["definition"]["columns"]) == list(columns)
+
+
+async def test_an_equal_definition_changes_nothing(client: httpx.AsyncClient) -> None:
+    first = await client.put("/v1/tables/weather", json=TABLE)
+    second = await client.put("/v1/tables/weather", json=first.json()["definition"])
+    assert second.status_code == 200
+    assert second.json() == first.json()
+
+
+async def test_limits_change_in_place_and_raise_the_version(client: httpx.AsyncClient, dsn: str) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    await client.post("/v1/streams/departures/records", json=RECORD)
+    changed = {**STREAM, "max_future_skew": None, "connector": {"type": "log", "partitions": 2, "retention": "3d"}}
+    response = await client.put("/v1/streams/departures", json=changed)
+    assert (response.status_code, response.json()["version"]) == (200, 2)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT retention_ms FROM log.feed WHERE name = 'departures'").fetchone() == (3 * 86_400_000,)
+
+
+async def test_columns_of_a_relation_with_records_cannot_change(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    changed = {**STREAM, "columns": {**STREAM["columns"], "more": "int"}}
+    await client.post("/v1/streams/departures/records", json=RECORD)
+    problem(await client.put("/v1/streams/departures", json=changed), 409, "relation_not_empty", "/columns/more")
+
+
+async def test_an_empty_relation_can_change_altogether(client: httpx.AsyncClient) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    changed = {"columns": {"a": "int"}, "connector": {"partitions": 3}}
+    response = await client.put("/v1/streams/departures", json=changed)
+    assert response.status_code == 200, response.text
+    assert len(response.json()["partitions"]) == 3
+
+
+async def test_a_change_that_breaks_a_reader_is_refused(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    await client.post("/v1/queries", json=WINDOWS)
+    changed = {**STREAM, "columns": {name: kind for name, kind in STREAM["columns"].items() if name != "delay"}}
+    problem(await client.put("/v1/streams/departures", json=changed), 409, "relation_in_use")
+
+
+async def test_a_change_in_place_restarts_the_readers(client: httpx.AsyncClient, dsn: str) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    await client.post("/v1/queries", json=WINDOWS)
+    assert (await client.put("/v1/streams/departures", json={**STREAM, "on_bad_record": "stop"})).status_code == 200
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT restart_nonce FROM slackwater.query").fetchone() == (1,)
+
+
+async def test_streams_and_tables_share_their_names(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    problem(await client.put("/v1/tables/departures", json=TABLE), 409, "name_taken")
+    problem(await client.get("/v1/tables/departures"), 404, "relation_not_found")
+
+
+async def test_lists_go_page_by_page(client: httpx.AsyncClient) -> None:
+    for name in ("a", "b", "c"):
+        await client.put(f"/v1/streams/{name}", json={"columns": {"x": "int"}})
+    first = (await client.get("/v1/streams", params={"limit": 2})).json()
+    second = (await client.get("/v1/streams", params={"limit": 2, "cursor": first["next"]})).json()
+    assert [item["name"] for item in (*first["items"], *second["items"])] == ["a", "b", "c"]
+    assert second["next"] is None
+    assert (await client.get("/v1/tables")).json() == {"items": [], "next": None}
+
+
+async def test_a_deleted_source_takes_its_feed_and_rejects_along(client: httpx.AsyncClient, dsn: str) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    await client.post("/v1/streams/departures/records", json=[RECORD, {}])
+    assert (await client.delete("/v1/streams/departures")).status_code == 204
+    assert (await client.get("/v1/streams/departures")).status_code == 404
+    with psycopg.connect(dsn) as connection:
+        for table in ("log.feed", "log.head", "log.batch", "log.reject"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+async def test_a_shared_feed_stays_until_its_last_relation_goes(client: httpx.AsyncClient, dsn: str) -> None:
+    for name in ("one", "two"):
+        await client.put(f"/v1/streams/{name}", json={"columns": {"x": "int"}, "connector": {"feed": "events"}})
+    await client.delete("/v1/streams/one")
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM log.feed").fetchone() == (1,)
+    await client.delete("/v1/streams/two")
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM log.feed").fetchone() == (0,)
+
+
+async def test_relations_that_share_a_feed_have_its_partitions(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/one", json={"columns": {"x": "int"}, "connector": {"feed": "events", "partitions": 2}})
+    response = await client.put("/v1/streams/two", json={"columns": {"x": "int"}, "connector": {"feed": "events", "partitions": 3}})
+    problem(response, 409, "partitions_differ", "/connector/partitions")
+
+
+async def test_a_result_is_a_relation_of_its_query(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    await client.post("/v1/queries", json=WINDOWS)
+    body = (await client.get("/v1/tables/delays")).json()
+    assert (body["origin"], body["produced_by"], body["definition"]) == ("derived", "delays", None)
+    assert body["key"] == ["origin", "window_start", "window_end"]
+    assert (await client.get("/v1/streams/departures")).json()["read_by"] == ["delays"]
+    problem(await client.put("/v1/tables/delays", json=TABLE), 409, "relation_is_derived")
+    problem(await client.delete("/v1/tables/delays"), 409, "relation_is_derived")
+    problem(await client.post("/v1/tables/delays/records", json={}), 409, "not_appendable")
+
+
+async def test_a_source_cannot_read_the_feed_of_a_result(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/departures", json=STREAM)
+    await client.post("/v1/queries", json={**WINDOWS, "into": {"stream": "delays"}})
+    response = await client.put("/v1/streams/sneaky", json={"columns": {"x": "int"}, "connector": {"feed": "delays"}})
+    problem(response, 409, "feed_taken")
+
+
+async def test_records_cannot_be_posted_to_files(client: httpx.AsyncClient, problem: Problem) -> None:
+    connector = {"type": "files", "path": "/nowhere", "format": "csv"}
+    assert (await client.put("/v1/streams/filed", json={"columns": {"x": "int"}, "connector": connector})).status_code == 201
+    problem(await client.post("/v1/streams/filed/records", json={"x": 1}), 409, "not_appendable")
+    problem(await client.get("/v1/streams/filed/records"), 409, "not_readable")

@@ -1,0 +1,166 @@
+"""Two drivers on one database: a query is never run by both, and what one loses the other takes over."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from app.domain.lifecycle import Action
+from app.domain.states import State
+from app.driver.leases import Leases
+from app.store import transitions
+from tests.integration.driver_tools import Control, driver, fast_settings, until
+
+
+@pytest.fixture
+def control(dsn: str) -> Iterator[Control]:
+    control = Control(dsn)
+    yield control
+    control.close()
+
+
+def owners(control: Control, queries: list[UUID]) -> set[UUID | None]:
+    return {control.status(query)["lease_owner"] for query in queries}
+
+
+def assert_fenced(control: Control, query: UUID) -> None:
+    """No launch ever commits behind a newer one."""
+    epochs = [row["epoch"] for row in control.commits(query)]
+    assert epochs == sorted(epochs)
+
+
+def test_one_claim_never_gives_a_query_to_two_drivers(dsn: str, control: Control) -> None:
+    queries = {control.add() for _ in range(60)}
+    claimed: list[list[UUID]] = []
+    barrier = threading.Barrier(6)
+
+    def claims() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            barrier.wait()
+            claimed.append(transitions.claim(connection, uuid4(), ttl_ms=60_000))
+
+    threads = [threading.Thread(target=claims) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # SKIP LOCKED: a claim that found a row locked leaves it to the one that holds it.
+    assert sorted(itertools.chain(*claimed)) == sorted(queries)
+
+
+def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn: str, control: Control) -> None:
+    query, me = control.add(), uuid4()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        leases = Leases(me, ttl_ms=60_000)
+        leases.claim(connection)
+        (leased,) = leases.held(connection)
+        control.execute("UPDATE slackwater.query_status SET version = version + 1 WHERE query_id = %s", query)
+        to = replace(leased.status, state=State.STARTING, epoch=1)
+        assert leases.save(connection, leased, Action("2", to)) is None
+    assert (control.state(query), control.events(query), control.runs(query)) == ("stopped", [], [])
+
+
+def test_a_lease_is_not_trusted_longer_than_it_lives_without_a_renewal(dsn: str) -> None:
+    now = 100.0
+    leases = Leases(uuid4(), ttl_ms=2_000, clock=lambda: now)
+    assert not leases.is_trusted
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        leases.renew(connection)
+    now = 101.9
+    assert leases.is_trusted
+    now = 102.0
+    assert not leases.is_trusted
+
+
+def test_after_kill_9_another_driver_takes_the_queries_over(dsn: str, tmp_path: Path, control: Control) -> None:
+    queries = [control.add() for _ in range(3)]
+    with driver(dsn, fast_settings(tmp_path)) as first:
+        for query in queries:
+            control.reaches(query, "running")
+            control.works(query)
+        with driver(dsn, fast_settings(tmp_path)) as second:
+            assert owners(control, queries) == {first.id}
+            first.kill()
+            for query in queries:
+                status = control.reaches(query, "running", epoch=2)
+                control.works(query, epoch=2)
+                assert (status["lease_owner"], status["attempt"]) == (second.id, 1)
+                assert control.runs(query)[0]["error"]["code"] == "driver_lost"
+                assert_fenced(control, query)
+
+
+def test_a_driver_that_sleeps_through_its_leases_finds_itself_fenced_and_stops_its_queries(
+    dsn: str, tmp_path: Path, control: Control
+) -> None:
+    queries = [control.add() for _ in range(2)]
+    with driver(dsn, fast_settings(tmp_path)) as first:
+        for query in queries:
+            control.reaches(query, "running")
+            control.works(query)
+        os.kill(first.process.pid, signal.SIGSTOP)
+        with driver(dsn, fast_settings(tmp_path)) as second:
+            for query in queries:
+                control.reaches(query, "running", epoch=2)
+                control.works(query, epoch=2)
+            os.kill(first.process.pid, signal.SIGCONT)
+            until("the first driver notices", lambda: b"lease_lost" in first.log.read_bytes())
+            for query in queries:
+                control.works(query, epoch=2)
+                assert control.status(query)["epoch"] == 2
+                assert_fenced(control, query)
+            assert owners(control, queries) == {second.id}
+            assert first.process.poll() is None, "it goes on, ready for other queries"
+
+
+def test_a_lease_that_was_taken_away_stops_the_query(dsn: str, tmp_path: Path, control: Control) -> None:
+    query, stranger = control.add(), uuid4()
+    with driver(dsn, fast_settings(tmp_path)) as process:
+        control.reaches(query, "running")
+        control.works(query)
+        control.execute(
+            "UPDATE slackwater.query_status SET lease_owner = %s, lease_expires_at = now() + interval '1 h',"
+            " version = version + 1 WHERE query_id = %s",
+            stranger,
+            query,
+        )  # fmt: skip
+        until("it notices", lambda: b"lease_lost" in process.log.read_bytes())
+
+        def rests() -> bool:
+            seen = len(control.commits(query))
+            return not until_next_commit(control, query, seen)
+
+        until("nothing commits any more", rests)
+        status = control.status(query)
+        assert (status["state"], status["lease_owner"], status["epoch"]) == ("running", stranger, 1)
+
+
+def until_next_commit(control: Control, query: UUID, seen: int) -> bool:
+    """Whether another commit comes within ten times the stub's interval."""
+    try:
+        return bool(until("a commit", lambda: len(control.commits(query)) > seen, 0.3))
+    except AssertionError:
+        return False
+
+
+def test_a_handover_by_sigterm_moves_every_query_and_spends_no_attempt(dsn: str, tmp_path: Path, control: Control) -> None:
+    queries = [control.add() for _ in range(3)]
+    with driver(dsn, fast_settings(tmp_path)) as first:
+        for query in queries:
+            control.reaches(query, "running")
+        with driver(dsn, fast_settings(tmp_path)) as second:
+            until("the second is ready", lambda: len([row for row in control.drivers() if row["phase"] == "ready"]) == 2)
+            assert first.terminate() == 0
+            for query in queries:
+                status = control.reaches(query, "running", epoch=2)
+                assert (status["lease_owner"], status["attempt"]) == (second.id, 0)
+                control.works(query, epoch=2)
+                assert_fenced(control, query)
