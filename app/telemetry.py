@@ -25,7 +25,9 @@ def configure_logging(settings: LogSettings) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: structlog.typing.Processor = structlog.dev.ConsoleRenderer() if is_console else structlog.processors.JSONRenderer()
+    # The richer default prints every local variable: pages of them, and passwords among them.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    last: structlog.typing.Processor = console if is_console else structlog.processors.JSONRenderer()
     finish: list[structlog.typing.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if not is_console:
         finish.append(structlog.processors.format_exc_info)

@@ -162,6 +162,8 @@ STATUS: dict[str, Any] = {
             "partitions": [{"partition": 0, "next_offset": 8990, "end_offset": 9000, "lag": 10}],
         }
     ],
+    "read_rows": 27004,
+    "emitted_rows": 1743,
     "clocks": {"window": 1357041600000},
     "buffered": {"window": 118},
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],

@@ -164,6 +164,8 @@ class StatusAnswer(Answer):
     committed_at: datetime | None
     stream_time_ms: int | None
     progress: list[FeedProgress]
+    read_rows: int = Field(description="Records read since the query began with this state.", examples=[27004])
+    emitted_rows: int = Field(description="Records or changes of rows written since then.", examples=[1743])
     clocks: dict[str, int | None] = Field(description="Operator to stream time, the smallest over its tasks.")
     buffered: dict[str, int] = Field(description="Operator to records that wait inside it.")
     counters: list[Counter]

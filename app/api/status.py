@@ -92,6 +92,8 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
             _progress(feed, names, (status.position or {}).get(feed.name, {}), ends.get(feed.log_feed, {}))
             for feed, names in feeds.items()
         ],
+        read_rows=sum(detail.get("read_rows", {}).values()),
+        emitted_rows=detail.get("emitted_rows", 0),
         clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],

@@ -35,6 +35,8 @@ def main(make_runner: Callable[[Settings], Runner]) -> None:
     arguments = parser.parse_args()
     settings = load_settings()
     configure_logging(settings.log)
+    # py4j tells every message it sends at INFO.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         code = run_driver(settings, make_runner, Identity(arguments.driver_id or uuid.uuid4(), arguments.supervisor_pid))
     except Exception:

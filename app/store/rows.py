@@ -80,7 +80,7 @@ async def find_rows(connection: AsyncConnection, request: RowsRequest) -> list[F
             _shown(view.c[name], kind, has_text_numbers=request.has_text_numbers).label(name)
             for name, kind in request.columns.items()
         )
-    ).lateral("shown")
+    ).correlate(view).lateral("shown")
     row = sa.cast(sa.func.row_to_json(shown.table_valued()), sa.Text)
     keys = [view.c[name] for name in request.key]
     statement = (

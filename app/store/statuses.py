@@ -65,7 +65,7 @@ class Status:
 _LEASED = ("starting", "running", "paused", "stopping")
 _STATUS = (
     sa.select(
-        query.c.id,
+        query.c.id.label("query_id"),
         query.c.name,
         query.c.desired_state,
         query.c.generation,
@@ -97,14 +97,14 @@ _STATUS = (
 
 async def find_status(connection: AsyncConnection, name: str) -> Status | None:
     """Return the status of the query of that name."""
-    row = (await connection.execute(_STATUS.where(query.c.name == name))).one_or_none()
-    return None if row is None else Status(*row.tuple())
+    row = (await connection.execute(_STATUS.where(query.c.name == name))).mappings().one_or_none()
+    return None if row is None else Status(**row)
 
 
 async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Status | None:
     """Return the status of the query with that id."""
-    row = (await connection.execute(_STATUS.where(query.c.id == query_id))).one_or_none()
-    return None if row is None else Status(*row.tuple())
+    row = (await connection.execute(_STATUS.where(query.c.id == query_id))).mappings().one_or_none()
+    return None if row is None else Status(**row)
 
 
 async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[str, str, int]]:

@@ -204,7 +204,9 @@ def _control(name: str, records: list[dict[str, Any]], refused: dict[int, tuple[
     kind = str if name == "$op" else int
     values = [record.get(name) for record in records]
     for index, value in enumerate(values):
-        is_fit = isinstance(value, str) and _is_unicode(value) if kind is str else type(value) is int and -(2**63) <= value < 2**63
+        is_fit = (
+            isinstance(value, str) and _is_unicode(value) if kind is str else type(value) is int and -(2**63) <= value < 2**63
+        )
         if value is not None and not is_fit:
             refused.setdefault(index, ("wrong_type", f"{name} must be {'a string' if kind is str else 'a whole number'}"))
             values[index] = None
@@ -238,9 +240,7 @@ def _read_slowly(
     return raw, pl.concat([reject_rows(malformed), refused]).sort("offset")
 
 
-def _read_fast(
-    chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSchema, unknown: Unknown
-) -> pl.DataFrame | None:
+def _read_fast(chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSchema, unknown: Unknown) -> pl.DataFrame | None:
     """Read with Arrow; None where anything at all is unusual."""
     if not (np.frombuffer(chunk, dtype=np.uint8)[starts] == _BRACE).all():  # Arrow takes null for a record without values
         return None

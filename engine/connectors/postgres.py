@@ -5,6 +5,7 @@ Workers are processes that come and go and serve many queries; a pool each would
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,3 +46,10 @@ def shared_connection(dsn: str) -> Iterator[Connection]:
         if broken is not None:
             broken.close()
         raise SourceUnavailable(f"the database cannot be read: {error}") from error
+
+
+@atexit.register
+def close_shared_connections() -> None:
+    """Close this process's shared connections; the next reader opens another."""
+    for key in [key for key in _CONNECTIONS if key[0] == os.getpid()]:
+        _CONNECTIONS.pop(key).close()

@@ -269,7 +269,8 @@ def expand(starts: I64, stops: I64) -> I64:
     """Return all indexes of the ranges ``[start, stop)``, one range after the other."""
     sizes = stops - starts
     ends = np.cumsum(sizes)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+    indexes: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+    return indexes
 
 
 def upper_bound(values: I64, wanted: I64, starts: I64, stops: I64) -> I64:

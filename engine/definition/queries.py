@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from engine.definition.durations import Duration
 
@@ -71,6 +71,12 @@ class StartAt(Model):
     @property
     def at_ms(self) -> int:
         return (self.at - EPOCH) // timedelta(milliseconds=1)
+
+
+Start = Annotated[
+    Annotated[Literal["earliest", "latest"], Tag("word")] | Annotated[StartAt, Tag("time")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "time"),
+]
 
 
 class Join(Model):
@@ -163,7 +169,7 @@ class QueryDefinition(Model):
 
     name: Name
     source: From = Field(alias="from")
-    start: Literal["earliest", "latest"] | StartAt = "earliest"
+    start: Start = "earliest"
     tasks: int = Field(default=DEFAULT_TASKS, ge=1, le=MAX_TASKS)
     desired_state: Literal["running", "paused", "stopped"] = "running"
     joins: tuple[Join, ...] = ()

@@ -20,8 +20,9 @@ from engine.definition.operands import ExpressionInvalid
 
 MAX_EXPRESSION_CHARS = 10_000
 """Longer text is not written by a person; the parser's cost grows with it."""
-MAX_NESTING = 32
-"""Brackets, CASEs and prefix operators inside each other. sqlglot recurses about ten Python frames a level, of 1,000."""
+MAX_NESTING = 16
+"""Brackets, CASEs and prefix operators inside each other. sqlglot and the compiler recurse some twenty Python frames a level, of
+1,000 in all: what the service accepts must also compile deep inside a driver's stack."""
 MAX_TREE_DEPTH = 64
 """Levels of the tree, where chains of one operator (a + b + c …) count too. AND and OR chains count once."""
 

@@ -22,6 +22,10 @@ _CODES: Mapping[str, str] = {
 }
 
 
+_MEMBERS = frozenset({("connector", "log"), ("connector", "files"), ("start", "word"), ("start", "time")})
+"""Where pydantic's location names the member of a union, which is no part of the user's definition."""
+
+
 @dataclass(slots=True)
 class Problems:
     """A list that grows while a definition is checked."""
@@ -83,8 +87,4 @@ def problems_of(error: ValidationError) -> list[Problem]:
 def _path_of(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Return the path inside the user's definition: pydantic adds the member of a union it tried, and marks keys of mappings."""
     path = location[:-1] if location[-1:] == ("[key]",) else location
-    if path[:1] == ("connector",) and path[1:2] in (("log",), ("files",)):
-        return (path[0], *path[2:])
-    if path[:1] == ("start",):
-        return tuple(part for part in path if part == "start" or part == "at")
-    return path
+    return (path[0], *path[2:]) if path[:2] in _MEMBERS else path

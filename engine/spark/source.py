@@ -39,6 +39,7 @@ BYTES_PER_RECORD = 80
 """Offsets of a log count records; a record weighs about this much."""
 
 Offset = dict[str, Any]
+FeedInputs = tuple[FeedReader, tuple[Input, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class PacketSource(DataSource):
         return PACKET_DDL
 
     def streamReader(self, schema: StructType) -> PacketReader:  # noqa: ARG002, N802 - Spark's name
-        return PacketReader(SourceSpec.decoded(self.options[SPEC_OPTION]))
+        spec = SourceSpec.decoded(self.options[SPEC_OPTION])
+        return PacketReader(spec, open_feeds(spec.dsn, spec.inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,16 @@ class SplitGroup(InputPartition):
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in the query's planning process, reads splits in workers."""
+    """Plans batches in the query's planning process, reads splits in workers.
 
-    def __init__(self, spec: SourceSpec) -> None:
+    Args:
+        spec: what is read, and how much at once.
+        feeds: a reader for each feed, with the inputs that read it.
+    """
+
+    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs]) -> None:
         self._spec = spec
-        self._feeds = open_feeds(spec.dsn, spec.inputs)
+        self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -157,7 +164,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield Backlog(name, partition, chunks, is_table, is_whole)
 
 
-def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[tuple[FeedReader, tuple[Input, ...]]]:
+def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:
     """Open every feed once, with the inputs that read it."""
     readers: dict[str, list[Input]] = {}
     for item in inputs:

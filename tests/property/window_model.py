@@ -108,6 +108,14 @@ def aggregate(rows: list[Row]) -> dict[str, Any]:
     return {name: repr(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
+def _sum(values: list[float]) -> float | None:
+    """The exact sum, rounded once; null when it is beyond a double. (``math.fsum`` fails when only the way there is.)"""
+    try:
+        return float(sum(map(Fraction, values))) if values else None
+    except OverflowError:
+        return None
+
+
 def run(
     rows: Sequence[Row], size: int, advance: int, grace: int, emit: str, having_rows: int | None = None
 ) -> list[dict[str, Any]]:

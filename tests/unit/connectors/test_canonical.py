@@ -145,7 +145,15 @@ def test_every_type_has_its_form_in_json() -> None:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("by", "!"), ("day", "2013-02-30"), ("at", "25:00:00"), ("ts", "2013-01-01T05:00:00"), ("ts", 1.5), ("li", [1, "x"]), ("s", {"c": 1})],
+    [
+        ("by", "!"),
+        ("day", "2013-02-30"),
+        ("at", "25:00:00"),
+        ("ts", "2013-01-01T05:00:00"),
+        ("ts", 1.5),
+        ("li", [1, "x"]),
+        ("s", {"c": 1}),
+    ],
 )
 def test_a_value_of_the_wrong_form_is_refused(column: str, value: Any) -> None:
     typed = relation({"by": "bytes", "day": "date", "at": "time", "ts": "timestamp", "li": "array<bigint>", "s": "struct<a:int>"})
@@ -176,7 +184,9 @@ def test_a_delete_takes_its_time_from_column_then_control_field_then_arrival() -
 
 
 def test_a_delete_without_any_time_is_refused_in_files_and_loses_its_values() -> None:
-    raw, _ = parse_records(json.dumps([{"$op": "delete", "k": "a"}, {"$op": "delete", "k": "a", "t": 1, "x": 2}]).encode(), JSON, EVENTS)
+    raw, _ = parse_records(
+        json.dumps([{"$op": "delete", "k": "a"}, {"$op": "delete", "k": "a", "t": 1, "x": 2}]).encode(), JSON, EVENTS
+    )
     accepted, rejects = canonicalise(raw, EVENTS, NOW_MS, TYPED_FILE)
     assert rejects["reason"].to_list() == ["event_time_missing"]
     assert accepted.select("k", "t", "x").rows() == [("a", 1, None)]
@@ -197,7 +207,9 @@ def test_unknown_columns_of_files_are_ignored() -> None:
     assert (raw["k"].to_list(), rejects.height) == (["a"], 0)
 
 
-@pytest.mark.parametrize("body", [b"[{]", b"", b'[{"k": 1}', b"5", b'"x"', b"[1] 2", b"\xff", b"[" * 100_000, b"[1" + b"1" * 5_000 + b"]"])
+@pytest.mark.parametrize(
+    "body", [b"[{]", b"", b'[{"k": 1}', b"5", b'"x"', b"[1] 2", b"\xff", b"[" * 100_000, b"[1" + b"1" * 5_000 + b"]"]
+)
 def test_a_body_that_is_no_json_is_malformed_as_a_whole(body: bytes) -> None:
     with pytest.raises(BodyMalformed):
         parse_records(body, JSON, EVENTS)
@@ -217,14 +229,24 @@ def test_a_malformed_line_is_refused_and_empty_lines_do_not_count() -> None:
 
 
 def test_arrow_bodies_are_judged_like_json() -> None:
-    table = pa.table({"k": ["a", "b", "c", "d"], "t": pa.array([1, 2, 3, 4], pa.int32()), "n": [1.0, 1.5, None, 2.0], "zz": [None, None, 1, None]})
+    table = pa.table(
+        {
+            "k": ["a", "b", "c", "d"],
+            "t": pa.array([1, 2, 3, 4], pa.int32()),
+            "n": [1.0, 1.5, None, 2.0],
+            "zz": [None, None, 1, None],
+        }
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     raw, malformed = parse_records(sink.getvalue().to_pybytes(), ARROW, EVENTS)
     accepted, refused = canonicalise(raw, EVENTS, NOW_MS)
     assert accepted.select("_offset", "k", "n").rows() == [(0, "a", 1), (3, "d", 2)]
-    assert pl.concat([malformed, refused]).sort("offset").select("offset", "reason").rows() == [(1, "wrong_type"), (2, "unknown_column")]
+    assert pl.concat([malformed, refused]).sort("offset").select("offset", "reason").rows() == [
+        (1, "wrong_type"),
+        (2, "unknown_column"),
+    ]
     with pytest.raises(BodyMalformed):
         parse_records(b"not arrow", ARROW, EVENTS)
 
@@ -239,7 +261,7 @@ def test_a_value_of_ten_megabytes_is_a_value() -> None:
 
 
 def test_excerpts_and_details_are_bounded_and_storable() -> None:
-    raw, rejects = parse_records(json.dumps([{"k": 5, "x": "y" * 100_000 + "\x00\ud800"}]).encode(), JSON, EVENTS)
+    _, rejects = parse_records(json.dumps([{"k": 5, "x": "y" * 100_000 + "\x00\ud800"}]).encode(), JSON, EVENTS)
     assert len(rejects.item(0, "excerpt")) <= 1024
     assert "\x00" not in rejects.item(0, "excerpt") + rejects.item(0, "detail")
 

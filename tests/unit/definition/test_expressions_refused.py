@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.definition.expressions import ExpressionInvalid, compile_scalar, parse_aggregate, qualify
+from engine.definition.syntax import MAX_NESTING
 from engine.definition.types import Schema, parse_type
 
 SCHEMA = Schema(
@@ -200,3 +201,11 @@ def test_an_aggregate_is_refused_with_this_code(text: str, code: str) -> None:
     with pytest.raises(ExpressionInvalid) as caught:
         parse_aggregate(text, SCHEMA)
     assert caught.value.code == code
+
+
+def test_the_deepest_expression_allowed_compiles_far_down_a_stack() -> None:
+    def down(frames: int, text: str) -> str:
+        return str(compile_scalar(text, SCHEMA).type) if frames == 0 else down(frames - 1, text)
+
+    assert down(450, "abs(" * MAX_NESTING + "i" + ")" * MAX_NESTING) == "bigint"
+    assert down(450, "case when o then " * MAX_NESTING + "1" + " end" * MAX_NESTING) == "int"

@@ -14,7 +14,7 @@ from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, CatalogEntry, source_entry
 from engine.plan.model import Filter, Plan, Projection, StreamTableJoin, WindowAggregation
 
-STREAM = {
+STREAM: dict[str, Any] = {
     "key": ["id"],
     "columns": {"id": "string", "origin": "string", "dest": "string", "carrier": "string", "delay": "int", "at": "timestamp"},
     "event_time": "at",
@@ -85,7 +85,8 @@ def test_joins_that_share_nothing_are_refused_with_the_way_out() -> None:
 
 
 def test_a_filter_at_the_source_may_name_its_columns_with_the_alias() -> None:
-    plan = build(**{"from": {"stream": "dep", "as": "d", "where": "d.carrier <> 'XX' AND delay > 1"}, "select": {"id": "d.id"}})
+    parts: dict[str, Any] = {"from": {"stream": "dep", "as": "d", "where": "d.carrier <> 'XX' AND delay > 1"}}
+    plan = build(**parts, select={"id": "d.id"})
     assert plan.inputs[0].where == "\"carrier\" <> 'XX' AND \"delay\" > 1"
     assert plan.inputs[0].columns == ("id",)
 
@@ -126,7 +127,7 @@ def test_brackets_and_sides_of_on_do_not_matter() -> None:
 
 
 def test_a_table_whose_rows_several_tasks_would_write_is_refused() -> None:
-    parts = {"joins": [WEATHER], "select": {"id": "id", "temp": "temp"}, "into": {"table": "out"}}
+    parts: dict[str, Any] = {"joins": [WEATHER], "select": {"id": "id", "temp": "temp"}, "into": {"table": "out"}}
     assert ("/into/table", "not_supported_yet") in refused(**parts)
     keyed = build(catalog(key=["origin", "id"]), **{**parts, "select": {"id": "id", "origin": "dep.origin", "temp": "temp"}})
     assert keyed.output.key == ("origin", "id")
@@ -152,9 +153,9 @@ def test_aliases_are_spelled_out_and_normalising_twice_changes_nothing() -> None
 
 
 def test_what_a_source_says_of_reading_alone_leaves_state_valid() -> None:
-    parts = {"group_by": ["origin"], "window": HOUR, "aggregate": COUNT}
+    parts: dict[str, Any] = {"group_by": ["origin"], "window": HOUR, "aggregate": COUNT}
     before = state_fingerprint(build(**parts))
-    wider = {**STREAM["columns"], "more": "int"}  # type: ignore[dict-item]
+    wider = {**STREAM["columns"], "more": "int"}
     assert state_fingerprint(build(catalog(on_bad_record="stop", max_future_skew="2d", columns=wider), **parts)) == before
     assert state_fingerprint(build(**{**parts, "window": {**HOUR, "grace": "5m"}})) == before
     assert state_fingerprint(build(**{**parts, "tasks": 2})) != before

@@ -1,0 +1,120 @@
+"""Status with waiting, runs, late records. The test plays the driver."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import psycopg
+import pytest
+
+from tests.api.conftest import JOIN, Problem
+
+pytestmark = pytest.mark.usefixtures("query")
+PATH = "/v1/queries/joined/status"
+
+
+@pytest.fixture
+async def query(client: httpx.AsyncClient, sources: None) -> None:
+    assert (await client.post("/v1/queries", json=JOIN)).status_code == 201
+
+
+async def facts(dsn: str, state: str, generation: int = 1, error: str = "null") -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "UPDATE slackwater.query_status SET state = %s, observed_generation = %s, error = %s::jsonb, "
+            "lease_expires_at = now() + interval '1 minute'",
+            (state, generation, error),
+        )
+
+
+async def wait_for(client: httpx.AsyncClient, state: str, timeout: float = 20) -> asyncio.Task[httpx.Response]:
+    """Begin to wait; returns once the request is under way."""
+    task = asyncio.create_task(client.get(PATH, params={"wait_for": state, "timeout": timeout}))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_new_query_is_stopped_and_stale(client: httpx.AsyncClient) -> None:
+    body = (await client.get(PATH)).json()
+    assert (body["state"], body["desired_state"], body["conditions"]) == ("stopped", "running", ["stale"])
+    assert (body["generation"], body["observed_generation"], body["epoch"], body["batch_id"]) == (1, 0, 0, None)
+    assert [feed["feed"] for feed in body["progress"]] == ["log:departures", "log:weather"]
+
+
+async def test_waiting_ends_when_the_state_is_reached(client: httpx.AsyncClient, dsn: str) -> None:
+    task = await wait_for(client, "running")
+    await facts(dsn, "starting")
+    await facts(dsn, "running")
+    body = (await asyncio.wait_for(task, 15)).json()
+    assert (body["state"], body["conditions"]) == ("running", [])
+
+
+async def test_waiting_ends_when_the_query_fails(client: httpx.AsyncClient, dsn: str) -> None:
+    task = await wait_for(client, "running")
+    await facts(dsn, "failed", error='{"code": "data_invalid", "detail": "a bad record"}')
+    body = (await asyncio.wait_for(task, 15)).json()
+    assert (body["state"], body["error"]["code"]) == ("failed", "data_invalid")
+
+
+async def test_waiting_ends_with_the_timeout_and_tells_the_present_state(client: httpx.AsyncClient) -> None:
+    response = await client.get(PATH, params={"wait_for": "running", "timeout": 0.05})
+    assert (response.status_code, response.json()["state"]) == (200, "stopped")
+
+
+async def test_a_state_of_an_earlier_generation_is_not_waited_for(client: httpx.AsyncClient, dsn: str) -> None:
+    await facts(dsn, "running", generation=1)
+    await client.put("/v1/queries/joined", json={**JOIN, "late_records": {"max_rows": 5}})
+    assert (await client.get(PATH, params={"wait_for": "running", "timeout": 0.05})).json()["observed_generation"] == 1
+    task = await wait_for(client, "running")
+    await facts(dsn, "running", generation=2)
+    assert (await asyncio.wait_for(task, 15)).json()["observed_generation"] == 2
+
+
+async def test_waiting_ends_when_the_query_is_deleted(client: httpx.AsyncClient, problem: Problem) -> None:
+    task = await wait_for(client, "running")
+    assert (await client.delete("/v1/queries/joined")).status_code == 204
+    problem(await asyncio.wait_for(task, 15), 404, "query_not_found")
+
+
+async def test_an_expired_lease_shows_as_unreachable(client: httpx.AsyncClient, dsn: str) -> None:
+    await facts(dsn, "running")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute("UPDATE slackwater.query_status SET lease_expires_at = now() - interval '1 second'")
+    assert (await client.get(PATH)).json()["conditions"] == ["unreachable"]
+
+
+@pytest.mark.parametrize("params", [{"wait_for": "happy"}, {"timeout": 61}, {"timeout": -1}, {"timeout": "nan"}])
+async def test_bad_waits_are_refused(client: httpx.AsyncClient, problem: Problem, params: dict[str, str]) -> None:
+    problem(await client.get(PATH, params=params), 400, "bad_parameter")
+
+
+@pytest.mark.parametrize("part", ["", "/status", "/events", "/runs", "/late-records"])
+async def test_an_unknown_query_is_not_found(client: httpx.AsyncClient, problem: Problem, part: str) -> None:
+    problem(await client.get(f"/v1/queries/nowhere{part}"), 404, "query_not_found")
+
+
+async def test_runs_come_newest_first(client: httpx.AsyncClient, dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO slackwater.query_run (query_id, epoch, generation, end_reason) "
+            "SELECT id, epoch, 1, 'stopped' FROM slackwater.query, generate_series(1, 3) AS epoch"
+        )
+    page = (await client.get("/v1/queries/joined/runs", params={"limit": 2})).json()
+    rest = (await client.get("/v1/queries/joined/runs", params={"cursor": page["next"]})).json()
+    assert [run["epoch"] for run in (*page["items"], *rest["items"])] == [3, 2, 1]
+
+
+async def test_late_records_come_newest_first_with_all_counters(client: httpx.AsyncClient, dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, \"offset\", record, at) "
+            "SELECT id, 'w', reason, 5, 9, 1, record, now() FROM slackwater.query, "
+            "(VALUES ('late_dropped', '{\"origin\": \"JFK\"}'), ('late_diverted', '{\"origin\": \"cut')) AS late (reason, record)"
+        )
+        await connection.execute("INSERT INTO log.counter SELECT id, 'w', 'late_joined', 7 FROM slackwater.query")
+    body = (await client.get("/v1/queries/joined/late-records")).json()
+    assert [item["record"] for item in body["items"]] == ['{"origin": "cut', {"origin": "JFK"}]
+    assert body["counters"] == [{"input": "w", "reason": "late_joined", "count": 7}]
+    filtered = (await client.get("/v1/queries/joined/late-records", params={"reason": "late_dropped"})).json()
+    assert ([item["reason"] for item in filtered["items"]], filtered["counters"]) == (["late_dropped"], [])

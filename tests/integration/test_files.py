@@ -1,0 +1,253 @@
+"""Files feeds on a real Postgres and a real directory: nothing missed, nothing twice, whatever appears when."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import polars as pl
+import psycopg
+import pytest
+
+from engine.connectors import text_files
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, open_feed
+from engine.connectors.file_registry import PLACE_BITS
+from engine.connectors.packets import Packet, decode_frame
+from engine.errors import DataInvalid, SourceUnavailable
+from engine.plan.model import Feed, Input, RelationSchema
+from tests.unit.connectors.relations import NOW_MS, relation
+
+EVENTS = relation({"k": "string", "t": "timestamp", "v": "bigint"}, key=("k",), event_time="t")
+ALL = Limit(10**9, 10**12)
+Format = Literal["ndjson", "csv", "parquet"]
+
+
+@pytest.fixture(autouse=True)
+def _empty_registry(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM log.feed")
+
+
+def feed_of(directory: Path, form: Format) -> Feed:
+    name = f"files:{form}:{directory}"
+    return Feed(name, "files", name, str(directory), form)
+
+
+def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS) -> tuple[list[Packet], int]:
+    """Read everything from ``start`` on; returns the packets and the position."""
+    end = reader.ends()[0]
+    chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1])
+    request = ReadRequest([chosen], NOW_MS, (0,))
+    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)], end
+
+
+def values(packets: list[Packet], column: str = "v") -> list[Any]:
+    frames = [decode_frame(p.blob) for p in packets if p.kind == "data"]
+    return pl.concat(frames).sort("_offset")[column].to_list() if frames else []
+
+
+def rejects(packets: list[Packet]) -> list[tuple[int, str]]:
+    return [row for p in packets if p.kind == "reject" for row in decode_frame(p.blob).select("offset", "reason").rows()]
+
+
+def frame(*numbers: int) -> pl.DataFrame:
+    stamps = pl.Series([number * 1000 for number in numbers]).cast(pl.Datetime("ms", "UTC")).cast(pl.Datetime("us", "UTC"))
+    return pl.DataFrame({"k": [f"k{n}" for n in numbers], "t": stamps, "v": list(numbers), "extra": [1.5] * len(numbers)})
+
+
+def write_ndjson(path: Path, data: pl.DataFrame) -> None:
+    stamped = data.with_columns(pl.col("t").dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    path.write_text("".join(json.dumps(row) + "\n" for row in stamped.to_dicts()))
+
+
+def write_csv(path: Path, data: pl.DataFrame) -> None:
+    data.with_columns(pl.col("t").dt.strftime("%Y-%m-%dT%H:%M:%SZ")).write_csv(path)
+
+
+WRITERS: dict[Format, Callable[[Path, pl.DataFrame], Any]] = {
+    "ndjson": write_ndjson,
+    "csv": write_csv,
+    "parquet": lambda path, data: data.write_parquet(path, row_group_size=2),
+}
+
+
+@pytest.fixture(params=list(WRITERS))
+def form(request: pytest.FixtureRequest) -> Format:
+    return cast("Format", request.param)
+
+
+def test_every_format_gives_the_same_records(tmp_path: Path, dsn: str, form: Format) -> None:
+    WRITERS[form](tmp_path / f"b.{form}", frame(3, 4, 5))
+    WRITERS[form](tmp_path / f"a.{form}", frame(1, 2))
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    packets, end = read(reader)
+    data = pl.concat([decode_frame(p.blob) for p in packets if p.kind == "data"]).sort("_offset")
+    assert data.select("_ts", "_op", "k", "v").rows() == [(n * 1000, 0, f"k{n}", n) for n in (1, 2, 3, 4, 5)]
+    assert data.select("k", "t", "v").equals(frame(1, 2, 3, 4, 5).drop("extra"))
+    progress = [json.loads(p.blob) for p in packets if p.kind == "progress"]
+    assert progress[-1]["end_offset"] == end
+    assert (sum(p["rows"] for p in progress), max(p["max_ts"] for p in progress)) == (5, 5000)
+    chunks = reader.chunks(0, 0, ALL)
+    assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (end, 5)
+    assert (chunks[0].start_ts, chunks[-1].max_ts) == (1000, 5000)
+
+
+def test_a_file_that_sorts_earlier_but_comes_later_is_not_missed(tmp_path: Path, dsn: str, form: Format) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    assert read(reader) == ([], 0)
+    WRITERS[form](tmp_path / "m", frame(1, 2))
+    first, position = read(reader)
+    WRITERS[form](tmp_path / "a", frame(3))
+    WRITERS[form](tmp_path / "z", frame(4))
+    second, _ = read(reader, position)
+    assert (values(first), values(second)) == ([1, 2], [3, 4])
+    assert values(read(open_feed(dsn, feed_of(tmp_path, form), [EVENTS]))[0]) == [1, 2, 3, 4]
+
+
+def test_hidden_temporary_and_underscored_files_and_folders_do_not_count(tmp_path: Path, dsn: str) -> None:
+    for name in (".a", "_b", "c.tmp"):
+        write_ndjson(tmp_path / name, frame(9))
+    (tmp_path / "folder").mkdir()
+    write_ndjson(tmp_path / "d", frame(1))
+    assert values(read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS]))[0]) == [1]
+
+
+def test_growth_is_read_on_from_the_old_end_by_whole_lines(tmp_path: Path, dsn: str) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS])
+    growing = tmp_path / "growing"
+    write_ndjson(growing, frame(1))
+    _, position = read(reader)
+    write_ndjson(tmp_path / "other", frame(2))
+    with growing.open("a") as file:
+        file.write('{"k":"k3","t":3000,"v":3}\n{"k":"k4"')
+    packets, position = read(reader, position)
+    assert values(packets) == [3, 2]
+    with growing.open("a") as file:
+        file.write(',"t":4000,"v":4}\n')
+    packets, position = read(reader, position)
+    assert (values(packets), rejects(packets)) == ([4], [])
+    assert read(reader, position)[0] == []
+    assert values(read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS]))[0]) == [1, 3, 2, 4]
+
+
+def test_a_csv_file_grows_under_its_header(tmp_path: Path, dsn: str) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS])
+    (tmp_path / "a").write_text("v,k,t\n1,a,1000\n")
+    _, position = read(reader)
+    with (tmp_path / "a").open("a") as file:
+        file.write("2,b,2000\n")
+    assert values(read(reader, position)[0]) == [2]
+
+
+def test_a_file_that_shrank_stops_the_query(tmp_path: Path, dsn: str, form: Format) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    WRITERS[form](tmp_path / "a", frame(*range(50)))
+    read(reader)
+    WRITERS[form](tmp_path / "a", frame(1))
+    with pytest.raises(DataInvalid, match="shrank"):
+        reader.ends()
+
+
+def test_a_parquet_file_that_is_replaced_stops_the_query(tmp_path: Path, dsn: str) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    frame(1).write_parquet(tmp_path / "a")
+    read(reader)
+    frame(*range(500)).write_parquet(tmp_path / "a")
+    with pytest.raises(DataInvalid, match="replaced"):
+        reader.ends()
+
+
+def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn: str, form: Format) -> None:
+    with pytest.raises(SourceUnavailable):
+        open_feed(dsn, feed_of(tmp_path / "none", form), [EVENTS]).ends()
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    WRITERS[form](tmp_path / "a", frame(1))
+    end = reader.ends()[0]
+    (tmp_path / "a").unlink()
+    with pytest.raises(SourceUnavailable):
+        reader.splits(0, 0, end) and [list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end)]
+
+
+def test_bad_records_are_refused_with_the_byte_where_they_stand(tmp_path: Path, dsn: str) -> None:
+    lines = [
+        '{"k":"a","t":1000,"v":1}',
+        "",
+        '{"k":5,"t":2}',
+        "{oops",
+        '{"k":"b","v":"9007199254740993","t":3000}',
+        "7",
+        '{"k":"c"}',
+    ]
+    (tmp_path / "a").write_text("\r\n".join(lines))
+    packets, _ = read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS]))
+    assert values(packets) == [1, 9_007_199_254_740_993]
+    starts = [sum(len(line) + 2 for line in lines[:n]) for n in range(len(lines))]
+    assert rejects(packets) == [
+        (starts[2], "wrong_type"), (starts[3], "malformed_json"), (starts[5], "not_an_object"), (starts[6], "event_time_missing"),
+    ]  # fmt: skip
+
+
+def test_bad_csv_records_are_refused_alone(tmp_path: Path, dsn: str) -> None:
+    (tmp_path / "a").write_bytes(b'k,t,v\na,1000,1\n\nb,2000\n"c ""x"",\nd",3000,3\ne,4000,many\nf,,6\n\xff,5000,5\n,6000,\n')
+    packets, _ = read(open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS]))
+    assert values(packets) == [1, 3, None]
+    assert values(packets, "k") == ["a", 'c "x",\nd', None]
+    assert [reason for _, reason in rejects(packets)] == ["malformed_csv", "wrong_type", "event_time_missing", "malformed_csv"]
+
+
+def test_garbage_is_counted_beyond_the_excerpts_that_are_kept(tmp_path: Path, dsn: str) -> None:
+    (tmp_path / "a").write_text("oops\n" * 2_500)
+    packets, _ = read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [EVENTS]))
+    [counted] = [json.loads(p.blob) for p in packets if p.kind == "stats"]
+    assert len(rejects(packets)) == 1_000
+    assert counted["counters"] == [["i", "rejected_malformed_json", 1_500]]
+
+
+def test_stop_on_bad_record_stops(tmp_path: Path, dsn: str) -> None:
+    strict = relation({"k": "string", "t": "timestamp"}, event_time="t", is_stop_on_bad_record=True)
+    (tmp_path / "a").write_text("oops\n")
+    with pytest.raises(DataInvalid, match="malformed_json"):
+        read(open_feed(dsn, feed_of(tmp_path, "ndjson"), [strict]), of=strict)
+
+
+@pytest.mark.parametrize("step", [1, 7, 64, 1_000])
+def test_cuts_fall_between_records_also_inside_quotes(tmp_path: Path, step: int) -> None:
+    path = tmp_path / "a.csv"
+    rows = [[f"{n}", 'multi\nline "quoted"\n' * (n % 3), "x" * (n % 11)] for n in range(60)]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    size = path.stat().st_size
+    parts = list(text_files.cut(path, 0, size, step, is_csv=True))
+    assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])]
+    assert parts[-1][1] == size
+    texts = [text_files.read_range(path, start, end).decode() for start, end in parts]
+    assert [row for text in texts for row in csv.reader(text.splitlines(keepends=True))] == rows
+
+
+def test_small_splits_give_the_records_of_large_ones(tmp_path: Path, dsn: str, form: Format) -> None:
+    WRITERS[form](tmp_path / "a", frame(*range(100)))
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    whole, end = read(reader)
+    edges = [0, *(chunk.end_offset for chunk in reader.chunks(0, 0, ALL))]
+    single = [read_between(reader, start, stop) for start, stop in pairwise(edges)]
+    assert values([packet for packets in single for packet in packets]) == values(whole) == list(range(100))
+    assert end >> PLACE_BITS == 0
+
+
+def read_between(reader: FeedReader, start: int, end: int) -> list[Packet]:
+    request = ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, (0,))
+    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)]
+
+
+def test_two_readers_that_discover_at_once_agree(tmp_path: Path, dsn: str) -> None:
+    feed = feed_of(tmp_path, "ndjson")
+    one, two = open_feed(dsn, feed, [EVENTS]), open_feed(dsn, feed, [EVENTS])
+    write_ndjson(tmp_path / "b", frame(2))
+    one.ends()
+    write_ndjson(tmp_path / "a", frame(1))
+    assert two.ends() == one.ends()
+    assert values(read(one)[0]) == values(read(two)[0]) == [2, 1]

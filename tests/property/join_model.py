@@ -1,0 +1,133 @@
+"""Naive, record-by-record models of the versioned table and the stream-table join: dictionaries, lists and the text of the rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class TableModel:
+    """V1–V7. Keeps every version for ever; what may be forgotten is answered as if it were."""
+
+    retention_ms: int | None
+    clock: int | None = None
+    versions: dict[str, dict[int, str | None]] = field(default_factory=dict)
+
+    @property
+    def horizon(self) -> float:
+        return float("-inf") if self.clock is None or self.retention_ms is None else self.clock - self.retention_ms
+
+    def put(self, key: str, value: str | None, ts: int) -> bool:
+        if ts < self.horizon:
+            return False
+        if self.retention_ms is None:
+            self.versions[key] = {ts: value}
+        else:
+            self.versions.setdefault(key, {})[ts] = value
+        self.clock = ts if self.clock is None else max(self.clock, ts)
+        return True
+
+    def is_out_of_order(self, key: str, ts: int) -> bool:
+        """Whether the key's put before this one, by arrival, was later in event time (V7)."""
+        return any(ts < before for before in self.versions.get(key, {}))
+
+    def next_ts(self, key: str, ts: int) -> int | None:
+        return min((other for other in self.versions.get(key, {}) if other > ts), default=None)
+
+    def as_of(self, key: str, ts: int | None) -> tuple[str, int | None, str | None]:
+        """Return (status, time, value)."""
+        versions = self.versions.get(key, {})
+        latest = max(versions, default=None)
+        if latest is None or (versions[latest] is None and latest < self.horizon):
+            return "no_version", None, None
+        if ts is None or self.retention_ms is None:
+            found: int | None = latest
+        elif ts < self.horizon:
+            if latest > ts:
+                return "history_expired", None, None
+            found = latest
+        else:
+            found = max((other for other in versions if other <= ts), default=None)
+        if found is None or (versions[found] is None and found < self.horizon):
+            return "no_version", None, None
+        return ("matched", found, versions[found]) if versions[found] is not None else ("deleted", None, None)
+
+    def history(self, key: str, start: int, stop: int) -> list[tuple[int, str | None, int | None]]:
+        """STRICT 13: the distinct answers of all as-of reads in the range."""
+        found: dict[int, tuple[int, str | None, int | None]] = {}
+        for ts in range(start, stop + 1):
+            status, at, value = self.as_of(key, ts)
+            if status == "matched" and at is not None:
+                found[at] = (at, value, self.next_ts(key, at))
+        return [found[at] for at in sorted(found)]
+
+
+@dataclass
+class JoinModel:
+    """J1–J8 over one record after the other."""
+
+    type: str
+    retention_ms: int | None
+    grace_ms: int | None
+    late: str
+    expired: str
+    clock: int | None = None
+    waiting: list[tuple[int, int, str, str]] = field(default_factory=list)
+    output: list[tuple[Any, ...]] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+    late_rows: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.table = TableModel(self.retention_ms)
+
+    def put(self, pos: int, key: str | None, value: str | None, ts: int) -> None:
+        if key is None:
+            self.counters["table_null_key"] += 1
+            return
+        self.counters["out_of_order"] += self.retention_ms is None and self.table.is_out_of_order(key, ts)
+        if not self.table.put(key, value, ts):
+            self.counters["table_history_expired"] += 1
+            self.late_rows.append(("table_history_expired", ts, pos))
+
+    def record(self, pos: int, key: str | None, value: str | None, ts: int) -> None:
+        if value is None:
+            self.counters["null_value"] += 1
+        elif key is None:
+            self.counters["null_key"] += 1
+            if self.type == "left":
+                self.output.append((pos, ts, key, value, None, "null_key"))
+        elif self.grace_ms is None:
+            self._join(pos, key, value, ts, pos)
+        elif self.clock is not None and ts < self.clock - self.grace_ms:
+            reason = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}[self.late]
+            self.counters[reason] += 1
+            if self.late == "join":
+                self._join(pos, key, value, ts, pos)
+            else:
+                self.late_rows.append((reason, ts, pos))
+        else:
+            self._buffer(pos, key, value, ts)
+
+    def _buffer(self, pos: int, key: str, value: str, ts: int) -> None:
+        assert self.grace_ms is not None
+        self.waiting.append((ts, pos, key, value))
+        self.clock = ts if self.clock is None else max(self.clock, ts)
+        until = self.clock - self.grace_ms
+        for entry in sorted(entry for entry in self.waiting if entry[0] <= until):
+            self.waiting.remove(entry)
+            self._join(pos, entry[2], entry[3], entry[0], entry[1])
+
+    def _join(self, pos: int, key: str, value: str, ts: int, arrival: int) -> None:
+        status, _, found = self.table.as_of(key, ts)
+        if status == "matched":
+            self.output.append((pos, ts, key, value, found, status))
+            return
+        self.counters[status] += 1
+        if self.type == "inner":
+            return
+        if status == "history_expired" and self.expired != "null":
+            self.late_rows.append((f"expired_{'dropped' if self.expired == 'drop' else 'diverted'}", ts, arrival))
+            return
+        self.output.append((pos, ts, key, value, None, status))

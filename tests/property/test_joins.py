@@ -1,0 +1,130 @@
+"""A join equals the record-by-record model, in every slicing of the same order and with a restart between any two batches."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.hashing import key_hash
+from engine.core.joins import JoinKeys, TableJoin
+from engine.definition.types import STRING, Schema
+from engine.plan.model import StreamTableJoin
+from engine.state.memory import MemorySegmentStore
+from tests.property.join_model import JoinModel
+
+STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
+TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
+Record = tuple[str, str | None, str | None, int]
+
+records = st.lists(
+    st.tuples(
+        st.sampled_from(["stream", "stream", "table"]),
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from(["x", "y", "z", None]),
+        st.integers(0, 40),
+    ),
+    max_size=50,
+)
+versioned = st.tuples(st.integers(0, 30), st.one_of(st.none(), st.integers(0, 12)))
+unversioned = st.tuples(st.none(), st.one_of(st.none(), st.integers(0, 12)))
+specs = st.builds(
+    lambda kind, times, late, expired: StreamTableJoin(
+        "w", kind, 0, ("s.key",), ("w.key",), times[0], times[1], late, expired, ("w.value",)
+    ),
+    st.sampled_from(["inner", "left"]),
+    st.one_of(versioned, unversioned),
+    st.sampled_from(["join", "drop", "divert"]),
+    st.sampled_from(["null", "drop", "divert"]),
+)
+
+
+def frame(records: list[tuple[int, Record]], side: str, alias: str) -> pl.DataFrame:
+    rows = [(pos, ts, value is None, pos, key, value) for pos, (where, key, value, ts) in records if where == side]
+    schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{alias}.key": pl.String}
+    result = pl.DataFrame(rows, schema={**schema, f"{alias}.value": pl.String}, orient="row")
+    return result.with_columns(key_hash(result, [f"{alias}.key"]))
+
+
+def expected(spec: StreamTableJoin, records: list[Record]) -> JoinModel:
+    model = JoinModel(spec.type, spec.history_retention_ms, spec.grace_ms, spec.late, spec.expired)
+    for pos, (side, key, value, ts) in enumerate(records):
+        (model.put if side == "table" else model.record)(pos, key, value, ts)
+    return model
+
+
+class Runner:
+    """Feeds batches to a join, restarting it from its state after each."""
+
+    def __init__(self, spec: StreamTableJoin, keys: JoinKeys) -> None:
+        self.store = MemorySegmentStore()
+        self.keys = keys
+        self.output: list[tuple[Any, ...]] = []
+        self.counters: Counter[str] = Counter()
+        self.late: list[tuple[Any, ...]] = []
+        self.start(spec, None)
+
+    def start(self, spec: StreamTableJoin, state: dict[str, Any] | None) -> None:
+        self.join = TableJoin(spec, STREAM, TABLE, self.keys, state, self.store)
+
+    def run(self, batch: list[tuple[int, Record]]) -> None:
+        puts = frame(batch, "table", "w")
+        result = self.join.process(frame(batch, "stream", "s"), puts if puts.height else None)
+        assert result.frame["_pos"].is_sorted()
+        self.output += result.frame.select("_pos", "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
+        for (operator, reason), count in result.counters.items():
+            assert operator == "w"
+            self.counters[reason] += count
+        self.late += result.late.select("reason", "event_time_ms", "offset").rows()
+
+    def restart(self, spec: StreamTableJoin) -> None:
+        state = json.loads(json.dumps(self.join.snapshot()))
+        self.store.purge()
+        self.start(spec, state)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    spec=specs,
+    records=records,
+    cuts=st.sets(st.integers(1, 49)),
+    is_single=st.booleans(),
+    keys=st.builds(JoinKeys, st.booleans(), st.booleans()),
+)
+def test_join_equals_the_model_in_every_slicing(
+    spec: StreamTableJoin, records: list[Record], cuts: set[int], is_single: bool, keys: JoinKeys
+) -> None:
+    runner, model = Runner(spec, keys), expected(spec, records)
+    order = list(enumerate(records))
+    bounds = list(range(len(records) + 1)) if is_single else sorted({0, len(records), *(c for c in cuts if c < len(records))})
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        runner.run(order[start:stop])
+        runner.restart(spec)
+    assert runner.output == model.output
+    assert +runner.counters == +model.counters
+    assert sorted(runner.late) == sorted(model.late_rows)
+    assert runner.join.buffered_rows == len(model.waiting)
+    assert runner.join.clocks["w.table"] == model.table.clock
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=records, cut=st.integers(0, 50), graces=st.tuples(st.integers(0, 15), st.integers(0, 15)))
+def test_a_changed_grace_holds_from_the_next_record_on(records: list[Record], cut: int, graces: tuple[int, int]) -> None:
+    before, after = (
+        StreamTableJoin("w", "left", 0, ("s.key",), ("w.key",), 20, grace, "join", "null", ("w.value",)) for grace in graces
+    )
+    runner = Runner(before, JoinKeys(is_stream_hashed=True, is_table_hashed=True))
+    model = JoinModel("left", 20, graces[0], "join", "null")
+    order = list(enumerate(records))
+    runner.run(order[:cut])
+    runner.restart(after)
+    runner.run(order[cut:])
+    for pos, (side, key, value, ts) in order:
+        if pos == cut:
+            model.grace_ms = graces[1]
+        (model.put if side == "table" else model.record)(pos, key, value, ts)
+    assert runner.output == model.output

@@ -1,0 +1,117 @@
+"""The versioned table equals a dictionary of all versions, however its steps are cut into batches and wherever it restarts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.clocks import AFTER_ALL_TIME
+from engine.core.hashing import key_hash
+from engine.core.versioned_table import MATCH_NAMES, VersionedTable
+from engine.definition.types import STRING, Schema
+from engine.state.memory import MemorySegmentStore
+from tests.property.join_model import TableModel
+
+COLUMNS = Schema((("key", STRING), ("value", STRING)))
+KEYS = ("a", "b", "c")
+
+times = st.integers(0, 30)
+puts = st.tuples(st.just("put"), st.sampled_from(KEYS), times, st.sampled_from(["x", "y", None]))
+reads = st.tuples(st.sampled_from(["as_of", "latest", "history"]), st.sampled_from(KEYS), times, times)
+steps = st.lists(st.one_of(puts, puts, reads), max_size=60)
+Step = tuple[str, str, int, Any]
+
+
+def expected(steps: list[Step], retention_ms: int | None) -> list[Any]:
+    model = TableModel(retention_ms)
+    results: list[Any] = []
+    for kind, key, ts, more in steps:
+        if kind == "put":
+            accepted = model.put(key, more, ts)
+            results.append((accepted, model.next_ts(key, ts) if accepted else None))
+        elif kind == "history":
+            results.append(model.history(key, min(ts, more), max(ts, more)))
+        else:
+            status, at, value = model.as_of(key, ts if kind == "as_of" else None)
+            results.append((status, at, value, None if at is None else model.next_ts(key, at)))
+    return results
+
+
+def run(table: VersionedTable, steps: list[Step], first: int) -> list[Any]:
+    """Run steps as one batch whose first position is ``first``."""
+    frame = pl.DataFrame(
+        {
+            "_pos": np.arange(first, first + len(steps)),
+            "_ts": pl.Series([ts for _, _, ts, _ in steps], dtype=pl.Int64),
+            "_op": pl.Series([int(more is None) for *_, more in steps], dtype=pl.Int8),
+            "key": pl.Series([key for _, key, _, _ in steps], dtype=pl.String),
+            "value": pl.Series([more if isinstance(more, str) else None for *_, more in steps], dtype=pl.String),
+        }
+    )
+    frame = frame.with_columns(key_hash(frame, ["key"]))
+    kinds = np.array([kind for kind, *_ in steps])
+    is_put = kinds == "put"
+    batch = table.open(frame.filter(pl.Series(is_put)))
+    ends = iter(batch.put_valid_to().tolist())
+    accepted = iter(batch.accepted.tolist())
+    as_of = np.where(kinds == "latest", AFTER_ALL_TIME, frame["_ts"].to_numpy())
+    probes = (frame["_key_hash"].to_numpy(), as_of, frame["_pos"].to_numpy())
+    found, quick = batch.lookup(*probes, with_valid_to=True), batch.lookup(*probes)
+    assert found.status.tolist() == quick.status.tolist()
+    assert found.valid_to is not None
+    results: list[Any] = []
+    for i, (kind, _, ts, more) in enumerate(steps):
+        if kind == "put":
+            ok = next(accepted)
+            results.append((ok, end(next(ends)) if ok else None))
+        elif kind == "history":
+            history = batch.history(int(probes[0][i]), min(ts, more), max(ts, more), first + i)
+            rows = history.versions.select("_ts", "value").rows()
+            results.append([(*row, end(stop)) for row, stop in zip(rows, history.valid_to, strict=True)])
+        elif found.rows[i] < 0:
+            results.append((MATCH_NAMES[found.status[i]], None, None, None))
+        else:
+            row = found.versions.select("_ts", "value").row(int(found.rows[i]))
+            assert row == quick.versions.select("_ts", "value").row(int(quick.rows[i]))
+            results.append((MATCH_NAMES[found.status[i]], *row, end(found.valid_to[i])))
+    table.commit(batch)
+    return results
+
+
+def end(valid_to: int) -> int | None:
+    return None if valid_to == AFTER_ALL_TIME else int(valid_to)
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=steps, retention_ms=st.integers(0, 25), cuts=st.sets(st.integers(0, 60)), is_single=st.booleans())
+def test_versioned_table_equals_the_model_in_every_slicing(
+    steps: list[Step], retention_ms: int, cuts: set[int], is_single: bool
+) -> None:
+    store = MemorySegmentStore()
+    table = VersionedTable(COLUMNS, ["key"], retention_ms, None, store)
+    bounds = range(len(steps) + 1) if is_single else sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})
+    results: list[Any] = []
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        results += run(table, steps[start:stop], start)
+        state = json.loads(json.dumps(table.snapshot()))
+        store.purge()
+        table = VersionedTable(COLUMNS, ["key"], retention_ms, state, store)
+    assert results == expected(steps, retention_ms)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(puts, max_size=40), later=st.lists(puts, max_size=40), reads=st.lists(st.tuples(times, st.integers(0, 80)), max_size=10))
+def test_merging_segments_changes_no_answer(steps: list[Step], later: list[Step], reads: list[tuple[int, int]]) -> None:
+    shifted = [(kind, key, ts + 40, value) for kind, key, ts, value in later]
+    every = [*steps, *shifted, *(("as_of", KEYS[ts % 3], as_of, 0) for ts, as_of in reads)]
+    store = MemorySegmentStore()
+    one, many = (VersionedTable(COLUMNS, ["key"], 20, None, store) for _ in range(2))
+    at_once = run(one, every, 0)
+    singly = [result for i, step in enumerate(every) for result in run(many, [step], i)]
+    assert singly == at_once
+    assert many.clock == one.clock

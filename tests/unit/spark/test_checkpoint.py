@@ -1,0 +1,91 @@
+"""One directory per launch: taken over by renaming, and what stays fixed inside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from engine.errors import EpochFenced, StateCorrupt
+from engine.spark.checkpoint import Layout, Positions, open_layout, prepare_checkpoint
+
+CHECKPOINT = UUID(int=7)
+
+
+def nowhere() -> Positions:
+    return {"log:a": {"0": 0}}
+
+
+def test_the_first_launch_begins_with_an_empty_directory(tmp_path: Path) -> None:
+    directory = prepare_checkpoint(tmp_path, CHECKPOINT, 1)
+    assert directory == tmp_path.resolve() / str(CHECKPOINT) / "epoch-0000000001"
+    assert list(directory.iterdir()) == []
+
+
+def test_the_next_launch_takes_the_directory_over(tmp_path: Path) -> None:
+    first = prepare_checkpoint(tmp_path, CHECKPOINT, 1)
+    (first / "state").write_text("kept")
+    second = prepare_checkpoint(tmp_path, CHECKPOINT, 4)
+    assert (second / "state").read_text() == "kept"
+    assert not first.exists()
+
+
+def test_preparing_the_same_launch_again_changes_nothing(tmp_path: Path) -> None:
+    first = prepare_checkpoint(tmp_path, CHECKPOINT, 1)
+    (first / "state").write_text("kept")
+    assert prepare_checkpoint(tmp_path, CHECKPOINT, 1) == first
+    assert (first / "state").read_text() == "kept"
+
+
+def test_an_older_launch_is_fenced_off(tmp_path: Path) -> None:
+    prepare_checkpoint(tmp_path, CHECKPOINT, 5)
+    with pytest.raises(EpochFenced):
+        prepare_checkpoint(tmp_path, CHECKPOINT, 4)
+
+
+def test_what_a_late_driver_wrote_does_not_count(tmp_path: Path) -> None:
+    first = prepare_checkpoint(tmp_path, CHECKPOINT, 1)
+    second = prepare_checkpoint(tmp_path, CHECKPOINT, 2)
+    (second / "state").write_text("right")
+    first.mkdir()
+    (first / "state").write_text("late")
+    third = prepare_checkpoint(tmp_path, CHECKPOINT, 3)
+    assert (third / "state").read_text() == "right"
+    assert not first.exists()
+
+
+def test_state_metadata_names_the_new_directory(tmp_path: Path) -> None:
+    first = prepare_checkpoint(tmp_path, CHECKPOINT, 1)
+    metadata = first / "spark" / "state" / "0" / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f'v2\n{{"stateSchemaFilePaths":["file:{first}/spark/state/0/_stateSchema/default/0_a"]}}')
+    second = prepare_checkpoint(tmp_path, CHECKPOINT, 2)
+    text = (second / "spark" / "state" / "0" / "_metadata" / "v2" / "0").read_text()
+    assert f"file:{second}/spark/state/0/_stateSchema/default/0_a" in text
+    assert "epoch-0000000001" not in text
+
+
+def test_another_checkpoint_begins_on_its_own(tmp_path: Path) -> None:
+    (prepare_checkpoint(tmp_path, CHECKPOINT, 1) / "state").write_text("kept")
+    assert list(prepare_checkpoint(tmp_path, UUID(int=8), 2).iterdir()) == []
+
+
+def test_a_layout_outlives_other_settings(tmp_path: Path) -> None:
+    layout = open_layout(tmp_path, 2, 2, nowhere)
+    assert layout == Layout(2, (2, 0), {"log:a": {"0": 0}})
+    assert open_layout(tmp_path, 2, 8, lambda: {"log:a": {"0": 99}}) == layout
+
+
+def test_a_layout_for_another_number_of_tasks_is_refused(tmp_path: Path) -> None:
+    open_layout(tmp_path, 2, 2, nowhere)
+    with pytest.raises(StateCorrupt, match="2 tasks"):
+        open_layout(tmp_path, 4, 2, nowhere)
+
+
+def test_a_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    open_layout(tmp_path, 2, 2, nowhere)
+    path = tmp_path / "layout.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(StateCorrupt, match="format 2"):
+        open_layout(tmp_path, 2, 2, nowhere)

@@ -1,0 +1,141 @@
+"""Planning batches over feeds: positions, the clock, groups of splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from engine.connectors.admission import BatchLimit, Chunk
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start
+from engine.connectors.packets import Packet
+from engine.definition.types import Schema, parse_type
+from engine.plan.model import Feed, Input, RelationSchema
+from engine.spark.source import PacketReader, SourceSpec, SplitGroup, open_feeds
+
+FUTURE_MS = 9_999_999_999_999
+
+
+def an_input(index: int, alias: str, feed: str, kind: Any = "stream") -> Input:
+    schema = Schema((("k", parse_type("bigint")),))
+    relation = RelationSchema(alias, kind, schema, ("k",), None, None, None, None, None)
+    return Input(index, alias, relation, Feed(f"log:{feed}", "log", feed), ("k",), ("k",))
+
+
+@dataclass
+class FakeFeed:
+    """A feed whose partitions are as long as ``length`` says, in chunks of ten records at one record per ms."""
+
+    feed: Feed
+    length: dict[int, int] = field(default_factory=lambda: {0: 0})
+
+    def starts(self, start: Start) -> Mapping[int, int]:
+        return dict.fromkeys(self.length, 0)
+
+    def ends(self) -> Mapping[int, int]:
+        return dict(self.length)
+
+    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+        ends = range(start + 10, self.length[partition] + 10, 10)
+        return [Chunk(min(end, self.length[partition]), 10, 1_000, end - 10, end - 1) for end in ends]
+
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+        return [Split(partition, first, min(first + 50, end)) for first in range(start, end, 50)]
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        yield Packet(request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
+
+
+def a_reader(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6) -> PacketReader:
+    inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
+    start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
+    spec = SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), cores)
+    pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
+    return PacketReader(spec, pairs)
+
+
+def a_feed(name: str, **length: int) -> FakeFeed:
+    return FakeFeed(Feed(f"log:{name}", "log", name), {int(key[1:]): value for key, value in length.items()})
+
+
+def latest(reader: PacketReader, start: dict[str, Any]) -> dict[str, Any]:
+    return reader.latestOffset(start, ReadAllAvailable())
+
+
+def test_without_new_records_the_offset_is_the_start_itself() -> None:
+    reader = a_reader(a_feed("a", p0=0))
+    start = reader.initialOffset()
+    assert latest(reader, start) is start
+
+
+def test_positions_and_clock_move_together() -> None:
+    reader = a_reader(a_feed("a", p0=30, p1=0), a_feed("b", p0=10))
+    offset = latest(reader, reader.initialOffset())
+    assert offset["feeds"] == {"log:a": {"0": 30, "1": 0}, "log:b": {"0": 10}}
+    assert offset["now_ms"] > 0
+    assert latest(reader, offset) is offset
+
+
+def test_the_clock_never_goes_backwards() -> None:
+    reader = a_reader(a_feed("a", p0=30))
+    assert latest(reader, {"feeds": {"log:a": {"0": 0}}, "now_ms": FUTURE_MS})["now_ms"] == FUTURE_MS
+
+
+def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
+    reader = a_reader(a_feed("a", p0=100), max_rows=30)
+    first = latest(reader, reader.initialOffset())
+    assert first["feeds"]["log:a"]["0"] == 30
+    assert latest(reader, first)["feeds"]["log:a"]["0"] == 60
+
+
+def test_available_now_reads_what_was_there_at_the_start_and_no_more() -> None:
+    feed = a_feed("a", p0=25)
+    reader = a_reader(feed)
+    reader.prepareForTriggerAvailableNow()
+    feed.length[0] = 95
+    offset = latest(reader, reader.initialOffset())
+    assert offset["feeds"]["log:a"]["0"] == 25
+    assert latest(reader, offset) is offset
+
+
+def test_a_small_batch_is_one_spark_task() -> None:
+    reader = a_reader(a_feed("a", p0=100, p1=100), a_feed("b", p0=10))
+    end = latest(reader, reader.initialOffset())
+    (group,) = reader.partitions(reader.initialOffset(), end)
+    assert isinstance(group, SplitGroup)
+    assert group.now_ms == end["now_ms"]
+    assert {(index, split.partition, split.start, split.end) for index, split in group.splits} == {
+        (0, 0, 0, 50), (0, 0, 50, 100), (0, 1, 0, 50), (0, 1, 50, 100), (1, 0, 0, 10)
+    }  # fmt: skip
+
+
+def test_a_large_batch_is_a_multiple_of_the_cores_in_equal_groups() -> None:
+    reader = a_reader(a_feed("a", p0=0), cores=3)
+    start, end = {"feeds": {"log:a": {"0": 0}}, "now_ms": 0}, {"feeds": {"log:a": {"0": 200_000}}, "now_ms": 1}
+    groups = reader.partitions(start, end)
+    assert len(groups) == 6
+    sizes = [sum(split.end - split.start for _, split in group.splits) for group in groups if isinstance(group, SplitGroup)]
+    assert sum(sizes) == 200_000
+    assert max(sizes) - min(sizes) <= 50
+
+
+def test_packets_carry_the_clock_of_their_batch() -> None:
+    reader = a_reader(a_feed("a", p0=10))
+    (group,) = reader.partitions(reader.initialOffset(), {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
+    (batch,) = reader.read(group)
+    assert batch.column("now_ms").to_pylist() == [77]
+    assert batch.column("task").to_pylist() == [2]
+
+
+def test_a_feed_that_two_inputs_share_is_opened_once() -> None:
+    feeds = open_feeds("", [an_input(0, "t", "events", "table"), an_input(1, "s", "events"), an_input(2, "o", "other")])
+    assert [(reader.feed.name, [item.alias for item in inputs]) for reader, inputs in feeds] == [
+        ("log:events", ["t", "s"]), ("log:other", ["o"])
+    ]  # fmt: skip
+
+
+def test_the_specification_survives_its_way_as_an_option() -> None:
+    spec = SourceSpec("postgresql://u:p@h/d", (an_input(0, "a", "a"),), (2, 0), {"log:a": {"0": 3}}, BatchLimit(1, 2), 2)
+    assert SourceSpec.decoded(spec.encoded()) == spec
