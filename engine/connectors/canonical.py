@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, cast
 
 import polars as pl
@@ -24,6 +25,9 @@ from engine.plan.model import RelationSchema
 
 MAX_EVENT_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999 (T8)."""
+
+FIRST_YEAR, LAST_YEAR = 1, 9999
+"""Years of dates and timestamps other than the event time: what Python, Postgres text and RFC 3339 have in common."""
 
 OUT_OF_RANGE = "the event time must lie in the years 1970 to 9999"
 
@@ -274,6 +278,9 @@ def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faul
     for name, column in columns.items():
         if column.dtype.is_float() and column.is_finite().all() is False:
             faults.append(Fault(~column.is_finite(), "not_finite", f"column {name!r} must be a finite number"))
+        if column.dtype.is_temporal() and name != relation.event_time and not _is_holdable(column):
+            far = (column.dt.year() < FIRST_YEAR) | (column.dt.year() > LAST_YEAR)
+            faults.append(Fault(far, "wrong_type", f"column {name!r} must lie in the years {FIRST_YEAR} to {LAST_YEAR}"))
         if relation.columns[name].is_nested:
             _check_nested(name, column, faults)
         elif column.dtype == pl.String and (nul := column.str.contains("\x00", literal=True)).any():
@@ -285,6 +292,14 @@ def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faul
         if (total > MAX_KEY_BYTES).any():
             detail = f"the key {', '.join(relation.key)} has more than {MAX_KEY_BYTES} bytes"
             faults.append(Fault(total > MAX_KEY_BYTES, "key_too_large", detail))
+
+
+def _is_holdable(column: pl.Series) -> bool:
+    """Whether dates and instants have years that every reader of the results can hold."""
+    if column.dtype == pl.Time or column.null_count() == len(column):
+        return True
+    low, high = cast("date", column.min()), cast("date", column.max())
+    return FIRST_YEAR <= low.year and high.year <= LAST_YEAR
 
 
 def _check_nested(name: str, column: pl.Series, faults: list[Fault]) -> None:

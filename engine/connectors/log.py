@@ -77,6 +77,10 @@ RETURNING start_offset
 """
 _TRIM_DELETE_SQL = "DELETE FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset < %s"
 
+BATCH_ROWS = 65_536
+BATCH_BYTES = 32 << 20
+"""A batch is read whole, and a value in Postgres cannot exceed 1 GB; a single larger record still makes a batch of its own."""
+
 _INTERNAL_COLUMNS = ("_key_hash", "_offset", "_arrival")
 
 
@@ -113,6 +117,12 @@ def encode_batch(frame: pl.DataFrame, arrival_ms: int) -> Batch:
     low, high = frame.select(pl.col("_ts").min().alias("low"), pl.col("_ts").max().alias("high")).row(0)
     payload = frame.drop(*_INTERNAL_COLUMNS, strict=False).with_columns(pl.lit(arrival_ms, dtype=pl.Int64).alias("_arrival"))
     return Batch(frame.height, low, high, encode_frame(payload))
+
+
+def encode_batches(frame: pl.DataFrame, arrival_ms: int) -> list[Batch]:
+    """Make as many batches of accepted records as ``BATCH_ROWS`` and ``BATCH_BYTES`` ask for."""
+    fitting = int(BATCH_BYTES * frame.height / max(frame.estimated_size(), 1))
+    return [encode_batch(part, arrival_ms) for part in frame.iter_slices(max(1, min(BATCH_ROWS, fitting)))]
 
 
 def route(frame: pl.DataFrame, key: Sequence[str], partitions: int) -> list[tuple[int, pl.DataFrame]]:

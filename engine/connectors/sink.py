@@ -19,7 +19,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from engine.connectors.log import append_batches, encode_batch, find_feed, route
+from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.views import apply_changes, expire_windows
@@ -211,7 +211,8 @@ class Sink:
         feed = find_feed(cursor.connection, feed_name)
         if feed is None:
             raise InvariantBroken(f"the result's feed {feed_name} does not exist")
-        append_batches(cursor.connection, feed.id, [(partition, encode_batch(part, now_ms)) for partition, part in parts])
+        batches = [(partition, batch) for partition, part in parts for batch in encode_batches(part, now_ms)]
+        append_batches(cursor.connection, feed.id, batches)
 
     def _keep_late(self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int]) -> None:
         if not batch.late:

@@ -1,7 +1,7 @@
 """kill -9 of the driver, of the API, of everything, at random moments: nothing is lost and nothing counts twice.
 
-The oracle is a batch computation over what was sent; the auditor reads the public interface alone. The disorder of the input stays
-within the grace periods, so that every result is the same however the records were cut into batches.
+The oracle is a batch computation over what was sent; the auditor reads the public interface alone. The disorder of the input
+stays within the grace periods, so that every result is the same however the records were cut into batches.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import random
 import secrets
 import time
 from collections import Counter, defaultdict
+from datetime import datetime
+from functools import partial
 
 import pytest
 
@@ -85,8 +87,7 @@ def found_counts(client: Client) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def milliseconds(text: str) -> int:
-    whole = time.strptime(text.split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S")
-    return (int(time.mktime(whole)) - time.timezone) * 1000
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def found_copies(client: Client) -> Counter[int]:
@@ -106,12 +107,12 @@ def kill_at_random(running: Service, client: Client, chance: random.Random) -> N
     chance.shuffle(kills)
     above = {"counts": 0, "copies": 0}
     for kill in kills:
-        until("both queries run", lambda: runs_again(client, above), QUIET_S)
+        until("both queries run", partial(runs_again, client, above), QUIET_S)
         above = {name: client.status(name)["epoch"] for name in above}
         # The moment is what is random here; nothing waits for it.
         time.sleep(chance.uniform(0, 8))
         kill()
-    until("both queries run after the last kill", lambda: runs_again(client, above), QUIET_S)
+    until("both queries run after the last kill", partial(runs_again, client, above), QUIET_S)
 
 
 def test_results_are_exact_after_kill_9_of_the_driver_the_api_and_everything() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
@@ -18,8 +19,8 @@ from engine.connectors.packets import Packet, encode_frame, packet_batch
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
-from engine.errors import EpochFenced
-from engine.plan.model import LateRecords, Output, Plan, Projection, Stage
+from engine.errors import DataInvalid, EpochFenced
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Projection, RelationSchema, Stage
 
 QUERY, CHECKPOINT = uuid4(), uuid4()
 
@@ -187,4 +188,71 @@ def test_windows_leave_after_their_retention(conn: Any, dsn: str) -> None:
     late_clock = json.loads(progress(1).blob) | {"max_ts": 9_000}
     sink.commit(0, table(data(frame), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(late_clock).encode())))
     assert [row[0] for row in conn.execute("SELECT n FROM views.result")] == [2]
+    sink.close()
+
+
+def test_a_row_without_its_key_is_dropped_and_counted(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
+    sink.commit(0, table(data(changes(k=["a", None], v=[1, 2]))))
+    sink.commit(1, table(data(changes(k=pl.Series([None], dtype=pl.String), v=[3]))))
+    assert conn.execute("SELECT k FROM views.result").fetchall() == [("a",)]
+    assert conn.execute("SELECT input, reason, count FROM log.counter").fetchall() == [("result", "null_key", 2)]
+    sink.close()
+
+
+def test_a_value_that_postgres_cannot_hold_is_the_users_to_mend(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
+    with pytest.raises(DataInvalid, match="result"):
+        sink.commit(0, table(data(changes(k=["a\x00b"], v=[1]))))
+    sink.commit(0, table(data(changes(k=["a"], v=[1]))))
+    assert conn.execute("SELECT k FROM views.result").fetchall() == [("a",)]
+    sink.close()
+
+
+def test_keys_that_look_like_copy_syntax_are_keys(conn: Any, dsn: str) -> None:
+    keys = ["\\.", "\\N", "", "NULL", "a,b", 'q"', "two\nlines"]
+    sink = sink_for(conn, dsn, plan("table", {"k": "string"}, ("k",)))
+    sink.commit(0, table(data(changes(k=keys))))
+    assert sorted(row[0] for row in conn.execute("SELECT k FROM views.result")) == sorted(keys)
+    sink.commit(1, table(data(changes(k=keys, _op=[1] * len(keys)))))
+    assert conn.execute("SELECT count(*) FROM views.result").fetchone() == (0,)
+    sink.close()
+
+
+def test_diverted_records_are_not_capped(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=1))
+    reasons = ["late_diverted", "late_dropped", "late_diverted", "late_dropped", "expired_diverted"]
+    late = pl.DataFrame(
+        {"input": "s", "reason": reasons, "event_time_ms": range(5), "stream_time_ms": 9, "offset": range(5), "record": "{}"}
+    )
+    for batch_id in range(2):
+        sink.commit(batch_id, table(Packet(0, "late", 0, 0, 0, 5, None, None, 1_000, encode_frame(late))))
+    kept = [row[0] for row in conn.execute("SELECT event_time_ms FROM log.late_record ORDER BY id")]
+    assert kept == [0, 2, 4, 0, 2, 3, 4]
+    assert conn.execute("SELECT count FROM log.counter WHERE reason = 'late_records_overflow'").fetchone() == (3,)
+    sink.close()
+
+
+def test_refused_records_are_kept_once_for_all_queries_that_read_them(conn: Any, dsn: str) -> None:
+    conn.execute("TRUNCATE log.reject")
+    feed = Feed("log:s", "log", "s")
+    schema = Schema((("k", parse_type("string")),))
+    relation = RelationSchema("s", "stream", schema, (), None, None, None, None, None)
+    a_plan = replace(plan("stream", {"k": "string"}, ()), inputs=(Input(0, "alias", relation, feed, ("k",), ()),))
+    sink = sink_for(conn, dsn, a_plan)
+    refused = pl.DataFrame({"offset": [7], "reason": ["wrong_type"], "detail": ["d"], "excerpt": ["e"]})
+    packet = Packet(0, "reject", 0, 2, 0, 1, None, None, 1_000, encode_frame(refused))
+    for batch_id in range(2):
+        sink.commit(batch_id, table(packet))
+    assert conn.execute('SELECT owner, feed, partition, "offset", reason FROM log.reject').fetchall() == [
+        ("s", "log:s", 2, 7, "wrong_type")
+    ]
+    assert conn.execute("SELECT input, reason, count FROM log.counter").fetchall() == [("alias", "rejected_wrong_type", 2)]
+    sink.close()
+
+
+def test_a_large_result_is_appended_in_batches_that_can_be_read(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("stream", {"k": "bigint"}, ()))
+    sink.commit(0, table(data(changes(k=range(150_000)))))
+    assert [frame.height for _, frame in read_feed(conn, "result")] == [65_536, 65_536, 18_928]
     sink.close()

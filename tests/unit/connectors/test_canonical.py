@@ -132,8 +132,8 @@ def test_every_type_has_its_form_in_json() -> None:
          "s": "struct<a:int,b:string>"}
     )  # fmt: skip
     record = {
-        "by": "AAH/", "day": "2013-01-31", "at": "01:02:03.5", "ts": "2013-01-01T05:00:00.25+05:00", "li": ["9007199254740993", None],
-        "m": {"x": 1}, "s": {"b": "y"},
+        "by": "AAH/", "day": "2013-01-31", "at": "01:02:03.5", "ts": "2013-01-01T05:00:00.25+05:00",
+        "li": ["9007199254740993", None], "m": {"x": 1}, "s": {"b": "y"},
     }  # fmt: skip
     accepted, rejects = judge([record], typed)
     assert rejects == []
@@ -151,6 +151,8 @@ def test_every_type_has_its_form_in_json() -> None:
         ("at", "25:00:00"),
         ("ts", "2013-01-01T05:00:00"),
         ("ts", 1.5),
+        ("ts", 253_402_300_800_000),
+        ("ts", -99_999_999_999_999),
         ("li", [1, "x"]),
         ("s", {"c": 1}),
     ],

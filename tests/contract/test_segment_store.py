@@ -1,0 +1,151 @@
+"""What every SegmentStore promises, and what the one in files adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from engine.errors import StateCorrupt
+from engine.state.files import FileSegmentStore
+from engine.state.memory import MemorySegmentStore
+from engine.state.ports import SegmentStore, named_segments
+
+FRAME = pl.DataFrame(
+    {
+        "h": pl.Series([1, 2**64 - 1], dtype=pl.UInt64),
+        "t": [1, None],
+        "s": ["a string that is longer than a view", None],
+        "b": [b"\x00", None],
+        "l": [[1, 2], []],
+        "m": [[{"key": "k", "value": 1}], None],
+    }
+)
+
+Make = Callable[[], SegmentStore]
+
+
+@pytest.fixture(params=["memory", "files"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Opens the store, again with what it kept where it is durable."""
+    memory = MemorySegmentStore()
+    return (lambda: memory) if request.param == "memory" else (lambda: FileSegmentStore(tmp_path / "state", keep_manifests=2))
+
+
+def test_a_frame_comes_back_as_it_was(make: Make) -> None:
+    segment_id = make().save(FRAME)
+    loaded = make().load(segment_id)
+    assert loaded.equals(FRAME)
+    assert loaded.schema == FRAME.schema
+
+
+def test_an_empty_frame_keeps_its_schema(make: Make) -> None:
+    store = make()
+    assert store.load(store.save(FRAME.clear())).schema == FRAME.schema
+
+
+def test_a_slice_of_many_chunks_comes_back_in_one_chunk(make: Make) -> None:
+    store = make()
+    frame = pl.concat([FRAME, FRAME, FRAME], rechunk=False)[1:5]
+    loaded = store.load(store.save(frame))
+    assert loaded.equals(frame)
+    assert loaded.n_chunks() == 1
+
+
+def test_ids_are_never_used_twice(make: Make) -> None:
+    store = make()
+    assert len({store.save(FRAME) for _ in range(20)}) == 20
+
+
+def test_a_released_segment_can_still_be_loaded_for_an_older_manifest(make: Make) -> None:
+    store = make()
+    segment_id = store.save(FRAME)
+    store.release([segment_id])
+    assert store.load(segment_id).equals(FRAME)
+
+
+def test_a_segment_that_never_was_is_corrupt_state(make: Make) -> None:
+    with pytest.raises(StateCorrupt):
+        make().load("000000000000-00000000")
+
+
+def test_manifests_name_segments_at_any_depth() -> None:
+    manifest = {"a": [{"segment": "x", "rows": 1}], "b": {"c": ({"segment": "y"},)}, "segment": None}
+    assert named_segments(manifest) == {"x", "y"}
+
+
+# files only
+
+
+def files(root: Path) -> set[str]:
+    return {path.name for path in root.glob("*.arrow")}
+
+
+def test_released_files_go_when_no_kept_manifest_can_name_them(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=2)
+    store.begin(0)
+    old = store.save(FRAME)
+    store.begin(1)
+    store.release([old])
+    for batch in (2, 3):
+        store.begin(batch)
+        assert files(tmp_path) == {f"{old}.arrow"}
+    again = FileSegmentStore(tmp_path, keep_manifests=2)
+    again.begin(4)
+    assert files(tmp_path) == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_failed_attempt_released_stays(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=0)
+    store.begin(0)
+    kept = store.save(FRAME)
+    store.begin(1)
+    store.release([kept])
+    again = FileSegmentStore(tmp_path, keep_manifests=0)
+    again.begin(1)
+    again.begin(2)
+    again.begin(3)
+    assert again.load(kept).equals(FRAME)
+
+
+def test_every_release_of_a_batch_is_remembered(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=0)
+    store.begin(0)
+    first, second = store.save(FRAME), store.save(FRAME)
+    store.release([first])
+    store.release([second])
+    store.release([])
+    store.begin(1)
+    assert files(tmp_path) == set()
+
+
+def test_sweeping_removes_what_nothing_names_but_not_the_current_batch(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=5)
+    store.begin(0)
+    named, released, orphan = (store.save(FRAME) for _ in range(3))
+    store.begin(1)
+    store.release([released])
+    store.begin(2)
+    current = store.save(FRAME)
+    assert store.sweep({named}) == 1
+    assert files(tmp_path) == {f"{name}.arrow" for name in (named, released, current)}
+    with pytest.raises(StateCorrupt):
+        store.load(orphan)
+
+
+def test_a_torn_file_is_corrupt_state(tmp_path: Path) -> None:
+    segment_id = FileSegmentStore(tmp_path, keep_manifests=1).save(FRAME)
+    path = tmp_path / f"{segment_id}.arrow"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(StateCorrupt):
+        FileSegmentStore(tmp_path, keep_manifests=1).load(segment_id)
+
+
+def test_more_segments_than_are_kept_open_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.state.files.CACHED_SEGMENTS", 2)
+    store = FileSegmentStore(tmp_path, keep_manifests=1)
+    ids = [store.save(pl.DataFrame({"n": [n]})) for n in range(5)]
+    assert [store.load(segment_id).item() for segment_id in [*ids, *ids]] == [*range(5), *range(5)]

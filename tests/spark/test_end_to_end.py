@@ -1,0 +1,279 @@
+"""Queries over the built-in log, on real Spark and Postgres: results, restarts, kills, fences."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+
+from engine.errors import DataInvalid, EpochFenced
+from engine.spark.failures import WorkerLost
+from engine.spark.runner import RunningQuery
+from tests.spark.conftest import Launcher
+
+pytestmark = pytest.mark.spark
+
+HOUR_MS = 3_600_000
+COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
+DEADLINE_SECONDS = 60
+
+
+def register_flights(launcher: Launcher, **more: Any) -> None:
+    launcher.register("stream", "flights", key=["k"], columns=COLUMNS, event_time="ts", connector={"type": "log", "partitions": 2}, **more)
+
+
+def register_weather(launcher: Launcher) -> None:
+    launcher.register(
+        "table", "weather", key=["k"], columns={"k": "string", "temp": "bigint", "ts": "bigint"}, event_time="ts",
+        versioned={"history_retention": "1d"}, connector={"type": "log", "partitions": 2},
+    )  # fmt: skip
+
+
+def flight(k: str, ts: int, n: int, carrier: str = "AA") -> dict[str, Any]:
+    return {"k": k, "carrier": carrier, "ts": ts, "n": n}
+
+
+def counting(**more: Any) -> dict[str, Any]:
+    """Count and sum per key in windows of one hour, every change."""
+    return {
+        "name": "hourly", "from": {"stream": "flights"}, "tasks": 3, "group_by": ["k"],
+        "window": {"type": "tumbling", "size": "1h", "grace": "1d", "retention": "36500d"},
+        "aggregate": {"flights": "count(*)", "total": "sum(n)"}, "into": {"table": "hourly"}, **more,
+    }  # fmt: skip
+
+
+def joining(**more: Any) -> dict[str, Any]:
+    return {
+        "name": "joined", "from": {"stream": "flights"}, "tasks": 2,
+        "joins": [{"table": "weather", "as": "w", "type": "left", "on": "flights.k = w.k", "grace": "10s"}],
+        "select": {"k": "flights.k", "n": "flights.n", "temp": "w.temp"}, "into": {"stream": "joined"}, **more,
+    }  # fmt: skip
+
+
+def many_flights(rows: int, first: int = 0) -> pl.DataFrame:
+    numbers = np.arange(first, first + rows)
+    return pl.DataFrame({
+        "k": [f"K{number % 17}" for number in numbers],
+        "carrier": [f"C{number % 5}" for number in numbers],
+        "ts": numbers * 1_000,
+        "n": numbers,
+    })  # fmt: skip
+
+
+def hourly_oracle(frame: pl.DataFrame, key: str = "k") -> dict[tuple[str, int], tuple[int, int]]:
+    grouped = frame.group_by(key, pl.col("ts") // HOUR_MS).agg(pl.len(), pl.col("n").sum())
+    return {(name, hour): (count, total) for name, hour, count, total in grouped.iter_rows()}
+
+
+def hourly_rows(launcher: Launcher, name: str = "hourly") -> dict[tuple[str, int], tuple[int, int]]:
+    return {(row[0], int(row[1].timestamp()) // 3600): (row[3], row[4]) for row in launcher.view(name)}
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.02)
+
+
+def test_a_join_waits_for_the_table_and_writes_a_stream(launcher: Launcher) -> None:
+    register_flights(launcher)
+    register_weather(launcher)
+    launcher.append("flights", [flight("JFK", 5_000, 1), flight("LGA", 6_000, 2), flight("JFK", 60_000, 3), flight("LGA", 60_000, 4)])
+    identity = launcher.run(plan := launcher.plan(**joining(late_records={"max_rows": 10, "retention": "1d"})))
+    launcher.append("weather", [{"k": "JFK", "temp": 20, "ts": 4_000}, {"k": "JFK", "temp": 25, "ts": 59_000}])
+    launcher.append("flights", [flight("JFK", 80_000, 5), flight("LGA", 80_000, 6), flight("JFK", 7_000, 7)])
+    launcher.run(plan, identity, epoch=2)
+    rows = {(k, n): temp for k, n, temp in launcher.stream("joined").select("k", "n", "temp").iter_rows()}
+    # 1 and 2 were let go by 3 and 4, before any weather was there; 3 and 4 waited for it; 7 is late and joined at once.
+    assert rows == {("JFK", 1): None, ("LGA", 2): None, ("JFK", 3): 25, ("LGA", 4): None, ("JFK", 7): 20}
+    assert launcher.counters(identity)["w", "late_joined"] == 1
+    assert sum(launcher.commit(identity)["detail"]["buffered"]["w"].values()) == 2
+
+
+def test_windows_fill_a_view_and_its_change_feed(launcher: Launcher) -> None:
+    register_flights(launcher)
+    flights = many_flights(20_000)
+    launcher.append("flights", flights)
+    identity = launcher.run(launcher.plan(**counting()), max_rows=6_000)
+    assert hourly_rows(launcher) == hourly_oracle(flights)
+    commit = launcher.commit(identity)
+    assert commit["batch_id"] > 0
+    assert commit["detail"]["read_rows"] == {"log:flights": 20_000}
+    assert sum(end for end in commit["position"]["log:flights"].values()) == 20_000
+    assert launcher.stream("changes:hourly").height == commit["detail"]["emitted_rows"]
+
+
+def test_a_second_stage_groups_by_another_key(launcher: Launcher) -> None:
+    register_flights(launcher)
+    register_weather(launcher)
+    flights = many_flights(5_000)
+    launcher.append("weather", [{"k": f"K{number}", "temp": number, "ts": 0} for number in range(17)])
+    launcher.append("flights", flights)
+    plan = launcher.plan(
+        name="by_carrier", **{"from": {"stream": "flights"}}, tasks=3,
+        joins=[{"table": "weather", "as": "w", "on": "flights.k = w.k"}], where="w.temp >= 0",
+        group_by=["carrier"], window={"type": "tumbling", "size": "1h", "grace": "1d", "retention": "36500d"},
+        aggregate={"flights": "count(*)", "total": "sum(n)"}, into={"table": "by_carrier"},
+    )  # fmt: skip
+    assert len(plan.stages) == 2
+    identity = launcher.run(plan, max_rows=2_000)
+    assert hourly_rows(launcher, "by_carrier") == hourly_oracle(flights, "carrier")
+    launcher.append("flights", more := many_flights(2_000, first=5_000))
+    launcher.run(plan, identity, epoch=2)
+    assert hourly_rows(launcher, "by_carrier") == hourly_oracle(pl.concat([flights, more]), "carrier")
+
+
+def test_a_batch_that_spark_repeats_is_not_written_twice(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", flights := many_flights(3_000))
+    identity = launcher.run(plan := launcher.plan(**counting()))
+    before = launcher.commit(identity)
+    # As if the process had died after the sink's commit and before Spark's.
+    commits = sorted((launcher.directory(identity) / "spark" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    commits[-1].unlink()
+    launcher.append("flights", more := many_flights(1_000, first=3_000))
+    launcher.run(plan, identity, epoch=2)
+    assert hourly_rows(launcher) == hourly_oracle(pl.concat([flights, more]))
+    assert launcher.commit(identity)["batch_id"] == before["batch_id"] + 1
+
+
+def test_killed_workers_end_the_launch_and_the_next_one_gets_everything_right(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", flights := many_flights(40_000))
+    plan, identity = launcher.plan(**counting()), uuid4()
+    kills = Counter[str]()
+    for epoch in (1, 2, 3):
+        query = launcher.launch(plan, identity, epoch, max_rows=1_000)
+        done = launcher.commit(identity)["batch_id"] or 0
+        wait_for(lambda query=query, done=done: not query.is_active or (launcher.commit(identity)["batch_id"] or 0) > done + 1)
+        while query.is_active:
+            kill_workers()
+            threading.Event().wait(0.05)
+        error = query.error()
+        assert error is not None
+        assert error.retryable, error
+        kills[type(error).__name__] += 1
+    assert WorkerLost.__name__ in kills
+    assert launcher.commit(identity)["detail"]["read_rows"]["log:flights"] < 40_000
+    launcher.run(plan, identity, epoch=4)
+    assert hourly_rows(launcher) == hourly_oracle(flights)
+    assert launcher.commit(identity)["detail"]["read_rows"] == {"log:flights": 40_000}
+
+
+def kill_workers() -> None:
+    """Kill -9 every worker below this session's JVM, but not the daemon that forks them."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            parent = process.parent()
+            if "pyspark.daemon" in process.cmdline() and parent is not None and "pyspark.daemon" in parent.cmdline():
+                process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def test_segments_of_failed_attempts_are_removed(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", many_flights(2_000))
+    identity = launcher.run(plan := launcher.plan(**counting()))
+    folder = launcher.segments(identity)[0].parent
+    orphan = folder / "000000000000-0badbeef.arrow"
+    orphan.write_bytes(b"left by an attempt that never committed")
+    launcher.append("flights", many_flights(2_000, first=2_000))
+    launcher.run(plan, identity, epoch=2)
+    assert orphan.name not in {path.name for path in launcher.segments(identity)}
+
+
+def test_a_stopped_query_goes_on_where_it_was(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", flights := many_flights(2_000))
+    plan, identity = launcher.plan(**counting()), uuid4()
+    query = launcher.launch(plan, identity, 1)
+    wait_for(lambda: query.progress() is not None)
+    progress = query.progress()
+    assert progress is not None
+    assert (progress.batch_id, progress.rows) == (0, 2_000)
+    assert progress.rows_per_second > 0
+    assert query.stop(DEADLINE_SECONDS)
+    assert (query.is_active, query.error()) == (False, None)
+    launcher.append("flights", more := many_flights(2_000, first=2_000))
+    launcher.run(plan, identity, epoch=2)
+    assert hourly_rows(launcher) == hourly_oracle(pl.concat([flights, more]))
+    assert launcher.commit(identity)["batch_id"] == 1
+
+
+def test_a_query_that_starts_at_latest_keeps_its_start_over_launches(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", many_flights(100))
+    plan, identity = launcher.plan(**counting(start="latest")), uuid4()
+    query = launcher.launch(plan, identity, 1)
+    query.stop(DEADLINE_SECONDS)
+    launcher.append("flights", more := many_flights(50, first=100))
+    launcher.run(plan, identity, epoch=2)
+    assert hourly_rows(launcher) == hourly_oracle(more)
+
+
+def test_two_queries_run_at_once_in_one_driver(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", flights := many_flights(10_000))
+    plans = [launcher.plan(**counting(name=f"hourly_{letter}", into={"table": f"hourly_{letter}"})) for letter in "abc"]
+    queries: list[RunningQuery] = []
+    starters = [
+        threading.Thread(target=lambda plan=plan: queries.append(launcher.launch(plan, uuid4(), 1, is_available_now=True, max_rows=3_000)))
+        for plan in plans
+    ]
+    for starter in starters:
+        starter.start()
+    for starter in starters:
+        starter.join()
+    assert all(query.await_termination(120) for query in queries)
+    assert [query.error() for query in queries] == [None] * 3
+    for plan in plans:
+        assert hourly_rows(launcher, plan.query) == hourly_oracle(flights)
+
+
+def test_a_newer_launch_fences_the_old_one_off(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", flights := many_flights(1_000))
+    plan, identity = launcher.plan(**counting()), uuid4()
+    old = launcher.launch(plan, identity, 1)
+    wait_for(lambda: launcher.commit(identity)["batch_id"] == 0)
+    launcher.run(plan, identity, epoch=2)
+    launcher.append("flights", more := many_flights(1_000, first=1_000))
+    wait_for(lambda: not old.is_active)
+    error = old.error()
+    assert error is not None
+    assert launcher.commit(identity)["batch_id"] == 0
+    launcher.run(plan, identity, epoch=3)
+    assert hourly_rows(launcher) == hourly_oracle(pl.concat([flights, more]))
+
+
+def test_a_fenced_sink_is_named_as_the_reason(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", many_flights(100))
+    plan, identity = launcher.plan(**counting()), uuid4()
+    query = launcher.launch(plan, identity, 1)
+    wait_for(lambda: launcher.commit(identity)["batch_id"] == 0)
+    with launcher.connect() as connection:
+        connection.execute("UPDATE log.commit SET epoch = 9 WHERE query_id = %s", (identity,))
+    launcher.append("flights", many_flights(100, first=100))
+    wait_for(lambda: not query.is_active)
+    assert isinstance(query.error(), EpochFenced)
+
+
+def test_a_bad_record_stops_a_query_that_asks_for_it(launcher: Launcher, tmp_path: Any) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.ndjson").write_text('{"k":"A","carrier":"AA","ts":1,"n":1}\n{"k":"A","carrier":"AA","ts":"never","n":2}\n')
+    connector = {"type": "files", "path": str(folder), "format": "ndjson"}
+    launcher.register("stream", "flights", key=["k"], columns=COLUMNS, event_time="ts", connector=connector, on_bad_record="stop")
+    plan = launcher.plan(**counting())
+    with pytest.raises(DataInvalid):
+        launcher.run(plan)

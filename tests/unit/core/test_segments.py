@@ -1,0 +1,144 @@
+"""Segments: what is written, merged, forgotten and released."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from engine.core.ports import named_segments
+from engine.core.segments import MIN_MERGED, TINY_ROWS, KeyIndex, TimeQueue, expand, merge_start, upper_bound
+from engine.errors import InvariantBroken
+from engine.state.memory import MemorySegmentStore
+
+
+class CountingStore(MemorySegmentStore):
+    """Counts the rows written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+
+    def save(self, frame: pl.DataFrame) -> str:
+        self.written += frame.height
+        return super().save(frame)
+
+
+def versions(*rows: tuple[int, int, int], op: int = 0, keys: list[str] | None = None) -> pl.DataFrame:
+    """Rows of (hash, time, position)."""
+    schema = {"_key_hash": pl.UInt64, "_ts": pl.Int64, "_pos": pl.Int64}
+    frame = pl.DataFrame(list(rows), schema=schema, orient="row").with_columns(pl.lit(op, pl.Int8).alias("_op"))
+    return frame if keys is None else frame.with_columns(pl.Series("key", keys))
+
+
+def rows_of(index: KeyIndex, *hashes: int) -> list[tuple[int, ...]]:
+    parts = index.ranges(np.array(hashes, np.uint64))
+    return [row for part in parts for row in part.select("_key_hash", "_ts", "_pos").rows()]
+
+
+def waiting(*times: int) -> pl.DataFrame:
+    return pl.DataFrame({"_ts": pl.Series(times, dtype=pl.Int64)})
+
+
+@pytest.mark.parametrize("rows", [1, 700])
+def test_segments_stay_few_and_rows_are_rewritten_rarely(rows: int) -> None:
+    store = CountingStore()
+    index = KeyIndex(store, None, is_by_time=True)
+    batches = 400
+    for batch in range(batches):
+        first = batch * rows
+        index.append(versions(*((first + i, first + i, first + i) for i in range(rows))), horizon=-1)
+    total = batches * rows
+    assert index.rows == total
+    assert len(index) <= MIN_MERGED + np.log2(max(total / TINY_ROWS, 2))
+    assert store.written <= total * (2 + np.log2(total)) + batches * TINY_ROWS / 2
+
+
+def test_merges_take_the_longest_run_whose_oldest_is_not_the_largest() -> None:
+    assert merge_start([1_000_000, 1, 1, 1, 1, 1, 1]) == 1
+    assert merge_start([1, 1, 1]) == 3
+    assert merge_start([4_000, 2_000, 1_000, 1_000, 1_000, 1_000]) == 0
+
+
+def test_a_lookup_takes_only_what_can_answer_for_its_times() -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=True)
+    index.append(versions(*((7, ts, ts) for ts in range(0, 100, 10)), (8, 5, 200)), horizon=-1)
+    [part] = index.ranges(np.array([7], np.uint64), np.array([35]), np.array([52]))
+    assert part["_ts"].to_list() == [30, 40, 50, 90]
+
+
+def test_merging_forgets_what_ended_by_the_horizon_and_old_tombstones() -> None:
+    store = MemorySegmentStore()
+    index = KeyIndex(store, None, is_by_time=True)
+    index.append(versions((1, 10, 0), (1, 20, 1), (2, 10, 2)), horizon=-1)
+    index.append(versions((2, 30, 3), op=1), horizon=-1)
+    for i in range(MIN_MERGED):
+        index.append(versions((9, i, 4 + i)), horizon=50)
+    assert rows_of(index, 1, 2) == [(1, 20, 1)]
+    before = store.segment_ids
+    manifest = index.snapshot()
+    store.purge()
+    assert store.segment_ids == named_segments(manifest)
+    assert store.segment_ids < before
+
+
+def test_a_tombstone_stays_while_an_older_segment_may_hold_what_it_hides() -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=True)
+    index.append(versions(*((1, ts, ts) for ts in range(10 * TINY_ROWS))), horizon=-1)
+    last = 10 * TINY_ROWS
+    index.append(versions((1, last, last), op=1), horizon=-1)
+    for i in range(MIN_MERGED):
+        index.append(versions((9, 2 * last + i, last + 1 + i)), horizon=2 * last)
+    assert len(index) == 2
+    assert rows_of(index, 1)[-1] == (1, last, last)
+
+
+def test_an_index_by_arrival_keeps_the_last_row_of_each_key() -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=False)
+    index.append(versions((1, 50, 0), (1, 10, 1), (2, 5, 2)), horizon=-1)
+    index.append(versions((1, 7, 3)), horizon=-1)
+    assert rows_of(index, 1, 2) == [(1, 10, 1), (2, 5, 2), (1, 7, 3)]
+    for i in range(MIN_MERGED):
+        index.append(versions((9, 0, 4 + i)), horizon=-1)
+    assert rows_of(index, 1, 2) == [(1, 7, 3), (2, 5, 2)]
+
+
+def test_two_keys_of_one_hash_are_noticed_when_they_meet() -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=True, key_columns=["key"])
+    index.append(versions((1, 0, 0), keys=["a"]), horizon=-1)
+    with pytest.raises(InvariantBroken):
+        for i in range(MIN_MERGED):
+            index.append(versions((1, 1 + i, 1 + i), keys=["b"]), horizon=-1)
+
+
+def test_a_queue_gives_a_prefix_and_remembers_how_much_was_taken() -> None:
+    store = MemorySegmentStore()
+    queue = TimeQueue(store, None)
+    queue.append(waiting(1, 3, 5, 9))
+    queue.append(waiting(2, 3))
+    assert [part["_ts"].to_list() for part in queue.take(3)] == [[1, 3], [2, 3]]
+    assert queue.rows == 2
+    state = queue.snapshot()
+    assert store.purge() == 1
+    again = TimeQueue(store, state)
+    assert again.take(4) == []
+    assert [part["_ts"].to_list() for part in again.take(9)] == [[5, 9]]
+    assert again.rows == 0
+    assert again.snapshot() == []
+
+
+def test_a_merged_queue_keeps_arrival_order_at_equal_times() -> None:
+    queue = TimeQueue(MemorySegmentStore(), None)
+    for arrival in range(2 * MIN_MERGED):
+        queue.append(waiting(arrival % 2, 5).with_columns(pl.lit(arrival).alias("n")))
+        queue.take(0)
+    taken = pl.concat(queue.take(5)).sort("_ts", maintain_order=True)
+    assert taken.filter(pl.col("_ts") == 5)["n"].to_list() == list(range(2 * MIN_MERGED))
+    assert taken.filter(pl.col("_ts") == 1)["n"].to_list() == list(range(1, 2 * MIN_MERGED, 2))
+
+
+def test_ranges_expand_and_bounds_are_found_inside_them() -> None:
+    assert expand(np.array([5, 2, 9]), np.array([7, 2, 10])).tolist() == [5, 6, 9]
+    assert expand(np.array([], np.int64), np.array([], np.int64)).tolist() == []
+    values = np.array([1, 5, 9, 2, 2, 3])
+    assert upper_bound(values, np.array([5, 0, 2]), np.array([0, 0, 3]), np.array([3, 3, 6])).tolist() == [2, 0, 5]
