@@ -1,9 +1,11 @@
 FROM python:3.12-slim-bookworm
 
+# the distribution keeps one patched version of the package: pinning it would break the build
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home slackwater
+    && useradd --create-home --uid 10001 slackwater
 
 WORKDIR /opt/slackwater
 COPY pyproject.toml README.md LICENSE ./
@@ -12,7 +14,7 @@ COPY engine engine
 COPY migrations migrations
 RUN pip install --no-cache-dir . && python -m compileall -q app engine
 
-USER slackwater
+USER 10001
 ENV SLACKWATER_HOST=0.0.0.0 SLACKWATER_DATA_DIR=/home/slackwater/data
 VOLUME /home/slackwater/data
 EXPOSE 8080

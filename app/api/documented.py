@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     ),
     413: (BodyTooLarge, "body_too_large", "the body is over the limit of 67108864 bytes; send less at a time"),
     415: (UnsupportedMediaType, "unsupported_media_type", "send application/json, application/x-ndjson or Arrow"),
-    422: (Unprocessable, "grace_exceeds_retention", "/joins/0/grace: 3d is more than the history retention 2d of weather"),
+    422: (Unprocessable, "grace_exceeds_history_retention", "/joins/0/grace: 3d is more than the history retention 2d of weather"),
     500: (Internal, "internal_error", "a fault of the service; please report it with the request id"),
     503: (Unavailable, "database_unavailable", "the database did not answer; try again in a moment"),
 }
@@ -66,12 +67,29 @@ def _problem(status: int) -> dict[str, Any]:
 
 def answered(value: Any, description: str = "Done.", headers: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return a response's documentation with an example of its body."""
-    documented: dict[str, Any] = {"description": description, "content": {"application/json": {"example": value}}}
+    documented: dict[str, Any] = {"description": description, "content": {"application/json": {"example": packed(value)}}}
     if headers is not None:
         documented["headers"] = {name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()}
     return documented
 
 
+_PACKED = "packed-example:"
+
+
+def packed(value: Any) -> str:
+    """Return an example as text: FastAPI takes every null out of the document, and with it out of examples. ``unpacked`` undoes it."""
+    return _PACKED + json.dumps(value)
+
+
+def unpacked(value: Any) -> Any:
+    """Return a part of the document with its packed examples as values again."""
+    if isinstance(value, dict):
+        return {name: unpacked(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [unpacked(inner) for inner in value]
+    return json.loads(value.removeprefix(_PACKED)) if isinstance(value, str) and value.startswith(_PACKED) else value
+
+
 def body_examples(**examples: tuple[str, Any]) -> dict[str, Any]:
     """Return named examples of a request body: name = (summary, value)."""
-    return {name: {"summary": summary, "value": value} for name, (summary, value) in examples.items()}
+    return {name: {"summary": summary, "value": packed(value)} for name, (summary, value) in examples.items()}

@@ -242,7 +242,7 @@ VALIDATION: dict[str, Any] = {
     "problems": [
         {
             "pointer": "/joins/0/grace",
-            "code": "grace_exceeds_retention",
+            "code": "grace_exceeds_history_retention",
             "detail": "3d is more than the history retention 2d of weather",
         }
     ],

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from app.api.documented import unpacked
 from app.api.problems import ProblemBody
 from app.api.schemas import DesiredStateBody
 from engine.definition.queries import QueryDefinition
@@ -56,6 +57,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     schemas |= bodies["$defs"]
     for name in _UNUSED:
         schemas.pop(name, None)
+    document["paths"] = unpacked(document["paths"])
     for path in document["paths"].values():
         for operation in path.values():
             answers = operation["responses"]

@@ -38,7 +38,7 @@ class FaultBody(BaseModel):
     """One fault of a request."""
 
     pointer: str = Field(description="JSON pointer into the body, or `?name` for a parameter.", examples=["/joins/0/grace"])
-    code: str = Field(description="Stable code of the fault.", examples=["grace_exceeds_retention"])
+    code: str = Field(description="Stable code of the fault.", examples=["grace_exceeds_history_retention"])
     detail: str = Field(description="What is wrong and what to do about it.")
 
 

@@ -19,10 +19,11 @@ from app.demo.data import Chunk, Input, load
 from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.demo.service import ServiceDidNotStart, running_service
 from app.demo.show import invitations, joined_table, verdict, windows_table
-from app.settings import Settings
+from app.settings import load_settings
 
 SETTLE_SECONDS = 300.0  # until both queries have read everything; seconds in practice
 POLL_SECONDS = 0.5
+PLAIN_WIDTH = 130  # columns, where the output is no terminal
 MONTHS = {"january": 1, "full": 12}
 
 
@@ -32,12 +33,16 @@ def main() -> int:
     Returns:
         0, or 1 where the service did not start or an answer differs from the batch computation.
     """
-    parser = argparse.ArgumentParser(prog="python -m app.demo", description="Real flights, real weather, late records, right answers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m app.demo", description="Real flights, real weather, late records, right answers."
+    )
     parser.add_argument("--full", action="store_true", help="feed all of 2013 (336,776 flights) instead of January")
     parser.add_argument("--once", action="store_true", help="stop after the comparison instead of serving until Ctrl-C")
     options = parser.parse_args()
     console = Console()
-    settings = Settings()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
+    settings = load_settings()
     base_url = f"http://{settings.host}:{settings.port}"
     log = Path(settings.data_dir) / "serve.log"
     console.print(f"[bold]Slackwater demo[/]: New York's flights of 2013 and the weather they left in. The service's log: {log}")

@@ -8,20 +8,20 @@ tears down.
 
 ::
 
-                       2, 21, 22 (11, 16)            8
-      stopped ───────────────────────────▶ starting ───▶ running ──12──┐
-       ▲  │ ▲                                 │    │        │  ▲───────┘
-       │  │ └──────────────15──────────────┐  │    │        │
-       │  2                                │  └────┴─4 5 6 7 9 (D)
-       │  ▼                                │               ▼
-       │ paused ◀─────────────10──────── stopping (outcome) ──16──▶ starting
-       │  │                                │       │
-       20 └─4─▶ stopped                  18, 17    19
-       │                                   ▼       ▼
-       └──────────────────────────────── failed  backoff ──21, 22──▶ starting
+    stopped ──2──▶ starting ──8──▶ running ⟲ 12
+                      │               │
+                      └──4 5 6 7 9 D──┴──▶ stopping (outcome) ⟲ 13 14
+                                               │
+            ┌─────────┬─────────┬──────────────┼─────────┐
+            ▼ 15      ▼ 10      ▼ 16           ▼ 17 18   ▼ 19
+         stopped    paused   starting        failed   backoff
 
-Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease
-and its state but runs nothing; ``stopped`` and ``failed`` have given the lease back.
+    paused ──────────11──▶ starting          paused ────────────────────4──▶ stopped
+    backoff ─────21, 22──▶ starting          backoff, failed ──────────20──▶ stopped
+    failed ──────────21──▶ starting          stopped, backoff, failed ──2, 20, 21──▶ paused
+
+Every exit of something that lives passes through ``stopping`` with a remembered outcome. ``paused`` holds the lease and its state
+but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 
 ==  =================  ==========================================================  ==========================================
  #  from               when (the first that matches)                               then

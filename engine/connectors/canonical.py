@@ -26,8 +26,8 @@ from engine.plan.model import RelationSchema
 MAX_EVENT_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999 (T8)."""
 
-FIRST_YEAR, LAST_YEAR = 1, 9999
-"""Years of dates and timestamps other than the event time: what Python, Postgres text and RFC 3339 have in common."""
+FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
+"""Bounds of dates and timestamps: what Python, the text of Postgres and RFC 3339 have in common. Event times have T8's."""
 
 OUT_OF_RANGE = "the event time must lie in the years 1970 to 9999"
 
@@ -100,8 +100,7 @@ def canonicalise(
         relation: what is accepted.
         now_ms: the wall clock as an argument (T5): the arrival time, and the base of T7.
         source: the kind of source.
-        member: ``where`` of a relation that shares its feed. A record for which it is not true is neither accepted nor refused:
-            it belongs to somebody else.
+        member: ``where`` of a relation that shares its feed. Records for which it is not true are somebody else's: no rejects.
 
     Returns:
         ``(accepted, rejects)``: accepted has ``_ts``, ``_offset``, ``_op`` and every declared column, in the raw order; a delete
@@ -278,9 +277,8 @@ def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faul
     for name, column in columns.items():
         if column.dtype.is_float() and column.is_finite().all() is False:
             faults.append(Fault(~column.is_finite(), "not_finite", f"column {name!r} must be a finite number"))
-        if column.dtype.is_temporal() and name != relation.event_time and not _is_holdable(column):
-            far = (column.dt.year() < FIRST_YEAR) | (column.dt.year() > LAST_YEAR)
-            faults.append(Fault(far, "wrong_type", f"column {name!r} must lie in the years {FIRST_YEAR} to {LAST_YEAR}"))
+        if name != relation.event_time and (holdable := _is_holdable(column)) is not None and not holdable.all():
+            faults.append(Fault(~holdable, "wrong_type", f"column {name!r} must lie in the years 1 to 9999"))
         if relation.columns[name].is_nested:
             _check_nested(name, column, faults)
         elif column.dtype == pl.String and (nul := column.str.contains("\x00", literal=True)).any():
@@ -294,12 +292,14 @@ def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faul
             faults.append(Fault(total > MAX_KEY_BYTES, "key_too_large", detail))
 
 
-def _is_holdable(column: pl.Series) -> bool:
-    """Whether dates and instants have years that every reader of the results can hold."""
-    if column.dtype == pl.Time or column.null_count() == len(column):
-        return True
-    low, high = cast("date", column.min()), cast("date", column.max())
-    return FIRST_YEAR <= low.year and high.year <= LAST_YEAR
+def _is_holdable(column: pl.Series) -> pl.Series | None:
+    """Mask of the dates and instants that every reader can hold; None for other types. Looks at numbers: far years have no calendar."""
+    if column.dtype == pl.Date:
+        return column.to_physical().is_between(FIRST_DAY, LAST_DAY)
+    if isinstance(column.dtype, pl.Datetime):
+        per_day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[column.dtype.time_unit or "us"]
+        return column.to_physical().is_between(FIRST_DAY * per_day, (LAST_DAY + 1) * per_day - 1)
+    return None
 
 
 def _check_nested(name: str, column: pl.Series, faults: list[Fault]) -> None:
@@ -332,14 +332,23 @@ def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = 
     """Turn the members' faults into rejects (the first reason counts); also return the mask of the members that stay."""
     good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True) if members is None else members
     rows: list[tuple[int, str, str, str]] = []
-    shown = [name for name in raw.columns if not name.startswith("_")]
+    shown = raw.select(["_offset", *(_showable(raw[name]) for name in raw.columns if not name.startswith("_"))])
     for fault in faults:
         bad = fault.mask.fill_null(value=False)
-        for row in raw.filter(bad & good).select("_offset", *shown).iter_rows(named=True):
+        for row in shown.filter(bad & good).iter_rows(named=True):
             offset = row.pop("_offset")
             rows.append((offset, fault.reason, fault.detail, excerpt_of({k: v for k, v in row.items() if v is not None})))
         good = good & ~bad
     return reject_rows(rows).sort("offset", maintain_order=True), good
+
+
+def _showable(column: pl.Series) -> pl.Series:
+    """Make a column printable: Python has no instants in far years."""
+    holdable = _is_holdable(column)
+    if holdable is None or holdable.all():
+        return column
+    near = column.zip_with(holdable, _nulls(column.name, column.dtype, len(column)))
+    return near.cast(pl.String).zip_with(holdable, column.to_physical().cast(pl.String))
 
 
 def excerpt_of(value: Any) -> str:

@@ -52,10 +52,11 @@ def _column_hash(values: pl.Series) -> pl.Series:
         text = values.cast(pl.String)
         return _text_hash(text if not values.dtype.scale else text.str.strip_chars_end("0").str.strip_chars_end("."))  # type: ignore[attr-defined]
     if values.dtype.is_float():
-        values = (values.cast(pl.Float64) + 0.0).reinterpret(signed=True)
-    elif not (values.dtype.is_integer() or values.dtype.is_temporal() or values.dtype == pl.Boolean):
+        bits = (values.cast(pl.Float64).fill_null(0).to_numpy() + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
+    elif values.dtype.is_integer() or values.dtype.is_temporal() or values.dtype == pl.Boolean:
+        bits = values.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
+    else:
         raise TypeError(f"a key column cannot be of type {values.dtype}")
-    bits = values.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
     hashes = pl.Series(values.name, _finalise(bits))
     return hashes.set(values.is_null(), None) if values.null_count() else hashes
 

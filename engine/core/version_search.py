@@ -62,10 +62,8 @@ class VersionSearch:
     def _composite(self, keys: I64, times: I64) -> I64:
         """Return key * span + place of the time, where place 0 lies before every version."""
         if self._ranks is not None:
-            places = np.searchsorted(self._ranks, times, "right")
-        else:
-            places = np.clip(times - (self._low - 1), 0, self._span - 1)
-        return keys * self._span + places
+            return keys * self._span + np.searchsorted(self._ranks, times, "right")
+        return keys * self._span + np.clip(times - (self._low - 1), 0, self._span - 1)
 
     def as_of(self, keys: I64, times: I64, positions: I64) -> I64:
         """Find each probe's version: the greatest time <= ``times``, of those the last put, put before ``positions``.

@@ -34,11 +34,13 @@ class FileSegmentStore:
     Args:
         root: the task's directory; made if it does not exist.
         keep_manifests: how many manifests before the newest can still be asked for; as many as the state store retains versions.
+        cached_segments: how many segments stay open.
     """
 
-    def __init__(self, root: Path, keep_manifests: int) -> None:
+    def __init__(self, root: Path, keep_manifests: int, cached_segments: int = CACHED_SEGMENTS) -> None:
         self._root = root
         self._keep = keep_manifests
+        self._cached = cached_segments
         self._batch = 0
         self._open: OrderedDict[str, pl.DataFrame] = OrderedDict()
         self._dead: set[str] = set()
@@ -76,7 +78,7 @@ class FileSegmentStore:
         except (OSError, pa.ArrowInvalid) as error:
             raise StateCorrupt(f"segment {segment_id} cannot be read: {error}") from error
         self._open[segment_id] = frame
-        if len(self._open) > CACHED_SEGMENTS:
+        if len(self._open) > self._cached:
             self._open.popitem(last=False)
         return frame
 

@@ -144,8 +144,7 @@ def test_a_torn_file_is_corrupt_state(tmp_path: Path) -> None:
         FileSegmentStore(tmp_path, keep_manifests=1).load(segment_id)
 
 
-def test_more_segments_than_are_kept_open_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.state.files.CACHED_SEGMENTS", 2)
-    store = FileSegmentStore(tmp_path, keep_manifests=1)
+def test_more_segments_than_are_kept_open_can_be_read(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=1, cached_segments=2)
     ids = [store.save(pl.DataFrame({"n": [n]})) for n in range(5)]
     assert [store.load(segment_id).item() for segment_id in [*ids, *ids]] == [*range(5), *range(5)]

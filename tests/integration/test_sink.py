@@ -157,7 +157,7 @@ def test_every_type_survives_the_way_into_the_view(conn: Any, dsn: str) -> None:
     )
     sink = sink_for(conn, dsn, a_plan)
     sink.commit(0, table(data(frame)))
-    got = dict((r[0], r[1:-1]) for r in conn.execute("SELECT * FROM views.result").fetchall())
+    got = {r[0]: r[1:-1] for r in conn.execute("SELECT * FROM views.result").fetchall()}
     assert got[row["k"]] == (True, -3, 0.1, Decimal("12.30"), b"\x00\xff", row["day"], row["t"], moment, [1, 2], {"x": 1})
     assert got[""] == (None,) * 10
     sink.close()
@@ -166,9 +166,15 @@ def test_every_type_survives_the_way_into_the_view(conn: Any, dsn: str) -> None:
 def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=3))
     late = pl.DataFrame(
-        {"input": ["s"] * 5, "reason": ["window_closed"] * 5, "event_time_ms": range(5), "stream_time_ms": [9] * 5, "offset": range(5),
-         "record": ["{}"] * 5}
-    )  # fmt: skip
+        {
+            "input": "s",
+            "reason": "window_closed",
+            "event_time_ms": range(5),
+            "stream_time_ms": 9,
+            "offset": range(5),
+            "record": "{}",
+        }
+    )
     packet = Packet(0, "late", 0, 0, 0, 5, None, None, 1_000, encode_frame(late))
     sink.commit(0, table(packet))
     sink.commit(1, table(packet))

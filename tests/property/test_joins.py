@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -101,7 +102,7 @@ def test_join_equals_the_model_in_every_slicing(
     runner, model = Runner(spec, keys), expected(spec, records)
     order = list(enumerate(records))
     bounds = list(range(len(records) + 1)) if is_single else sorted({0, len(records), *(c for c in cuts if c < len(records))})
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         runner.run(order[start:stop])
         runner.restart(spec)
     assert runner.output == model.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -40,7 +41,9 @@ records = st.lists(
 
 def plan(graces: tuple[int | None, int | None]) -> Plan:
     inputs = tuple(
-        Input(i, alias, RelationSchema(alias, kind, COLUMNS, ("key",), None, None, None, None, None), FEED, COLUMNS.names, ("key",))
+        Input(
+            i, alias, RelationSchema(alias, kind, COLUMNS, ("key",), None, None, None, None, None), FEED, COLUMNS.names, ("key",)
+        )
         for i, (alias, kind) in enumerate([("t", "table"), ("u", "table"), ("s", "stream")])
     )
     schema = Schema(tuple((f"{alias}.{name}", STRING) for alias in ("t", "u", "s") for name in COLUMNS.names))
@@ -50,7 +53,9 @@ def plan(graces: tuple[int | None, int | None]) -> Plan:
         Filter("t.$match <> 'deleted'"),
         Projection((("key", "s.key"), ("values", "s.value || coalesce(t.value, '-') || u.value"))),
     )
-    output = Output("out", "stream", Schema((("key", STRING), ("values", STRING))), (), is_windowed=False, is_final=False, retention_ms=None)
+    output = Output(
+        "out", "stream", Schema((("key", STRING), ("values", STRING))), (), is_windowed=False, is_final=False, retention_ms=None
+    )
     return Plan("q", 1, inputs, (Stage(0, schema, 2, operators),), output, LateRecords(10, 10))
 
 
@@ -102,7 +107,7 @@ def test_slicing_and_restarts_change_nothing(
     whole, cut = Run(plan(graces)), Run(plan(graces))
     whole.feed(records, 0)
     bounds = sorted({0, len(records), *(place for place in cuts if place < len(records))})
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         cut.feed(records[start:stop], start)
         if start in restarts:
             cut.restart()

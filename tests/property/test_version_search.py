@@ -18,7 +18,7 @@ probes = st.lists(
 )
 
 
-def search_of(found: list[tuple[int, int]], first_new: int) -> VersionSearch:
+def search_of(found: list[tuple[int, int]], first_new: int, key_count: int = 4) -> VersionSearch:
     frame = pl.DataFrame(
         {
             "_key_hash": pl.Series([key for key, _ in found], dtype=pl.UInt64),
@@ -26,13 +26,15 @@ def search_of(found: list[tuple[int, int]], first_new: int) -> VersionSearch:
             "_pos": np.arange(len(found)),
         }
     )
-    return VersionSearch(frame, np.arange(4, dtype=np.uint64), first_new, is_by_time=True)
+    return VersionSearch(frame, np.arange(key_count, dtype=np.uint64), first_new, is_by_time=True)
 
 
 @settings(max_examples=150, deadline=None)
-@given(found=versions, probes=probes)
-def test_as_of_finds_the_greatest_time_put_before_the_probe(found: list[tuple[int, int]], probes: list[tuple[int, int, int]]) -> None:
-    search = search_of(found, 0)
+@given(found=versions, probes=probes, key_count=st.sampled_from([4, 20_000]))
+def test_as_of_finds_the_greatest_time_put_before_the_probe(
+    found: list[tuple[int, int]], probes: list[tuple[int, int, int]], key_count: int
+) -> None:
+    search = search_of(found, 0, key_count)
     keys, times, positions = (np.array(column, np.int64) for column in zip(*probes, strict=True))
     places = search.as_of(keys, times, positions)
     for place, (key, as_of, position) in zip(places, probes, strict=True):

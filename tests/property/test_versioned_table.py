@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_versioned_table_equals_the_model_in_every_slicing(
     table = VersionedTable(COLUMNS, ["key"], retention_ms, None, store)
     bounds = range(len(steps) + 1) if is_single else sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})
     results: list[Any] = []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         results += run(table, steps[start:stop], start)
         state = json.loads(json.dumps(table.snapshot()))
         store.purge()
@@ -105,7 +106,11 @@ def test_versioned_table_equals_the_model_in_every_slicing(
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=st.lists(puts, max_size=40), later=st.lists(puts, max_size=40), reads=st.lists(st.tuples(times, st.integers(0, 80)), max_size=10))
+@given(
+    steps=st.lists(puts, max_size=40),
+    later=st.lists(puts, max_size=40),
+    reads=st.lists(st.tuples(times, st.integers(0, 80)), max_size=10),
+)
 def test_merging_segments_changes_no_answer(steps: list[Step], later: list[Step], reads: list[tuple[int, int]]) -> None:
     shifted = [(kind, key, ts + 40, value) for kind, key, ts, value in later]
     every = [*steps, *shifted, *(("as_of", KEYS[ts % 3], as_of, 0) for ts, as_of in reads)]

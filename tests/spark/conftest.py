@@ -133,4 +133,8 @@ class Launcher:
 
 @pytest.fixture
 def launcher(spark: SparkSession, dsn: str, tmp_path: Path) -> Launcher:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("TRUNCATE log.feed, log.commit, log.counter, log.late_record, log.reject CASCADE")
+        connection.execute("DROP SCHEMA views CASCADE")
+        connection.execute("CREATE SCHEMA views")
     return Launcher(spark, dsn, tmp_path)

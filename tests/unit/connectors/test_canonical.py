@@ -301,3 +301,11 @@ def test_arrays_single_lines_and_whole_chunks_are_judged_alike(records: list[dic
     accepted, line_reasons = judge(padded, media_type=NDJSON)
     assert line_reasons == reasons
     assert accepted.equals(expected)
+
+
+def test_instants_beyond_any_calendar_are_refused_and_shown() -> None:
+    stamped = relation({"t": "timestamp", "at": "timestamp"}, event_time="t", max_future_skew_ms=None)
+    far = 9_000_000_000_000_000
+    accepted, rejects = judge([{"t": far}, {"t": 1, "at": -far}, {"t": 1, "at": 0}], stamped)
+    assert rejects == [(0, "event_time_out_of_range"), (1, "wrong_type")]
+    assert accepted.height == 1

@@ -22,8 +22,8 @@ def hashed(*columns: pl.Series) -> list[int | None]:
 def test_hashes_are_those_of_the_first_release() -> None:
     assert hashed(pl.Series(["x", "y"])) == [6665539201184043299, 13923454618160480178]
     assert hashed(pl.Series([0, 1, -1])) == [16294208416658607535, 10451216379200822465, 16490336266968443936]
-    assert hashed(pl.Series([1.5])) == [GOLDEN_DOUBLE]
-    assert hashed(pl.Series(["x"]), pl.Series([1])) == [GOLDEN_PAIR]
+    assert hashed(pl.Series([1.5])) == [15481881892811333770]
+    assert hashed(pl.Series(["x"]), pl.Series([1])) == [3699656555015619367]
 
 
 def test_equal_values_of_other_widths_hash_alike() -> None:

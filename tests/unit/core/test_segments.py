@@ -87,7 +87,7 @@ def test_a_tombstone_stays_while_an_older_segment_may_hold_what_it_hides() -> No
     index.append(versions(*((1, ts, ts) for ts in range(10 * TINY_ROWS))), horizon=-1)
     last = 10 * TINY_ROWS
     index.append(versions((1, last, last), op=1), horizon=-1)
-    for i in range(MIN_MERGED):
+    for i in range(MIN_MERGED - 1):
         index.append(versions((9, 2 * last + i, last + 1 + i)), horizon=2 * last)
     assert len(index) == 2
     assert rows_of(index, 1)[-1] == (1, last, last)
@@ -106,9 +106,11 @@ def test_an_index_by_arrival_keeps_the_last_row_of_each_key() -> None:
 def test_two_keys_of_one_hash_are_noticed_when_they_meet() -> None:
     index = KeyIndex(MemorySegmentStore(), None, is_by_time=True, key_columns=["key"])
     index.append(versions((1, 0, 0), keys=["a"]), horizon=-1)
+    for i in range(1, MIN_MERGED - 1):
+        index.append(versions((1, i, i), keys=["b"]), horizon=-1)
+    last = versions((1, MIN_MERGED, MIN_MERGED), keys=["b"])
     with pytest.raises(InvariantBroken):
-        for i in range(MIN_MERGED):
-            index.append(versions((1, 1 + i, 1 + i), keys=["b"]), horizon=-1)
+        index.append(last, horizon=-1)
 
 
 def test_a_queue_gives_a_prefix_and_remembers_how_much_was_taken() -> None:

@@ -1,0 +1,118 @@
+"""The OpenAPI document is complete: every operation explains itself, with examples and every error it can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from app.main import create_app
+from app.settings import Settings
+
+Operation = dict[str, Any]
+METHODS = ("get", "put", "post", "delete")
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, Operation]]:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            assert method in METHODS
+            yield f"{method.upper()} {path}", operation
+
+
+def contents(operation: Operation) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        yield "request", media_type, content
+    for status, answer in operation["responses"].items():
+        for media_type, content in answer.get("content", {}).items():
+            yield status, media_type, content
+
+
+def test_the_paths_are_those_of_the_product(document: dict[str, Any]) -> None:
+    assert set(document["paths"]) == {
+        "/v1/streams", "/v1/streams/{name}", "/v1/streams/{name}/records",
+        "/v1/tables", "/v1/tables/{name}", "/v1/tables/{name}/records", "/v1/tables/{name}/rows", "/v1/tables/{name}/rows/{key}",
+        "/v1/{plural}/{name}/rejects",
+        "/v1/queries", "/v1/queries/{name}", "/v1/queries/{name}/desired-state", "/v1/queries/{name}/restart", "/v1/queries/{name}/status",
+        "/v1/queries/{name}/events", "/v1/queries/{name}/runs", "/v1/queries/{name}/late-records",
+        "/v1/validations", "/v1/version", "/healthz", "/readyz", "/metrics",
+    }  # fmt: skip
+
+
+def test_every_operation_has_a_summary_a_description_a_tag_and_an_id_of_its_own(document: dict[str, Any]) -> None:
+    tags = {tag["name"] for tag in document["tags"]}
+    ids = []
+    for name, operation in operations(document):
+        assert operation["summary"], name
+        assert operation["description"], name
+        assert set(operation["tags"]) <= tags, name
+        ids.append(operation["operationId"])
+        for parameter in operation.get("parameters", ()):
+            assert parameter.get("description"), f"{name} {parameter['name']}"
+    assert len(ids) == len(set(ids))
+
+
+def test_every_body_has_an_example_that_fits_its_schema(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        for part, media_type, content in contents(operation):
+            where = f"{name} {part} {media_type}"
+            if media_type == "application/vnd.apache.arrow.stream":
+                continue
+            examples = [example["value"] for example in content.get("examples", {}).values()] + ([content["example"]] if "example" in content else [])
+            assert examples, where
+            if "json" not in media_type or media_type == "application/x-ndjson":
+                continue
+            schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **content["schema"], "components": document["components"]}
+            validator = jsonschema_rs.validator_for(schema)
+            for example in examples:
+                assert [error.message for error in validator.iter_errors(example)] == [], where
+
+
+def test_every_operation_documents_its_errors_as_problems(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        errors = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}
+        assert {"400", "500", "503"} <= set(errors), name
+        for status, answer in errors.items():
+            assert list(answer["content"]) == ["application/problem+json"], f"{name} {status}"
+            assert answer["content"]["application/problem+json"]["schema"] == {"$ref": "#/components/schemas/ProblemBody"}
+
+
+def test_answers_have_no_optional_fields(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        for part, media_type, content in contents(operation):
+            reference = content.get("schema", {}).get("$ref")
+            if part.startswith("2") and reference is not None and media_type == "application/json":
+                schema = document["components"]["schemas"][reference.rsplit("/", 1)[1]]
+                assert set(schema["properties"]) == set(schema["required"]), name
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                yield value["$ref"]
+            for inner in value.values():
+                yield from references(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from references(inner)
+
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert set(references(document)) <= known
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+async def test_the_page_and_its_document_are_served(client: httpx.AsyncClient, app: FastAPI) -> None:
+    page = await client.get("/docs")
+    assert (page.status_code, "/openapi.json" in page.text) == (200, True)
+    assert (await client.get("/openapi.json")).json()["info"]["title"] == app.title

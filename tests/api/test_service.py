@@ -1,0 +1,62 @@
+"""Health, readiness, metrics, version; what happens without a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from app import __version__
+from app.main import create_app
+from app.settings import Settings
+from tests.api.conftest import RECORD, WINDOWS, Problem
+
+
+@pytest.fixture
+def without_database(tmp_path: Path) -> FastAPI:
+    """A service whose database does not answer; its lifespan is not entered."""
+    url = f"postgresql://nobody@/nothing?host={tmp_path}&connect_timeout=1"
+    return create_app(Settings(database_url=SecretStr(url), data_dir=tmp_path))
+
+
+async def test_a_live_and_ready_service_says_so(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/healthz")).json() == {"status": "ok"}
+    assert (await client.get("/readyz")).json() == {"status": "ready", "checks": {"database": "ok"}}
+    version = (await client.get("/v1/version")).json()
+    assert (version["version"], version["api"]) == (__version__, "v1")
+
+
+async def test_metrics_count_requests_records_and_queries(client: httpx.AsyncClient, sources: None) -> None:
+    await client.post("/v1/streams/departures/records", json=[RECORD, {}])
+    await client.post("/v1/queries", json=WINDOWS)
+    text = (await client.get("/metrics")).text
+    assert 'slackwater_http_requests_total{method="POST",route="/v1/streams/{name}/records",status="200"} 1.0' in text
+    assert 'slackwater_appended_records_total{relation="departures"} 1.0' in text
+    assert 'slackwater_rejected_records_total{reason="event_time_missing",relation="departures"} 1.0' in text
+    assert 'slackwater_queries{state="stopped"} 1.0' in text
+    assert 'slackwater_query_state{query="delays",state="stopped"} 1.0' in text
+
+
+async def test_without_its_database_the_service_lives_but_is_not_ready(without_database: FastAPI, problem: Problem) -> None:
+    transport = httpx.ASGITransport(without_database, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+        assert (await http.get("/healthz")).status_code == 200
+        problem(await http.get("/readyz"), 503, "not_ready")
+        response = await http.get("/v1/queries")
+        assert problem(response, 503, "database_unavailable")["retryable"] is True
+        assert response.headers["retry-after"] == "1"
+    await without_database.state.services.database.close()
+
+
+async def test_a_request_id_is_taken_over_or_made(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/healthz", headers={"x-request-id": "abc-1"})).headers["x-request-id"] == "abc-1"
+    made = (await client.get("/healthz", headers={"x-request-id": "a b\tc"})).headers["x-request-id"]
+    assert len(made) == 36
+
+
+def test_an_application_needs_a_database_url(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="database_url"):
+        create_app(Settings(data_dir=tmp_path))

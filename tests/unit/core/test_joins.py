@@ -1,0 +1,169 @@
+"""The join's rules in ten-line cases; the property tests and the corpora cover the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+from engine.core.frames import OperatorOutput
+from engine.core.hashing import key_hash
+from engine.core.joins import JoinKeys, TableJoin
+from engine.definition.types import STRING, Schema
+from engine.plan.model import StreamTableJoin
+from engine.state.memory import MemorySegmentStore
+
+STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
+TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
+
+
+class Case:
+    """A join and the positions of its inputs. Records are (side, key, value, event time)."""
+
+    def __init__(self, **changes: Any) -> None:
+        values: dict[str, Any] = {"type": "left", "history_retention_ms": 10, "grace_ms": 0, "late": "join", "expired": "null"}
+        self.values = {**values, **changes}
+        self.store = MemorySegmentStore()
+        self.pos = 0
+        self.start(None)
+
+    def start(self, state: dict[str, Any] | None, **changes: Any) -> None:
+        self.values.update(changes)
+        spec = StreamTableJoin(
+            name="w", table_index=0, stream_key=("s.key",), table_key=("w.key",), table_columns=("w.value",), **self.values
+        )
+        self.join = TableJoin(spec, STREAM, TABLE, JoinKeys(is_stream_hashed=True, is_table_hashed=True), state, self.store)
+
+    def restart(self, **changes: Any) -> None:
+        self.start(json.loads(json.dumps(self.join.snapshot())), **changes)
+
+    def run(self, *records: tuple[str, str | None, str | None, int]) -> OperatorOutput:
+        frames = {side: self._frame(side, records) for side in ("s", "w")}
+        self.pos += len(records)
+        return self.join.process(frames["s"], frames["w"] if frames["w"].height else None)
+
+    def values_of(self, *records: tuple[str, str | None, str | None, int]) -> list[tuple[str, str | None]]:
+        return self.run(*records).frame.select("s.value", "w.value").rows()
+
+    def _frame(self, side: str, records: tuple[tuple[str, str | None, str | None, int], ...]) -> pl.DataFrame:
+        rows = [(self.pos + i, ts, v is None, self.pos + i, k, v) for i, (own, k, v, ts) in enumerate(records) if own == side]
+        schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{side}.key": pl.String}
+        frame = pl.DataFrame(rows, schema={**schema, f"{side}.value": pl.String}, orient="row")
+        return frame.with_columns(key_hash(frame, [f"{side}.key"]))
+
+
+def test_a_record_meets_the_version_of_its_own_time() -> None:
+    found = Case().values_of(("w", "k", "v1", 1), ("w", "k", "v5", 5), ("s", "k", "x", 4), ("s", "k", "y", 5))
+    assert found == [("x", "v1"), ("y", "v5")]
+
+
+def test_a_put_later_in_the_batch_is_not_seen() -> None:
+    assert Case().values_of(("w", "k", "old", 1), ("s", "k", "x", 4), ("w", "k", "new", 2)) == [("x", "old")]
+
+
+def test_a_record_waits_until_buffer_time_has_passed_it_by_the_grace() -> None:
+    case = Case(grace_ms=5)
+    assert case.values_of(("s", "k", "x", 4), ("s", "k", "y", 8), ("w", "k", "v", 4)) == []
+    assert case.join.buffered_rows == 2
+    assert case.values_of(("s", "k", "z", 9)) == [("x", "v")]
+
+
+def test_releases_go_by_event_time_then_arrival() -> None:
+    case = Case(grace_ms=3, type="left")
+    assert case.values_of(("s", "k", "c", 3), ("s", "k", "a", 1), ("s", "k", "b", 1), ("s", "k", "end", 9)) == [
+        ("a", None), ("b", None), ("c", None),
+    ]  # fmt: skip
+
+
+def test_a_late_record_is_joined_at_once_and_moves_nothing() -> None:
+    case = Case(grace_ms=2)
+    result = case.run(("s", "k", "x", 9), ("s", "k", "late", 6), ("s", "k", "edge", 7))
+    assert result.frame["s.value"].to_list() == ["late", "edge"]
+    assert result.counters["w", "late_joined"] == 1
+    assert case.join.clocks["w"] == 9
+    assert result.late.is_empty()
+
+
+def test_a_diverted_record_is_kept_with_its_clock_and_content() -> None:
+    result = Case(grace_ms=2, late="divert").run(("s", "k", "x", 9), ("s", "k", "late", 6))
+    assert result.frame.is_empty()
+    assert result.late.rows() == [("w", "late_diverted", 6, 9, 1, '{"s.key":"k","s.value":"late"}')]
+
+
+def test_misses_say_why() -> None:
+    result = Case().run(
+        ("w", "gone", "v", 1), ("w", "gone", None, 2), ("w", "new", "v", 30), ("s", "gone", "a", 20), ("s", "new", "b", 5),
+        ("s", "never", "c", 25), ("s", "new", "d", 30), ("s", None, "e", 1),
+    )  # fmt: skip
+    assert result.frame["w.$match"].to_list() == ["no_version", "history_expired", "no_version", "matched", "null_key"]
+    recent = Case(history_retention_ms=100).run(("w", "k", "v", 1), ("w", "k", None, 2), ("s", "k", "a", 3))
+    assert recent.frame["w.$match"].to_list() == ["deleted"]
+    assert recent.counters == {("w", "deleted"): 1}
+
+
+def test_an_expired_row_is_left_out_and_kept_where_the_definition_says_so() -> None:
+    for policy, reason in (("drop", "expired_dropped"), ("divert", "expired_diverted")):
+        result = Case(expired=policy).run(("w", "k", "v", 30), ("s", "k", "a", 5))
+        assert result.frame.is_empty()
+        assert result.late["reason"].to_list() == [reason]
+        assert result.counters["w", "history_expired"] == 1
+
+
+def test_an_inner_join_drops_misses_null_keys_and_null_values() -> None:
+    result = Case(type="inner").run(("s", "k", "miss", 1), ("s", None, "x", 2), ("s", "k", None, 3), ("w", None, "v", 1))
+    assert result.frame.is_empty()
+    reasons = {reason: count for (_, reason), count in result.counters.items()}
+    assert reasons == {"no_version": 1, "null_key": 1, "null_value": 1, "table_null_key": 1}
+
+
+def test_a_null_key_passes_a_left_join_at_once() -> None:
+    result = Case(grace_ms=5).run(("s", "k", "a", 1), ("s", None, "b", 99), ("s", "k", "c", 6))
+    assert result.frame.select("s.value", "w.$match").rows() == [("b", "null_key"), ("a", "no_version")]
+
+
+def test_a_put_older_than_retention_is_counted_and_kept() -> None:
+    result = Case().run(("w", "k", "v", 30), ("w", "k", "edge", 20), ("w", "k", "old", 19), ("s", "k", "x", 20))
+    assert result.frame["w.value"].to_list() == ["edge"]
+    assert result.counters == {("w", "table_history_expired"): 1}
+    assert result.late.select("reason", "event_time_ms", "stream_time_ms").rows() == [("table_history_expired", 19, 30)]
+
+
+def test_an_unversioned_table_answers_by_arrival_and_counts_disorder() -> None:
+    case = Case(history_retention_ms=None, grace_ms=None)
+    result = case.run(("w", "k", "b", 9), ("w", "k", "a", 3), ("s", "k", "x", 1), ("w", "k", None, 4), ("s", "k", "y", 1))
+    assert result.frame.select("w.value", "w.$match").rows() == [("a", "matched"), (None, "deleted")]
+    assert result.counters == {("w", "out_of_order"): 1, ("w", "deleted"): 1}
+    assert case.run(("w", "k", "old", 2)).counters == {("w", "out_of_order"): 1}
+
+
+def test_grace_over_an_unversioned_table_meets_the_latest_at_release() -> None:
+    case = Case(history_retention_ms=None, grace_ms=5)
+    assert case.values_of(("s", "k", "x", 1), ("w", "k", "late", 900), ("s", "k", "y", 6)) == [("x", "late")]
+
+
+def test_a_restart_keeps_buffer_clock_and_versions() -> None:
+    case = Case(grace_ms=5)
+    case.run(("w", "k", "v", 1), ("s", "k", "x", 3))
+    case.restart()
+    assert case.values_of(("s", "k", "y", 8)) == [("x", "v")]
+
+
+def test_a_smaller_grace_releases_at_the_next_record() -> None:
+    case = Case(grace_ms=10)
+    case.run(("s", "k", "a", 1), ("s", "k", "b", 8))
+    case.restart(grace_ms=2)
+    assert case.values_of(("s", "k", "c", 7)) == [("a", None)]
+
+
+def test_a_key_hash_of_another_key_is_not_used() -> None:
+    case = Case()
+    spec = StreamTableJoin("w", "left", 0, ("s.key",), ("w.key",), 10, None, "join", "null", ("w.value", "w.key"))
+    case.join = TableJoin(spec, STREAM, TABLE, JoinKeys(is_stream_hashed=False, is_table_hashed=False), None, case.store)
+    frames = [
+        case._frame(side, ((side, "k", "x", 1),)).with_columns(_key_hash=pl.lit(salt, pl.UInt64))
+        for salt, side in enumerate("ws")
+    ]
+    result = case.join.process(frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), frames[0])
+    assert result.frame.select("w.key", "_key_hash").rows() == [("k", 1)]
+    assert [name for name in result.frame.columns if not name.startswith("_")] == list(case.join.schema.names)

@@ -1,0 +1,121 @@
+"""Tasks: positions, the chain, what leaves a stage."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from engine.core.frames import late_rows
+from engine.core.hashing import key_hash
+from engine.core.order import Slice
+from engine.core.task import build_task
+from engine.definition.types import BIGINT, BYTES, STRING, Schema, parse_type
+from engine.errors import StateCorrupt
+from engine.plan.model import (
+    AggregateColumn,
+    Feed,
+    Filter,
+    Input,
+    LateRecords,
+    Operator,
+    Output,
+    Plan,
+    Projection,
+    RelationSchema,
+    Stage,
+    WindowAggregation,
+)
+from engine.state.memory import MemorySegmentStore
+
+COLUMNS = Schema((("key", STRING), ("n", BIGINT)))
+ENTERING = Schema((("s.key", STRING), ("s.n", BIGINT)))
+RELATION = RelationSchema("s", "stream", COLUMNS, ("key",), None, None, None, None, None)
+INPUT = Input(0, "s", RELATION, Feed("log:s", "log", "s"), COLUMNS.names, ("key",))
+PROJECTION = Projection((("key", "s.key"), ("twice", "s.n * 2")))
+
+
+def plan(*stages: Stage, columns: Schema | None = None) -> Plan:
+    output = Output("out", "stream", columns or Schema((("key", STRING), ("twice", BIGINT))), (), False, False, None)
+    return Plan("q", 1, (INPUT,), stages, output, LateRecords(10, 10))
+
+
+def stage(*operators: Operator, index: int = 0, schema: Schema = ENTERING, exchange: tuple[str, ...] = ()) -> Stage:
+    return Stage(index, schema, 0, operators, exchange)
+
+
+def records(*rows: tuple[int, int, str | None, int | None], feed: str = "log:s", alias: str = "") -> Slice:
+    """Rows are (offset, event time, key, n)."""
+    schema = {"_offset": pl.Int64, "_ts": pl.Int64, f"{alias}key": pl.String, f"{alias}n": pl.Int64}
+    frame = pl.DataFrame(list(rows), schema=schema, orient="row").with_columns(pl.lit(0, pl.Int8).alias("_op"))
+    return Slice(0, feed, 0, frame.with_columns(key_hash(frame, [f"{alias}key"])))
+
+
+def test_a_last_stage_emits_exactly_the_output_columns() -> None:
+    what = plan(stage(Filter("s.n > 1"), PROJECTION))
+    emission = build_task(what.stages[0], what, None, MemorySegmentStore()).process([records((0, 5, "a", 1), (1, 6, "b", 2))], 0)
+    assert emission.changes.columns == ["_ts", "_op", "key", "twice"]
+    assert emission.changes.rows() == [(6, 0, "b", 4)]
+    assert emission.counters == {}
+
+
+def test_a_condition_that_is_null_drops_the_row() -> None:
+    what = plan(stage(Filter("s.n > 1"), PROJECTION))
+    task = build_task(what.stages[0], what, None, MemorySegmentStore())
+    assert task.process([records((0, 5, "a", None))], 0).changes.is_empty()
+
+
+def test_a_batch_without_records_emits_nothing_and_keeps_types() -> None:
+    what = plan(stage(PROJECTION))
+    changes = build_task(what.stages[0], what, None, MemorySegmentStore()).process([], 0).changes
+    assert changes.schema == {"_ts": pl.Int64, "_op": pl.Int8, "key": pl.String, "twice": pl.Int64}
+
+
+def test_a_stage_before_an_exchange_emits_numbered_records_of_the_next_one() -> None:
+    window = WindowAggregation("w", (("n", "s.n"),), 10, 10, 0, (AggregateColumn("rows", "count", None),), "changes")
+    last = stage(window, Projection((("n", "n"), ("rows", "rows"))), index=1)
+    what = plan(stage(Filter("true"), exchange=("s.n",)), last, columns=Schema((("n", BIGINT), ("rows", BIGINT))))
+    store = MemorySegmentStore()
+    task = build_task(what.stages[0], what, None, store)
+    task.process([records((0, 1, "a", 7))], 0)
+    again = build_task(what.stages[0], what, json.loads(json.dumps(task.snapshot())), store)
+    changes = again.process([records((1, 2, "b", 7), (2, 3, "c", None))], 0).changes
+    assert changes.columns == ["_key_hash", "_ts", "_offset", "_op", "s.key", "s.n"]
+    assert changes["_offset"].to_list() == [1, 2]
+    assert changes["_key_hash"].to_list() == key_hash(changes, ["s.n"]).to_list()
+
+    second = build_task(what.stages[1], what, None, store)
+    emission = second.process([Slice(0, "", 3, changes)], 0)
+    assert emission.changes.rows() == [(2, 0, 7, 1)]
+    assert emission.clocks.keys() == {"w"}
+    assert emission.buffered == {"w": 1}
+
+
+def test_positions_go_on_after_a_restart() -> None:
+    what = plan(stage(PROJECTION))
+    store = MemorySegmentStore()
+    task = build_task(what.stages[0], what, None, store)
+    task.process([records((0, 1, "a", 1), (1, 1, "b", 1))], 50)
+    again = build_task(what.stages[0], what, task.snapshot(), store)
+    again.process([records((2, 1, "a", 1))], 40)
+    state = again.snapshot()
+    assert (state["next_pos"], state["now_ms"]) == (3, 50)
+
+
+def test_state_of_another_format_is_refused() -> None:
+    what = plan(stage(PROJECTION))
+    with pytest.raises(StateCorrupt):
+        build_task(what.stages[0], what, {"format": 0}, MemorySegmentStore())
+
+
+def test_a_late_row_shows_any_type_and_at_most_so_much() -> None:
+    nested = parse_type("struct<a:array<bytes>,b:int>").polars
+    frame = pl.DataFrame(
+        {"_ts": [1, 2], "_offset": [0, 1], "b": [b"\x00\xff", None], "n": [{"a": [b"x"], "b": 1}, None], "s": ["é" * 9000, ""]},
+        schema={"_ts": pl.Int64, "_offset": pl.Int64, "b": BYTES.polars, "n": nested, "s": pl.String},
+    )
+    first, second = late_rows(frame, "w", "late_dropped", None)["record"]
+    assert first.startswith('{"b":"AP8=","n":{"a":["eA=="],"b":1},"s":"é')
+    assert len(first) == 4096
+    assert json.loads(second)["s"] == ""
