@@ -27,7 +27,6 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         description="Makes a retry safe for 24 hours: the same key with the same body gets the first answer and appends nothing.",
-        examples=["0193f1d2-7c1e-7000-8000-3f0c7c9d2b11"],
     ),
 ]
 

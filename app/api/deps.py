@@ -32,8 +32,8 @@ class Services:
     metrics: Metrics
 
 
-def services_of(request: Request) -> Services:
-    """Return the services of the application that serves ``request``."""
+async def services_of(request: Request) -> Services:
+    """Return the services of the application that serves ``request``. Asynchronous, or every call would cross into a thread."""
     services: Services = request.app.state.services
     return services
 
@@ -58,7 +58,7 @@ def known_parameters(prefix: str | None = None, others: Sequence[str] = ()) -> A
         others: so are these.
     """
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         known = set(_parameter_names(request.scope["route"].dependant))
         unknown = [
             name

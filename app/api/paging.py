@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Key = list[str | int]
 Cursor = Annotated[
     str | None,
-    Query(max_length=4096, description="`next` of the page before; absent for the first page.", examples=["WyJkZWxheXMiXQ"]),
+    Query(max_length=4096, description="`next` of the page before; absent for the first page."),
 ]
 
 

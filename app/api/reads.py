@@ -33,24 +33,11 @@ Bigints = Annotated[
     Query(description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."),
 ]
 WindowBound = Annotated[
-    str | None, Query(max_length=64, description="RFC 3339, or milliseconds since 1970.", examples=["2013-01-01T12:00:00Z"])
+    str | None, Query(max_length=64, description="RFC 3339, or milliseconds since 1970.")
 ]
 _OK = answered(ROWS, "Rows in key order, as of the last commit.")
 _OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17}\n')
 _RESPONSES = {200: _OK, **problems(400, 404, 409, 422)}
-_FILTERS: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": "key.{column}",
-            "in": "query",
-            "required": False,
-            "description": "One parameter per key column to filter by: `?key.origin=JFK`.",
-            "schema": {"type": "string"},
-            "example": "JFK",
-        }
-    ]
-}
-
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
@@ -67,7 +54,7 @@ class _Wanted:
 
 
 @router.get(
-    "/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES, openapi_extra=_FILTERS
+    "/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES
 )
 async def get_rows(
     name: Name,

@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib import metadata
 
 import psycopg
 
@@ -58,10 +59,9 @@ def _java() -> Finding:
 
 def _pyspark() -> Finding:
     try:
-        import pyspark
-    except ImportError as error:
+        return Finding("PySpark", True, metadata.version("pyspark"))
+    except metadata.PackageNotFoundError as error:
         return Finding("PySpark", False, str(error), "pip install 'slackwater'; the driver cannot start without it")
-    return Finding("PySpark", True, str(pyspark.__version__))
 
 
 def _disk(settings: Settings) -> Finding:

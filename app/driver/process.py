@@ -184,7 +184,7 @@ class DriverProcess:
             if self._leases.is_trusted:
                 self._due_ms = self._reconciler.reconcile(connection)
             self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
-        except psycopg.OperationalError as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
             if self._phase == "draining" or not self._leases.is_trusted:

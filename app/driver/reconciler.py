@@ -63,7 +63,7 @@ class Reconciler:
 
     def _stop_lost(self, query_ids: frozenset[UUID]) -> None:
         for query_id in query_ids:
-            snapshot = Snapshot(_NOBODY, Status(), self._host.report(query_id), False, self.is_draining, 0, 0.0)  # noqa: FBT003
+            snapshot = Snapshot(_NOBODY, Status(), self._host.report(query_id), False, self.is_draining, 0, 0.0)
             action = decide(snapshot, self._limits)
             if action.effect is Effect.STOP:
                 log.warning("lease_lost", query_id=str(query_id), epoch=snapshot.handle.epoch)
@@ -73,7 +73,7 @@ class Reconciler:
         """Advance one query; what goes wrong with it must not keep the others from going on."""
         try:
             return self._advance(connection, leased)
-        except psycopg.OperationalError:
+        except (psycopg.OperationalError, psycopg.InterfaceError):
             raise
         except Exception:
             log.exception("reconcile_failed", query=leased.name, state=leased.status.state.value)

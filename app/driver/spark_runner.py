@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
@@ -17,9 +17,6 @@ from engine.plan.model import Plan
 from engine.spark.checkpoint import prepare_checkpoint
 from engine.spark.runner import RunningQuery
 from engine.spark.session import SparkSettings, build_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class SparkRunner:
@@ -40,7 +37,7 @@ class SparkRunner:
             driver_memory=settings.spark.driver_memory,
             shuffle_partitions=settings.spark.shuffle_partitions,
         )
-        self._session: SparkSession | None = None
+        self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
     def open(self) -> None:
         """Start the JVM.

@@ -16,19 +16,15 @@ from types import TracebackType
 from typing import Self
 
 import anyio.to_thread
-import polars as pl
 import psycopg
 import psycopg_pool
 
 from app.errors import Unavailable
 from app.store.append_transaction import AppendItem, Appended, Outcome, StaleTarget, append_group
 from app.store.append_targets import Target, TargetCache
+from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_together, small_body
 from app.telemetry import Metrics
-from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import canonicalise
 
-# Larger bodies are parsed in a thread: below this the hop costs more than the parsing.
-INLINE_BYTES = 32 * 1024
 # One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
 GROUP_ROWS = 65_536
 # A relation edited between parsing and writing is parsed anew; more than a few edits within one request is no accident.
@@ -41,8 +37,16 @@ PARSING_AT_ONCE = 2
 class _Waiting:
     """A request in a writer's queue."""
 
-    item: AppendItem
+    target: Target
+    content: SmallBody | Judged
+    key: str | None
+    digest: bytes
     answer: asyncio.Future[Appended]
+
+    @property
+    def rows(self) -> int:
+        """Records inside, good or bad."""
+        return self.content.count if isinstance(self.content, SmallBody) else self.content.accepted.height
 
 
 class Appender:
@@ -98,10 +102,11 @@ class Appender:
         digest = _digest(kind, name, body, media_type) if idempotency_key is not None else b""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
-            accepted, rejects = await self._judged(target, body, media_type)
-            item = AppendItem(target, accepted, rejects, idempotency_key, digest, self._now_ms())
+            content: SmallBody | Judged | None = small_body(body, media_type, target.schema)
+            if content is None:
+                content = await anyio.to_thread.run_sync(judge, body, media_type, target.schema, self._now_ms(), limiter=self._parsing)
             try:
-                appended = await self._submit(item)
+                appended = await self._submit(target, content, idempotency_key, digest)
             except StaleTarget:
                 self._targets.forget(name)
                 continue
@@ -109,28 +114,20 @@ class Appender:
             return appended
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
 
-    async def _judged(self, target: Target, body: bytes, media_type: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-        now_ms = self._now_ms()
-        if len(body) <= INLINE_BYTES:
-            return _judge(target, body, media_type, now_ms)
-        return await anyio.to_thread.run_sync(_judge, target, body, media_type, now_ms, limiter=self._parsing)
-
-    async def _submit(self, item: AppendItem) -> Appended:
+    async def _submit(self, target: Target, content: SmallBody | Judged, key: str | None, digest: bytes) -> Appended:
         if not self._is_open:
             raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
-        feed_id = item.target.feed_id
-        waiting = _Waiting(item, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(feed_id, []).append(waiting)
-        if feed_id not in self._writers:
-            self._writers[feed_id] = self._tasks.create_task(self._write(feed_id))
+        waiting = _Waiting(target, content, key, digest, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(target.feed_id, []).append(waiting)
+        if target.feed_id not in self._writers:
+            self._writers[target.feed_id] = self._tasks.create_task(self._write(target.feed_id))
         return await waiting.answer
 
     async def _write(self, feed_id: int) -> None:
         """Write groups until nobody waits. Between the last look and the end there is no await, so nobody is forgotten."""
         try:
             while queue := self._waiting[feed_id]:
-                group = _take(queue)
-                await self._write_group(group)
+                await self._write_group(_take(queue))
         finally:
             del self._writers[feed_id]
             for abandoned in self._waiting.pop(feed_id):
@@ -141,8 +138,9 @@ class Appender:
         if not present:
             return
         try:
+            items = await self._judged(present)
             async with self._pool.connection() as connection:
-                answers = await append_group(connection, [waiting.item for waiting in present])
+                answers = await append_group(connection, items)
         except psycopg.DataError as error:
             await self._write_apart(present, error)
         except (psycopg.Error, psycopg_pool.PoolTimeout, StaleTarget) as error:
@@ -161,6 +159,27 @@ class Appender:
         for waiting in group:
             await self._write_group([waiting])
 
+    async def _judged(self, group: list[_Waiting]) -> list[AppendItem]:
+        """Judge what still is to be judged: the small bodies of one relation together."""
+        now_ms = self._now_ms()
+        contents = {id(waiting): waiting.content for waiting in group}
+        small: dict[Target, list[_Waiting]] = {}
+        for waiting in group:
+            if isinstance(waiting.content, SmallBody):
+                small.setdefault(waiting.target, []).append(waiting)
+        for target, together in small.items():
+            bodies = [waiting.content for waiting in together if isinstance(waiting.content, SmallBody)]
+            if sum(len(body.text) for body in bodies) <= SMALL_BYTES:
+                judged = judge_together(bodies, target.schema, now_ms)
+            else:
+                judged = await anyio.to_thread.run_sync(judge_together, bodies, target.schema, now_ms, limiter=self._parsing)
+            contents |= {id(waiting): part for waiting, part in zip(together, judged, strict=True)}
+        return [
+            AppendItem(waiting.target, content.accepted, content.rejects, waiting.key, waiting.digest, now_ms)
+            for waiting in group
+            if isinstance(content := contents[id(waiting)], Judged)
+        ]
+
     def _count(self, name: str, appended: Appended) -> None:
         if appended.is_repeated:
             return
@@ -169,17 +188,11 @@ class Appender:
             self._metrics.rejected.labels(name, reason).inc(number)
 
 
-def _judge(target: Target, body: bytes, media_type: str, now_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    raw, malformed = parse_records(body, media_type, target.schema)
-    accepted, refused = canonicalise(raw, target.schema, now_ms)
-    return accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True)
-
-
 def _take(queue: list[_Waiting]) -> list[_Waiting]:
     """Take the longest prefix that one transaction holds, at least one request."""
     rows = 0
     for count, waiting in enumerate(queue):
-        rows += waiting.item.accepted.height
+        rows += waiting.rows
         if rows > GROUP_ROWS and count > 0:
             taken = queue[:count]
             del queue[:count]

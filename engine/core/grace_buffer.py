@@ -83,14 +83,14 @@ class GraceBuffer:
         if passing is not None:
             through.append(np.flatnonzero(passing))
         old = self._queue.take(int(due_times[-1])) if len(accepted) else []
-        released = np.maximum(np.searchsorted(due_times, times[accepted]), np.arange(len(accepted)))
+        by_time = np.argsort(times[accepted], kind="stable")
+        released = np.maximum(np.searchsorted(due_times, times[accepted[by_time]]), by_time)
         is_due = released < len(accepted)
-        rows = np.concatenate([accepted[is_due], *through])
+        rows = np.concatenate([accepted[by_time[is_due]], *through])
         places = np.concatenate([accepted[released[is_due]], *through])
         due = _in_output_order(frame, rows, places, old, accepted, due_times)
         if not is_due.all():
-            waiting = accepted[~is_due]
-            self._queue.append(frame[waiting[np.argsort(times[waiting], kind="stable")]])
+            self._queue.append(frame[accepted[by_time[~is_due]]])
         return Due(due, late, late_clocks)
 
 
@@ -101,14 +101,14 @@ def _in_output_order(
 
     Args:
         frame: the records of the batch.
-        rows: those of them that are due.
+        rows: those of them that are due; at equal times in order of arrival.
         places: the record of ``frame`` that releases each.
         old: rows released from the queue.
         accepted: the records that moved or kept the buffer time.
         due_times: B - G after each of those.
     """
     positions = frame.get_column(POS).to_numpy()
-    if not old and len(rows) == frame.height and np.array_equal(rows, places) and bool((rows[1:] > rows[:-1]).all()):
+    if not old and np.array_equal(rows, places) and np.array_equal(rows, np.arange(frame.height)):
         return frame
     times = [part.get_column(TS).to_numpy() for part in old]
     old_places = [accepted[np.searchsorted(due_times, part)] for part in times]

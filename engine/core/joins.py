@@ -207,7 +207,7 @@ class TableJoin:
 
     def _assembled(self, due: pl.DataFrame, found: Found) -> pl.DataFrame:
         """Put the table's columns and ``$match`` beside the stream's."""
-        columns = found.versions.select(self._spec.table_columns)
+        columns = found.versions[list(self._spec.table_columns)]
         is_missing = found.rows < 0
         if is_missing.any():
             rows = pl.Series(np.where(is_missing, 0, found.rows)).set(pl.Series(is_missing), None)

@@ -131,5 +131,5 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
     if len(frames) > 1 or not bool(np.all(positions[1:] > positions[:-1])):
         frame = frame[np.argsort(positions, kind="stable")]
     payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
-    frame = frame.select(*SERVICE_COLUMNS, *payload)
+    frame = frame[[*SERVICE_COLUMNS, *payload]]
     return frame if alias is None else frame.rename({name: f"{alias}.{name}" for name in payload})

@@ -167,7 +167,7 @@ class Task:
         inputs = order_batch(slices, self._inputs, self._next_pos)
         self._next_pos += sum(frame.height for frame in inputs.values())
         stream = inputs.get(self._stream_index)
-        frame = self._empty if stream is None else stream.select(self._empty.columns)
+        frame = self._empty if stream is None else stream[self._empty.columns]
         counters: Counters = {}
         late: list[pl.DataFrame] = []
         for step in self._steps:
@@ -196,10 +196,10 @@ class Task:
     def _changes(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._exchange_key is None:
-            return frame.select(TS, OP, *self._output.names)
+            return frame[[TS, OP, *self._output.names]]
         hashes = key_hash(frame, self._exchange_key)
         numbers = pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height))
-        return frame.with_columns(hashes, numbers).select(KEY_HASH, TS, OFFSET, OP, *self._output.names)
+        return frame.with_columns(hashes, numbers)[[KEY_HASH, TS, OFFSET, OP, *self._output.names]]
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:

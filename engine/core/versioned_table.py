@@ -110,7 +110,7 @@ class VersionedTable:
         Args:
             puts: service columns and payload, ascending distinct ``_pos``, no null ``_key_hash``; ``_op`` 1 is a tombstone.
         """
-        frame = self._empty if puts is None else puts.select(self._empty.columns)
+        frame = self._empty if puts is None else puts[self._empty.columns]
         return TableBatch(self.index, frame, self._clock, self.retention_ms)
 
     def commit(self, batch: TableBatch) -> None:
@@ -216,8 +216,8 @@ class TableBatch:
             return 0
         distinct = np.unique(puts.get_column(KEY_HASH).to_numpy())
         columns = [KEY_HASH, TS, POS]
-        before = [part.select(columns) for part in self._index.ranges(distinct)]
-        frame = pl.concat([*before, puts.select(columns)]).sort(KEY_HASH, POS)
+        before = [part[columns] for part in self._index.ranges(distinct)]
+        frame = pl.concat([*before, puts[columns]]).sort(KEY_HASH, POS)
         hashes, times, positions = (frame.get_column(name).to_numpy() for name in columns)
         is_older = (hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1]) & (positions[1:] >= self._put_positions[0])
         return int(is_older.sum())

@@ -112,7 +112,7 @@ class RunningQuery:
             processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")
             packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
         commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch))
-        writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(plan.query)
+        writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
         writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
         if options.is_available_now:
             writer = writer.trigger(availableNow=True)
@@ -179,6 +179,7 @@ class _Commits:
             self._sink.commit(batch_id, packets)
         except BaseException as error:
             self.failure = error
+            self.close()
             raise
         self._rows.append((batch_id, _rows_read(packets)))
 

@@ -90,18 +90,13 @@ class Service:
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(60)
-            _kill(
-                [
-                    *([psutil.Process(self._process.pid)] if self._process.poll() is None else []),
-                    *self._children(),
-                    *self._database(),
-                ]
-            )
+            _kill([*self._children(), *self._database()])
+            self._process.kill()
             self._process.wait()
         self._log.close()
 
     def _children(self) -> list[psutil.Process]:
-        """Everything the API process started, with what that started; orphans of an earlier one are recognised by their directory."""
+        """Everything that was started for this data directory, whoever its parent is now, without the API process itself."""
         found = {process.pid: process for process in psutil.process_iter() if str(self.data_dir) in _environment(process)}
         return [process for process in found.values() if self._process is None or process.pid != self._process.pid]
 

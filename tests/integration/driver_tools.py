@@ -64,9 +64,10 @@ class Control:
 
     def close(self) -> None:
         """Leave nothing that the next test's driver would take."""
-        self.execute("DELETE FROM slackwater.query")
-        self.execute("DELETE FROM slackwater.driver")
         self._connection.close()
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("DELETE FROM slackwater.query")
+            connection.execute("DELETE FROM slackwater.driver")
 
     def execute(self, statement: str, *values: object) -> None:
         self._connection.execute(statement, values)

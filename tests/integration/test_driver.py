@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import conninfo, sql
 
 from app.driver.process import EXIT_QUERY_HUNG
 from tests.integration.driver_tools import DEADLINE_S, Control, driver, fast_settings, stays, until
@@ -19,6 +22,18 @@ def control(dsn: str) -> Iterator[Control]:
     control = Control(dsn)
     yield control
     control.close()
+
+
+@contextmanager
+def database_away(postgres_dsn: str, dsn: str) -> Iterator[None]:
+    """Let nobody into the database, and put out who is in."""
+    name = conninfo.conninfo_to_dict(dsn)["dbname"]
+    door = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(door.format(sql.Identifier(str(name)), sql.Literal(False)))
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        yield
+        connection.execute(door.format(sql.Identifier(str(name)), sql.Literal(True)))
 
 
 def test_a_wanted_query_runs_and_every_step_is_in_its_history(dsn: str, tmp_path: Path, control: Control) -> None:
@@ -199,6 +214,22 @@ def test_a_launch_that_hangs_is_given_up_and_the_others_go_on_in_the_next_driver
     with driver(dsn, fast_settings(tmp_path)):
         control.reaches(waiting, "running")
         assert control.reaches(hanging, "stopped")["error"] is None
+
+
+def test_a_database_that_goes_away_costs_the_launches_but_not_the_driver(
+    postgres_dsn: str, dsn: str, tmp_path: Path, control: Control
+) -> None:
+    query = control.add()
+    with driver(dsn, fast_settings(tmp_path)) as process:
+        control.reaches(query, "running")
+        control.works(query)
+        with database_away(postgres_dsn, dsn):
+            until("the driver notices", lambda: b"database_unavailable" in process.log.read_bytes())
+        back = Control(dsn)
+        assert back.reaches(query, "running", epoch=2)["lease_owner"] == process.id
+        back.works(query, epoch=2)
+        back.close()
+        assert process.process.poll() is None
 
 
 def test_a_driver_whose_supervisor_is_gone_ends_in_order(dsn: str, tmp_path: Path, control: Control) -> None:

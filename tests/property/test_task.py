@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 from hypothesis import given, settings
@@ -31,12 +31,13 @@ from engine.state.memory import MemorySegmentStore
 
 FEED = Feed("log:all", "log", "all")
 COLUMNS = Schema((("key", STRING), ("value", STRING)))
+SOURCES: list[tuple[str, Literal["stream", "table"]]] = [("t", "table"), ("u", "table"), ("s", "stream")]
 Record = tuple[int, str | None, str | None, int]
 
-records = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y", None]), st.integers(0, 40)),
-    max_size=50,
+record: st.SearchStrategy[Record] = st.tuples(
+    st.integers(0, 2), st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y", None]), st.integers(0, 40)
 )
+records = st.lists(record, max_size=12) | st.lists(record, min_size=30, max_size=50)  # long ones are rare otherwise
 
 
 def plan(graces: tuple[int | None, int | None]) -> Plan:
@@ -44,7 +45,7 @@ def plan(graces: tuple[int | None, int | None]) -> Plan:
         Input(
             i, alias, RelationSchema(alias, kind, COLUMNS, ("key",), None, None, None, None, None), FEED, COLUMNS.names, ("key",)
         )
-        for i, (alias, kind) in enumerate([("t", "table"), ("u", "table"), ("s", "stream")])
+        for i, (alias, kind) in enumerate(SOURCES)
     )
     schema = Schema(tuple((f"{alias}.{name}", STRING) for alias in ("t", "u", "s") for name in COLUMNS.names))
     operators = (

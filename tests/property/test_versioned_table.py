@@ -24,7 +24,8 @@ KEYS = ("a", "b", "c")
 times = st.integers(0, 30)
 puts = st.tuples(st.just("put"), st.sampled_from(KEYS), times, st.sampled_from(["x", "y", None]))
 reads = st.tuples(st.sampled_from(["as_of", "latest", "history"]), st.sampled_from(KEYS), times, times)
-steps = st.lists(st.one_of(puts, puts, reads), max_size=60)
+step = st.one_of(puts, puts, reads)
+steps = st.lists(step, max_size=12) | st.lists(step, min_size=30, max_size=60)  # long ones are rare otherwise
 Step = tuple[str, str, int, Any]
 
 

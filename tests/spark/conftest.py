@@ -16,6 +16,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from engine.connectors.log import append_batches, encode_batch, ensure_feed, read_feed, route
+from engine.connectors.postgres import close_shared_connections
 from engine.connectors.sink import change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.queries import QueryDefinition
@@ -85,12 +86,11 @@ class Launcher:
         """Launch a query and let it read what is there."""
         identity = identity or uuid4()
         query = self.launch(plan, identity, epoch, is_available_now=True, **options)
-        ended = query.await_termination(END_SECONDS)
-        error = query.error()
+        ended, error = query.await_termination(END_SECONDS), query.error()
+        assert query.stop(END_SECONDS)
         if error is not None:
             raise error
         assert ended
-        assert query.stop(END_SECONDS)
         return identity
 
     def stream(self, name: str) -> pl.DataFrame:
@@ -132,9 +132,10 @@ class Launcher:
 
 
 @pytest.fixture
-def launcher(spark: SparkSession, dsn: str, tmp_path: Path) -> Launcher:
+def launcher(spark: SparkSession, dsn: str, tmp_path: Path) -> Iterator[Launcher]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("TRUNCATE log.feed, log.commit, log.counter, log.late_record, log.reject CASCADE")
         connection.execute("DROP SCHEMA views CASCADE")
         connection.execute("CREATE SCHEMA views")
-    return Launcher(spark, dsn, tmp_path)
+    yield Launcher(spark, dsn, tmp_path)
+    close_shared_connections()

@@ -167,3 +167,21 @@ def test_a_key_hash_of_another_key_is_not_used() -> None:
     result = case.join.process(frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), frames[0])
     assert result.frame.select("w.key", "_key_hash").rows() == [("k", 1)]
     assert [name for name in result.frame.columns if not name.startswith("_")] == list(case.join.schema.names)
+
+
+def test_a_forgotten_tombstone_and_one_that_is_still_kept_answer_alike() -> None:
+    for records in (
+        [("w", "k", "v", 1), ("w", "k", None, 5), ("w", "other", "v", 40)],
+        [("w", "k", "v", 1), ("w", "k", None, 5), *(("w", "other", "v", ts) for ts in range(40, 50))],
+    ):
+        case = Case()
+        for item in records:  # the second run merges segments: its tombstone is gone
+            case.run(item)
+        result = case.run(("s", "k", "before", 3), ("s", "k", "after", 7))
+        assert result.frame["w.$match"].to_list() == ["no_version", "no_version"]
+
+
+def test_disorder_is_counted_once_whatever_the_batches() -> None:
+    case = Case(history_retention_ms=None, grace_ms=None)
+    counts = [case.run(("w", "k", "v", ts)).counters.get(("w", "out_of_order"), 0) for ts in (9, 3, 20, 30)]
+    assert counts == [0, 1, 0, 0]

@@ -144,3 +144,22 @@ def test_ranges_expand_and_bounds_are_found_inside_them() -> None:
     assert expand(np.array([], np.int64), np.array([], np.int64)).tolist() == []
     values = np.array([1, 5, 9, 2, 2, 3])
     assert upper_bound(values, np.array([5, 0, 2]), np.array([0, 0, 3]), np.array([3, 3, 6])).tolist() == [2, 0, 5]
+
+
+@pytest.mark.parametrize(("horizon", "kept"), [(19, [10, 20]), (20, [20])])
+def test_a_version_is_kept_while_it_is_valid_at_the_horizon(horizon: int, kept: list[int]) -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=True)
+    index.append(versions((1, 10, 0), (1, 20, 1)), horizon=-1)
+    for i in range(MIN_MERGED - 1):
+        index.append(versions((9, 100, 2 + i)), horizon=horizon)
+    assert len(index) == 1
+    assert [ts for _, ts, _ in rows_of(index, 1)] == kept
+
+
+@pytest.mark.parametrize(("horizon", "is_kept"), [(10, True), (11, False)])
+def test_a_tombstone_is_kept_until_the_horizon_has_passed_it(horizon: int, is_kept: bool) -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=True)
+    index.append(versions((1, 10, 0), op=1), horizon=-1)
+    for i in range(MIN_MERGED - 1):
+        index.append(versions((9, 100, 1 + i)), horizon=horizon)
+    assert bool(rows_of(index, 1)) == is_kept

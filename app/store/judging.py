@@ -1,0 +1,114 @@
+"""Judging posted records: one large body by itself, many small ones together.
+
+Judging is vectorised, so its cost hardly depends on the number of records: 64 requests of one record each cost little more than one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
+from engine.connectors.canonical import canonicalise
+from engine.connectors.json_records import line_bounds, parse_array
+from engine.plan.model import RelationSchema
+
+# Up to here a body waits to be judged together with others; a larger one is judged by itself, in a thread.
+SMALL_BYTES = 32 * 1024
+_BOM = b"\xef\xbb\xbf"
+_MEDIA_TYPES = {"array": JSON_TYPES[0], "lines": LINE_TYPES[0]}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body."""
+
+    accepted: pl.DataFrame
+    rejects: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SmallBody:
+    """A body known to be whole, so that it can be put together with others.
+
+    Attributes:
+        form: what ``text`` is: members of an array without its brackets, or lines.
+        count: number of records, good or bad.
+    """
+
+    form: Literal["array", "lines"]
+    text: bytes
+    count: int
+
+
+def small_body(body: bytes, media_type: str, relation: RelationSchema) -> SmallBody | None:
+    """Return the body in a form that can be joined to others; None where it is large, or Arrow.
+
+    Raises:
+        BodyMalformed: it is JSON that cannot be read.
+    """
+    if len(body) > SMALL_BYTES:
+        return None
+    if media_type in LINE_TYPES:
+        text = body.removeprefix(_BOM)
+        return SmallBody("lines", text, len(line_bounds(text)[0]))
+    return _small_array(body, relation) if media_type in JSON_TYPES else None
+
+
+def _small_array(body: bytes, relation: RelationSchema) -> SmallBody:
+    try:
+        text = body.decode("utf-8").strip()
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return SmallBody("array", text.encode(), 1)
+    if isinstance(value, list):
+        return SmallBody("array", text[1:-1].encode(), len(value))
+    parse_array(body, relation)  # says what is wrong with it
+    raise AssertionError("a body that is neither an array nor an object was parsed")
+
+
+def judge(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -> Judged:
+    """Judge the records of one body.
+
+    Raises:
+        BodyMalformed: no record can be told from another.
+    """
+    raw, malformed = parse_records(body, media_type, relation)
+    accepted, refused = canonicalise(raw, relation, now_ms)
+    if malformed.height and refused.height:
+        return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
+    return Judged(accepted, malformed if malformed.height else refused)
+
+
+def judge_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms: int) -> list[Judged]:
+    """Judge several bodies of one relation at once; the result is that of judging each alone."""
+    judged: dict[int, Judged] = {}
+    for form, separator in (("array", b","), ("lines", b"\n")):
+        indexes = [index for index, body in enumerate(bodies) if body.form == form]
+        text = separator.join(bodies[index].text for index in indexes if bodies[index].count)
+        whole = judge(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms) if indexes else None
+        if whole is not None:
+            bounds = list(itertools.accumulate((bodies[index].count for index in indexes), initial=0))
+            judged |= dict(zip(indexes, _cut(whole, bounds), strict=True))
+    return [judged[index] for index in range(len(bodies))]
+
+
+def _cut(whole: Judged, bounds: Sequence[int]) -> list[Judged]:
+    """Cut at the given indexes; indexes inside a part begin at 0 again."""
+    accepted = np.searchsorted(whole.accepted["_offset"].to_numpy(), bounds)
+    rejects = np.searchsorted(whole.rejects["offset"].to_numpy(), bounds)
+    parts = []
+    for part, base in enumerate(bounds[:-1]):
+        refused = whole.rejects[int(rejects[part]) : int(rejects[part + 1])]
+        if refused.height:
+            refused = refused.with_columns(pl.col("offset") - base)
+        parts.append(Judged(whole.accepted[int(accepted[part]) : int(accepted[part + 1])], refused))
+    return parts

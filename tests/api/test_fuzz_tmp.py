@@ -1,0 +1,86 @@
+"""Schemathesis over the whole document, on a real server: no answer is a 5xx, and every answer is one that the document announces."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from unittest import SkipTest
+
+import httpx
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from pydantic import SecretStr
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+
+from app.main import create_app
+from app.settings import Settings
+from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS
+
+# With two dozen operations this stays well below a minute.
+EXAMPLES = 120
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture(scope="module")
+def base_url(settings: Settings) -> Iterator[str]:
+    """A server with a stream, a table and two queries."""
+    server = uvicorn.Server(uvicorn.Config(create_app(settings), port=0, log_config=None, timeout_graceful_shutdown=1))
+    started = threading.Event()
+    serve = server.startup
+
+    async def startup(sockets: list[object] | None = None) -> None:
+        await serve(sockets)  # type: ignore[arg-type]
+        started.set()
+
+    server.startup = startup  # type: ignore[method-assign,assignment]
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    assert started.wait(30)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    yield url
+    server.should_exit = True
+    thread.join(30)
+
+
+def described() -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_dict(create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi())
+
+
+OPERATIONS = [result.ok() for result in described().get_all_operations()]
+
+
+@pytest.fixture
+def filled(base_url: str) -> str:
+    """What the operations find: made anew, because some of them delete."""
+    for kind, definition in (("streams/departures", STREAM), ("tables/weather", TABLE), ("queries/joined", JOIN), ("queries/delays", WINDOWS)):
+        assert httpx.put(f"{base_url}/v1/{kind}", json=definition).status_code < 300
+    return base_url
+
+
+MODES = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
+NAMES = st.sampled_from(["departures", "weather", "joined", "delays", None])
+
+
+@pytest.mark.parametrize("mode", MODES, ids=[mode.value for mode in MODES])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=[operation.label for operation in OPERATIONS])
+def test_every_answer_is_announced(operation: schemathesis.APIOperation, mode: GenerationMode, filled: str) -> None:
+    @given(case=operation.as_strategy(generation_mode=mode), name=NAMES)
+    @hypothesis(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=False, database=None)
+    def answers(case: schemathesis.Case, name: str | None) -> None:
+        if name is not None and "name" in (case.path_parameters or {}):
+            case.path_parameters["name"] = name
+        if "timeout" in (case.query or {}):
+            case.query["timeout"] = "0.01"  # a long poll is no fault
+        case.call_and_validate(base_url=filled, checks=CHECKS)
+
+    # Operations without parameters have nothing that could be wrong.
+    with suppress(Unsatisfiable, SkipTest):
+        answers()
