@@ -72,7 +72,7 @@ class Client:
 
     def status(self, query: str, wait_for: str | None = None, timeout: int = 30) -> Json:
         """Read a query's status; with ``wait_for``, once it is reached, it failed, or ``timeout`` seconds are over."""
-        params = None if wait_for is None else {"wait_for": wait_for, "timeout": timeout}
+        params: dict[str, str | int] | None = None if wait_for is None else {"wait_for": wait_for, "timeout": timeout}
         return self.call("GET", f"/v1/queries/{query}/status", params=params)
 
     def rows(self, table: str, **params: str | int) -> Iterator[Json]:

@@ -18,8 +18,8 @@ from app.errors import (
     NotFound,
     PreconditionFailed,
     Unavailable,
-    UnsupportedMediaType,
     Unprocessable,
+    UnsupportedMediaType,
 )
 
 _MEANING: dict[int, tuple[type[AppError], str, str]] = {
@@ -35,7 +35,11 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     ),
     413: (BodyTooLarge, "body_too_large", "the body is over the limit of 67108864 bytes; send less at a time"),
     415: (UnsupportedMediaType, "unsupported_media_type", "send application/json, application/x-ndjson or Arrow"),
-    422: (Unprocessable, "grace_exceeds_history_retention", "/joins/0/grace: 3d is more than the history retention 2d of weather"),
+    422: (
+        Unprocessable,
+        "grace_exceeds_history_retention",
+        "/joins/0/grace: 3d is more than the history retention 2d of weather",
+    ),
     500: (Internal, "internal_error", "a fault of the service; please report it with the request id"),
     503: (Unavailable, "database_unavailable", "the database did not answer; try again in a moment"),
 }

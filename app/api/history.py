@@ -21,9 +21,7 @@ from app.store.statuses import counters_of
 from app.store.targets import find_relation_async
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
-Reason = Annotated[
-    str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")
-]
+Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
 Plural = Annotated[Literal["streams", "tables"], Path(description="Of streams or of tables.")]
 
 

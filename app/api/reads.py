@@ -32,12 +32,11 @@ Bigints = Annotated[
     Literal["number", "string"],
     Query(description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."),
 ]
-WindowBound = Annotated[
-    str | None, Query(max_length=64, description="RFC 3339, or milliseconds since 1970.")
-]
+WindowBound = Annotated[str | None, Query(max_length=64, description="RFC 3339, or milliseconds since 1970.")]
 _OK = answered(ROWS, "Rows in key order, as of the last commit.")
 _OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17}\n')
 _RESPONSES = {200: _OK, **problems(400, 404, 409, 422)}
+
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
@@ -53,9 +52,7 @@ class _Wanted:
     cursor: str | None
 
 
-@router.get(
-    "/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES
-)
+@router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES)
 async def get_rows(
     name: Name,
     request: Request,

@@ -22,7 +22,12 @@ VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
 router = APIRouter(tags=["service"], dependencies=[OnlyKnownParameters])
 
 
-@router.get("/healthz", summary="Is the process alive?", response_model=Health, responses={200: answered({"status": "ok"}), **problems(400)})
+@router.get(
+    "/healthz",
+    summary="Is the process alive?",
+    response_model=Health,
+    responses={200: answered({"status": "ok"}), **problems(400)},
+)
 async def healthz() -> Health:
     """Answers without looking at anything else: the liveness probe."""
     return Health(status="ok")
@@ -55,7 +60,9 @@ async def metrics(services: ServicesOf) -> Response:
     return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/v1/version", summary="Which version is this?", response_model=Version, responses={200: answered(VERSION), **problems(400)})
+@router.get(
+    "/v1/version", summary="Which version is this?", response_model=Version, responses={200: answered(VERSION), **problems(400)}
+)
 async def version() -> Version:
     """The service's version, the Python below it, the version of its interface."""
     return Version(version=__version__, python=platform.python_version(), api="v1")

@@ -37,7 +37,7 @@ Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds
         **problems(400, 404),
     },
 )
-async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0) -> StatusAnswer:  # noqa: ASYNC109 - the client's patience
+async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0) -> StatusAnswer:
     """State, progress per input, clocks, what waits inside, what was counted. Never waits for the driver itself."""
     async with services.database.reads.connect() as connection:
         found = await find_status(connection, name)

@@ -20,8 +20,8 @@ import psycopg
 import psycopg_pool
 
 from app.errors import Unavailable
-from app.store.append_transaction import AppendItem, Appended, Outcome, StaleTarget, append_group
 from app.store.append_targets import Target, TargetCache
+from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_together, small_body
 from app.telemetry import Metrics
 
@@ -104,7 +104,9 @@ class Appender:
             target = await self._targets.get(kind, name)
             content: SmallBody | Judged | None = small_body(body, media_type, target.schema)
             if content is None:
-                content = await anyio.to_thread.run_sync(judge, body, media_type, target.schema, self._now_ms(), limiter=self._parsing)
+                content = await anyio.to_thread.run_sync(
+                    judge, body, media_type, target.schema, self._now_ms(), limiter=self._parsing
+                )
             try:
                 appended = await self._submit(target, content, idempotency_key, digest)
             except StaleTarget:

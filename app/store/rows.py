@@ -75,12 +75,16 @@ async def find_rows(connection: AsyncConnection, request: RowsRequest) -> list[F
         sqlalchemy.exc.DataError: a text in ``after`` is not of its column's type.
     """
     view = sa.table(request.name, *(sa.column(name, _sql_type(kind)) for name, kind in request.columns.items()), schema=SCHEMA)
-    shown = sa.select(
-        *(
-            _shown(view.c[name], kind, has_text_numbers=request.has_text_numbers).label(name)
-            for name, kind in request.columns.items()
+    shown = (
+        sa.select(
+            *(
+                _shown(view.c[name], kind, has_text_numbers=request.has_text_numbers).label(name)
+                for name, kind in request.columns.items()
+            )
         )
-    ).correlate(view).lateral("shown")
+        .correlate(view)
+        .lateral("shown")
+    )
     row = sa.cast(sa.func.row_to_json(shown.table_valued()), sa.Text)
     keys = [view.c[name] for name in request.key]
     statement = (

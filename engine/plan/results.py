@@ -37,9 +37,7 @@ def plan_select(scope: Scope, schema: Schema, window: PlannedWindow | None) -> S
     if wanted is None:
         return None
     rename = None if window is None else window.rename
-    checked = {
-        name: check_expression(f"/select/{name}", text, before, scope.problems, rename) for name, text in wanted.items()
-    }
+    checked = {name: check_expression(f"/select/{name}", text, before, scope.problems, rename) for name, text in wanted.items()}
     found: dict[str, Checked] = {name: item for name, item in checked.items() if item is not None}
     if len(found) < len(checked):
         return None

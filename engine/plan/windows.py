@@ -77,9 +77,7 @@ def plan_window(definition: QueryDefinition, sizes: tuple[int, int], schema: Sch
     aggregates, types = _aggregates(definition, {name for name, _ in group}, schema, problems)
     if window is None or len(problems.found) > before:
         return None
-    after = Schema(
-        (*((source, schema[source]) for _, source in group), *((bound, TIMESTAMP) for bound in WINDOW_BOUNDS), *types)
-    )
+    after = Schema((*((source, schema[source]) for _, source in group), *((bound, TIMESTAMP) for bound in WINDOW_BOUNDS), *types))
     operator = WindowAggregation(
         name=WINDOW_OPERATOR,
         group=group,

@@ -18,7 +18,16 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from engine.connectors.packets import PACKET_SCHEMA, Packet, PacketKind, Route, data_packets, decode_frame, encode_frame, encode_json
+from engine.connectors.packets import (
+    PACKET_SCHEMA,
+    Packet,
+    PacketKind,
+    Route,
+    data_packets,
+    decode_frame,
+    encode_frame,
+    encode_json,
+)
 from engine.core.frames import Emission
 from engine.core.order import Slice
 from engine.core.task import Task, build_task
@@ -61,7 +70,12 @@ class StageProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("manifest", MANIFEST_DDL)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's names
+    def handleInputRows(  # type: ignore[override]
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: TimerValues,
+    ) -> Iterator[Row]:
         """Handle a task's packets of one batch; packets that are not data pass untouched."""
         slices: list[Slice] = []
         now_ms = 0
@@ -140,7 +154,7 @@ class StageProcessor(StatefulProcessor):
 def _batch_id() -> int:
     """Return the batch Spark is working on, counted from 0 in each checkpoint."""
     context = TaskContext.get()
-    assert context is not None  # noqa: S101 - we are in a task
+    assert context is not None
     return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 

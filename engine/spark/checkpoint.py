@@ -101,7 +101,9 @@ def _read_layout(path: Path, tasks: int) -> Layout:
         raise StateCorrupt(f"the checkpoint has layout format {value['format']}, this version reads {LAYOUT_FORMAT}")
     layout = Layout(value["partitions"], tuple(value["tasks"]), value["start"])
     if len(layout.tasks) != tasks:
-        raise StateCorrupt(f"the checkpoint was made for {len(layout.tasks)} tasks, the plan has {tasks}: discard the state to change it")
+        raise StateCorrupt(
+            f"the checkpoint was made for {len(layout.tasks)} tasks, the plan has {tasks}: discard the state to change it"
+        )
     return layout
 
 

@@ -15,7 +15,9 @@ from engine.errors import DefinitionInvalid, EngineError, ExternalError, Interna
 
 _MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
 
-_LOST_WORKER = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|EOFException")
+_LOST_WORKER = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|EOFException"
+)
 """How Spark says that a worker process was killed: by hand, by the system for want of memory, with its host."""
 
 _LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)$", re.MULTILINE)
@@ -23,7 +25,7 @@ _LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|C
 _MESSAGE_CHARS = 2_000
 
 
-class _Marked(Exception):  # noqa: N818 - it only carries text
+class _Marked(Exception):
     """An error of ours on its way through Spark."""
 
 

@@ -123,7 +123,7 @@ class RunningQuery:
         try:
             return cls(writer.start(), commits)
         finally:
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None removes it
 
     @property
     def is_active(self) -> bool:
@@ -153,7 +153,7 @@ class RunningQuery:
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ended; returns whether it did. Does not raise: see ``error``."""
         with suppress(StreamingQueryException):
-            self._query.awaitTermination(timeout)
+            self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # fractions work
         return not self._query.isActive
 
     def progress(self) -> BatchProgress | None:

@@ -105,14 +105,15 @@ def build_session(settings: SparkSettings) -> SparkSession:
 def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
     """Build a session and stop it, and its JVM, at the end."""
     session = build_session(settings)
-    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to end the JVM
+    gateway = session.sparkContext._gateway
     try:
         yield session
     finally:
         session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
 
 
 def _places(home: Path, scratch: Path) -> dict[str, str]:

@@ -39,8 +39,12 @@ def window(**changes: Any) -> dict[str, Any]:
         ("PUT", "/v1/queries/q/desired-state"),
     ],
 )
-async def test_malformed_json_is_refused(client: httpx.AsyncClient, problem: Problem, method: str, path: str, body: bytes) -> None:
-    problem(await client.request(method, path, content=body, headers={"content-type": "application/json"}), 400, "malformed_json", "")
+async def test_malformed_json_is_refused(
+    client: httpx.AsyncClient, problem: Problem, method: str, path: str, body: bytes
+) -> None:
+    problem(
+        await client.request(method, path, content=body, headers={"content-type": "application/json"}), 400, "malformed_json", ""
+    )
 
 
 @pytest.mark.parametrize("body", [b"{", b"", b"1", b'"x"', b"\xff", b"[" * 100_000])
@@ -282,7 +286,9 @@ async def test_another_method_is_refused_and_the_right_one_named(client: httpx.A
     assert "allow" in response.headers
 
 
-@pytest.mark.parametrize("path", ["/v1/queries", "/v1/streams", "/v1/tables", "/v1/streams/departures/rejects", "/healthz", "/v1/version"])
+@pytest.mark.parametrize(
+    "path", ["/v1/queries", "/v1/streams", "/v1/tables", "/v1/streams/departures/rejects", "/healthz", "/v1/version"]
+)
 async def test_an_unknown_parameter_is_refused(client: httpx.AsyncClient, problem: Problem, path: str) -> None:
     problem(await client.get(path, params={"limt": 1}), 400, "unknown_parameter", "?limt")
 

@@ -51,7 +51,9 @@ def base_url(settings: Settings) -> Iterator[str]:
 
 
 def described() -> schemathesis.BaseSchema:
-    return schemathesis.openapi.from_dict(create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi())
+    return schemathesis.openapi.from_dict(
+        create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+    )
 
 
 OPERATIONS = [result.ok() for result in described().get_all_operations()]
@@ -60,7 +62,12 @@ OPERATIONS = [result.ok() for result in described().get_all_operations()]
 @pytest.fixture
 def filled(base_url: str) -> str:
     """What the operations find: made anew, because some of them delete."""
-    for kind, definition in (("streams/departures", STREAM), ("tables/weather", TABLE), ("queries/joined", JOIN), ("queries/delays", WINDOWS)):
+    for kind, definition in (
+        ("streams/departures", STREAM),
+        ("tables/weather", TABLE),
+        ("queries/joined", JOIN),
+        ("queries/delays", WINDOWS),
+    ):
         assert httpx.put(f"{base_url}/v1/{kind}", json=definition).status_code < 300
     return base_url
 

@@ -68,11 +68,17 @@ def test_every_body_has_an_example_that_fits_its_schema(document: dict[str, Any]
             where = f"{name} {part} {media_type}"
             if media_type == "application/vnd.apache.arrow.stream":
                 continue
-            examples = [example["value"] for example in content.get("examples", {}).values()] + ([content["example"]] if "example" in content else [])
+            examples = [example["value"] for example in content.get("examples", {}).values()] + (
+                [content["example"]] if "example" in content else []
+            )
             assert examples, where
             if "json" not in media_type or media_type == "application/x-ndjson":
                 continue
-            schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **content["schema"], "components": document["components"]}
+            schema = {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                **content["schema"],
+                "components": document["components"],
+            }
             validator = jsonschema_rs.validator_for(schema)
             for example in examples:
                 assert [error.message for error in validator.iter_errors(example)] == [], where

@@ -87,7 +87,9 @@ async def test_an_edit_that_needs_new_state_must_be_meant(client: httpx.AsyncCli
 async def test_discarding_state_fences_the_launch_that_runs(client: httpx.AsyncClient, dsn: str) -> None:
     await client.put("/v1/queries/delays", json=WINDOWS)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("INSERT INTO log.commit (query_id, checkpoint_id, epoch) SELECT id, checkpoint_id, 7 FROM slackwater.query")
+        connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch) SELECT id, checkpoint_id, 7 FROM slackwater.query"
+        )
     await client.put("/v1/queries/delays", params={"state": "discard"}, json={**WINDOWS, "tasks": 2})
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM log.commit").fetchone() == (0,)
@@ -122,7 +124,9 @@ async def test_if_match_is_honoured(client: httpx.AsyncClient, problem: Problem)
     assert stale.headers["etag"] == '"1"'
     assert (await client.put("/v1/queries/joined", json=edited, headers={"if-match": '"1"'})).status_code == 200
     for method, path in (("PUT", "/desired-state"), ("POST", "/restart"), ("DELETE", "")):
-        response = await client.request(method, f"/v1/queries/joined{path}", json={"state": "paused"}, headers={"if-match": '"1"'})
+        response = await client.request(
+            method, f"/v1/queries/joined{path}", json={"state": "paused"}, headers={"if-match": '"1"'}
+        )
         problem(response, 412, "version_mismatch")
 
 
@@ -157,7 +161,10 @@ async def test_a_deleted_query_takes_its_relation_along(client: httpx.AsyncClien
     problem(await client.get("/v1/tables/delays"), 404, "relation_not_found")
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT to_regclass('views.delays')").fetchone() == (None,)
-        assert connection.execute("SELECT desired_state, deleted_at IS NOT NULL FROM slackwater.query").fetchone() == ("stopped", True)
+        assert connection.execute("SELECT desired_state, deleted_at IS NOT NULL FROM slackwater.query").fetchone() == (
+            "stopped",
+            True,
+        )
     assert (await client.put("/v1/queries/delays", json=WINDOWS)).status_code == 201
 
 

@@ -14,7 +14,9 @@ async def test_a_stream_is_registered_with_every_default(client: httpx.AsyncClie
     assert response.headers["location"] == "/v1/streams/departures"
     assert response.headers["etag"] == '"1"'
     body = response.json()
-    assert body["definition"] | {"max_future_skew": "1d", "on_bad_record": "reject", "event_time_format": None} == body["definition"]
+    assert (
+        body["definition"] | {"max_future_skew": "1d", "on_bad_record": "reject", "event_time_format": None} == body["definition"]
+    )
     assert body["definition"]["connector"] == {"type": "log", "partitions": 2, "feed": None, "where": None, "retention": None}
     assert [part["next_offset"] for part in body["partitions"]] == [0, 0]
     assert (body["origin"], body["read_by"], body["produced_by"]) == ("source", [], None)
@@ -114,7 +116,9 @@ async def test_a_shared_feed_stays_until_its_last_relation_goes(client: httpx.As
 
 async def test_relations_that_share_a_feed_have_its_partitions(client: httpx.AsyncClient, problem: Problem) -> None:
     await client.put("/v1/streams/one", json={"columns": {"x": "int"}, "connector": {"feed": "events", "partitions": 2}})
-    response = await client.put("/v1/streams/two", json={"columns": {"x": "int"}, "connector": {"feed": "events", "partitions": 3}})
+    response = await client.put(
+        "/v1/streams/two", json={"columns": {"x": "int"}, "connector": {"feed": "events", "partitions": 3}}
+    )
     problem(response, 409, "partitions_differ", "/connector/partitions")
 
 

@@ -108,7 +108,7 @@ async def test_runs_come_newest_first(client: httpx.AsyncClient, dsn: str) -> No
 async def test_late_records_come_newest_first_with_all_counters(client: httpx.AsyncClient, dsn: str) -> None:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(
-            "INSERT INTO log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, \"offset\", record, at) "
+            'INSERT INTO log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, "offset", record, at) '
             "SELECT id, 'w', reason, 5, 9, 1, record, now() FROM slackwater.query, "
             "(VALUES ('late_dropped', '{\"origin\": \"JFK\"}'), ('late_diverted', '{\"origin\": \"cut')) AS late (reason, record)"
         )

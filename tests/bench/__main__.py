@@ -1,7 +1,7 @@
 """`python -m tests.bench nxt [--size small|large] [--skip-quality]`: the NX-T jobs on the real service, with figures and correctness.
 
-Each job runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed per job: records
-per second from the first read to the last commit, CPU seconds per million records and peak memory of the whole process tree, and
+Each job runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed per job:
+records per second from the first read to the last commit, CPU seconds per million records and peak memory of the whole process tree, and
 what the answers are worth against the oracle.
 """
 

@@ -107,7 +107,9 @@ class Launcher:
 
     def commit(self, identity: UUID) -> dict[str, Any]:
         with self.connect() as connection:
-            row = connection.execute("SELECT batch_id, position, detail FROM log.commit WHERE query_id = %s", (identity,)).fetchone()
+            row = connection.execute(
+                "SELECT batch_id, position, detail FROM log.commit WHERE query_id = %s", (identity,)
+            ).fetchone()
         assert row is not None
         return {"batch_id": row[0], "position": row[1], "detail": row[2]}
 

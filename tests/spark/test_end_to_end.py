@@ -26,7 +26,9 @@ DEADLINE_SECONDS = 60
 
 
 def register_flights(launcher: Launcher, **more: Any) -> None:
-    launcher.register("stream", "flights", key=["k"], columns=COLUMNS, event_time="ts", connector={"type": "log", "partitions": 2}, **more)
+    launcher.register(
+        "stream", "flights", key=["k"], columns=COLUMNS, event_time="ts", connector={"type": "log", "partitions": 2}, **more
+    )
 
 
 def register_weather(launcher: Launcher) -> None:
@@ -86,7 +88,9 @@ def wait_for(condition: Any) -> None:
 def test_a_join_waits_for_the_table_and_writes_a_stream(launcher: Launcher) -> None:
     register_flights(launcher)
     register_weather(launcher)
-    launcher.append("flights", [flight("JFK", 5_000, 1), flight("LGA", 6_000, 2), flight("JFK", 60_000, 3), flight("LGA", 60_000, 4)])
+    launcher.append(
+        "flights", [flight("JFK", 5_000, 1), flight("LGA", 6_000, 2), flight("JFK", 60_000, 3), flight("LGA", 60_000, 4)]
+    )
     identity = launcher.run(plan := launcher.plan(**joining(late_records={"max_rows": 10, "retention": "1d"})))
     launcher.append("weather", [{"k": "JFK", "temp": 20, "ts": 4_000}, {"k": "JFK", "temp": 25, "ts": 59_000}])
     launcher.append("flights", [flight("JFK", 80_000, 5), flight("LGA", 80_000, 6), flight("JFK", 7_000, 7)])
@@ -229,7 +233,9 @@ def test_two_queries_run_at_once_in_one_driver(launcher: Launcher) -> None:
     plans = [launcher.plan(**counting(name=f"hourly_{letter}", into={"table": f"hourly_{letter}"})) for letter in "abc"]
     queries: list[RunningQuery] = []
     starters = [
-        threading.Thread(target=lambda plan=plan: queries.append(launcher.launch(plan, uuid4(), 1, is_available_now=True, max_rows=3_000)))
+        threading.Thread(
+            target=lambda plan=plan: queries.append(launcher.launch(plan, uuid4(), 1, is_available_now=True, max_rows=3_000))
+        )
         for plan in plans
     ]
     for starter in starters:

@@ -35,13 +35,15 @@ def test_an_error_of_ours_is_itself() -> None:
 
 
 def test_a_killed_worker_is_external_and_retryable() -> None:
-    error = decoded(RuntimeError(SPARK.format(cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")))
+    error = decoded(
+        RuntimeError(SPARK.format(cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"))
+    )
     assert isinstance(error, WorkerLost)
     assert (error.domain, error.retryable) == ("external", True)
 
 
 def test_anything_else_is_internal_and_says_the_last_error() -> None:
-    error = decoded(RuntimeError(SPARK.format(cause='  File "x.py", line 1\nKeyError: \'origin\'\n')))
+    error = decoded(RuntimeError(SPARK.format(cause="  File \"x.py\", line 1\nKeyError: 'origin'\n")))
     assert type(error) is InternalError
     assert str(error) == "KeyError: 'origin'"
 
