@@ -48,7 +48,7 @@ def serve(
     with _only_service(settings), _database(settings, is_owner=True) as dsn:
         migrate(dsn)
         app = create_app(settings.model_copy(update={"database_url": SecretStr(dsn)}), has_driver=not no_driver)
-        shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+        shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
         _out.print(f"Slackwater {__version__}: http://{shown}:{settings.port}/docs describes every request", soft_wrap=True)
         uvicorn.run(
             app,

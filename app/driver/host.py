@@ -161,7 +161,7 @@ class QueryHost:
                 return
             error = handle.error()
             found = ENDED if error is None else report_of(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a handle that cannot be asked is dead
             found = report_of(error)
         with self._lock:
             if hosted.kind is HandleKind.RUNNING:

@@ -52,7 +52,7 @@ class SparkRunner:
         """Whether the JVM answers."""
         try:
             return bool(self._opened.sparkContext.defaultParallelism)
-        except Exception:
+        except Exception:  # noqa: BLE001 - py4j raises whatever its socket raised
             return False
 
     def launch(self, order: LaunchOrder) -> QueryHandle:

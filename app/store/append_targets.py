@@ -1,5 +1,7 @@
-"""Where appended records go. Looking it up for every request would cost more than the append: it is cached, and the append's own
-transaction checks that it still holds.
+"""Where appended records go.
+
+Looking it up for every request would cost more than the append: it is cached, and the append's own transaction checks that it
+still holds.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class EmbeddedPostgres:
         # pg_ctl gives up after ten seconds; the server itself goes on recovering, and is then adopted.
         with suppress(SubprocessError):
             server.start()
-        if server._postmaster_info is None:
+        if server._postmaster_info is None:  # noqa: SLF001 - the package has no public way to ask
             server.start()
         self._stop_with = server
         dsn = str(server.get_uri())

@@ -64,7 +64,7 @@ class FileReader:
                 self._listed = sizes
             return {PARTITION: end_position(connection, feed.id)}
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:  # noqa: ARG002 - the port's; there is one partition
         """See ``FeedReader``. Rows and times of text files are estimated from samples; Parquet's come from its statistics."""
         found: list[Chunk] = []
         rows = size = 0
@@ -76,7 +76,7 @@ class FileReader:
                     return found
         return found
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:  # noqa: ARG002 - the port's; there is one partition
         """See ``FeedReader``."""
         splits: list[Split] = []
         for stretch in self._stretches(start, end):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-import polars_hash  # registers the `nchash` namespace
 
 from engine.core.frames import KEY_HASH
 

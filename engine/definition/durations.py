@@ -54,9 +54,9 @@ def format_duration(ms: int) -> str:
 
 def _validated(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(_HINT)
+        raise ValueError(_HINT)  # noqa: TRY004 - pydantic turns ValueError into a problem of the field
     if isinstance(value, int):
-        raise ValueError(f"{value} has no unit; {_HINT}")
+        raise ValueError(f"{value} has no unit; {_HINT}")  # noqa: TRY004
     return parse_duration(value)
 
 

@@ -59,7 +59,7 @@ def _instant(value: Any) -> datetime:
         except ValueError:
             raise ValueError(f"{value[:40]!r} is no time; write it like 2013-01-01T00:00:00Z") from None
     else:
-        raise ValueError("write the time as a text like 2013-01-01T00:00:00Z")
+        raise ValueError("write the time as a text like 2013-01-01T00:00:00Z")  # noqa: TRY004 - becomes a problem of the field
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -70,11 +70,11 @@ class StageProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("manifest", MANIFEST_DDL)
 
-    def handleInputRows(  # type: ignore[override]
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name; of its two row types ours is the plain one
         self,
         key: Any,
         rows: Iterator[Row],
-        timerValues: TimerValues,
+        timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
         """Handle a task's packets of one batch; packets that are not data pass untouched."""
         slices: list[Slice] = []
@@ -154,7 +154,7 @@ class StageProcessor(StatefulProcessor):
 def _batch_id() -> int:
     """Return the batch Spark is working on, counted from 0 in each checkpoint."""
     context = TaskContext.get()
-    assert context is not None
+    assert context is not None  # noqa: S101 - we are in a task
     return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 

@@ -29,6 +29,9 @@ from engine.spark.source import FORMAT, SPEC_OPTION, SourceSpec, start_positions
 
 REMEMBERED_BATCHES = 32
 
+_STARTING = threading.Lock()
+"""Queries start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -103,27 +106,21 @@ class RunningQuery:
             StateCorrupt: the checkpoint does not fit the plan.
         """
         options = options or RunOptions()
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
-        limit = BatchLimit(options.max_rows, options.max_bytes)
-        spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, spark.sparkContext.defaultParallelism)
-        packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
-        for stage in plan.stages:
-            processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")
-            packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
         commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch))
-        writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
-        writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
-        if options.is_available_now:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
-        # Jobs of the stream's thread inherit the pool: queries share the cores fairly instead of in order.
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(query_id))
-        try:
-            return cls(writer.start(), commits)
-        finally:
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None removes it
+        with _STARTING:
+            packets = _packets(spark, plan, checkpoint_dir, dsn, options)
+            writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
+            writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
+            if options.is_available_now:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
+            # Jobs of the stream's thread inherit the pool: queries share the cores fairly instead of in order.
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(query_id))
+            try:
+                return cls(writer.start(), commits)
+            finally:
+                spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
 
     @property
     def is_active(self) -> bool:
@@ -163,6 +160,19 @@ class RunningQuery:
             if rows is not None:
                 return BatchProgress(int(report["batchId"]), rows, int(report["durationMs"]["triggerExecution"]))
         return None
+
+
+def _packets(spark: SparkSession, plan: Plan, checkpoint_dir: Path, dsn: str, options: RunOptions) -> DataFrame:
+    """Build the stream of what the last stage makes."""
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
+    limit = BatchLimit(options.max_rows, options.max_bytes)
+    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, spark.sparkContext.defaultParallelism)
+    packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
+    for stage in plan.stages:
+        processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")
+        packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
+    return packets
 
 
 class _Commits:

@@ -105,7 +105,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
 def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
     """Build a session and stop it, and its JVM, at the end."""
     session = build_session(settings)
-    gateway = session.sparkContext._gateway
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to end the JVM
     try:
         yield session
     finally:

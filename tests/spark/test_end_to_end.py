@@ -165,6 +165,7 @@ def test_killed_workers_end_the_launch_and_the_next_one_gets_everything_right(la
             kill_workers()
             threading.Event().wait(0.05)
         error = query.error()
+        assert query.stop(DEADLINE_SECONDS)
         assert error is not None
         assert error.retryable, error
         kills[type(error).__name__] += 1
@@ -221,13 +222,13 @@ def test_a_query_that_starts_at_latest_keeps_its_start_over_launches(launcher: L
     launcher.append("flights", many_flights(100))
     plan, identity = launcher.plan(**counting(start="latest")), uuid4()
     query = launcher.launch(plan, identity, 1)
-    query.stop(DEADLINE_SECONDS)
+    assert query.stop(DEADLINE_SECONDS)
     launcher.append("flights", more := many_flights(50, first=100))
     launcher.run(plan, identity, epoch=2)
     assert hourly_rows(launcher) == hourly_oracle(more)
 
 
-def test_two_queries_run_at_once_in_one_driver(launcher: Launcher) -> None:
+def test_three_queries_run_at_once_in_one_driver(launcher: Launcher) -> None:
     register_flights(launcher)
     launcher.append("flights", flights := many_flights(10_000))
     plans = [launcher.plan(**counting(name=f"hourly_{letter}", into={"table": f"hourly_{letter}"})) for letter in "abc"]
@@ -244,6 +245,7 @@ def test_two_queries_run_at_once_in_one_driver(launcher: Launcher) -> None:
         starter.join()
     assert all(query.await_termination(120) for query in queries)
     assert [query.error() for query in queries] == [None] * 3
+    assert all(query.stop(DEADLINE_SECONDS) for query in queries)
     for plan in plans:
         assert hourly_rows(launcher, plan.query) == hourly_oracle(flights)
 
@@ -271,6 +273,7 @@ def test_a_fenced_sink_is_named_as_the_reason(launcher: Launcher) -> None:
         connection.execute("UPDATE log.commit SET epoch = 9 WHERE query_id = %s", (identity,))
     launcher.append("flights", many_flights(100, first=100))
     wait_for(lambda: not query.is_active)
+    assert query.stop(DEADLINE_SECONDS)
     assert isinstance(query.error(), EpochFenced)
 
 
