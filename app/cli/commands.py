@@ -24,6 +24,9 @@ from app.telemetry import configure_logging
 # Long polls end with the connection; a client that follows reconnects.
 GRACEFUL_SECONDS = 5
 
+# Longer than clients keep an idle connection: who closes first while the other sends loses a request.
+KEEP_ALIVE_SECONDS = 75
+
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled.")
 config = typer.Typer(no_args_is_help=True, help="What the service is told.")
 cli.add_typer(config, name="config")
@@ -57,6 +60,7 @@ def serve(
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+import polars_hash  # noqa: F401 - registers the `nchash` namespace
 
 from engine.core.frames import KEY_HASH
 

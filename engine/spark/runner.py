@@ -120,7 +120,7 @@ class RunningQuery:
             try:
                 return cls(writer.start(), commits)
             finally:
-                spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+                spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
     @property
     def is_active(self) -> bool:

@@ -50,7 +50,7 @@ def _run(paths: list[Path], slicing: Slicing) -> int:
 def _failure(scenario: Scenario, slicing: Slicing) -> str | None:
     try:
         return run(scenario, slicing)
-    except Exception:  # one scenario that breaks the engine must not hide the others
+    except Exception:  # noqa: BLE001 - one scenario that breaks the engine must not hide the others
         return traceback.format_exc()
 
 
