@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,7 +13,6 @@ import typer
 import uvicorn
 from pydantic import SecretStr, ValidationError
 from rich.console import Console
-from rich.table import Table
 
 from app import __version__
 from app.cli.doctor import examine
@@ -48,6 +48,8 @@ def serve(
     """Start everything: the database if none is given, its migrations, the HTTP service and one driver."""
     settings = _settings(host=host, port=port)
     configure_logging(settings.log)
+    # As Ctrl-C does: uvicorn takes it while it serves and repeats it when it is done, and the database must be stopped after that.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _only_service(settings), _database(settings, is_owner=True) as dsn:
         migrate(dsn)
         app = create_app(settings.model_copy(update={"database_url": SecretStr(dsn)}), has_driver=not no_driver)
@@ -92,10 +94,11 @@ def migrate_command() -> None:
 @config.command("show")
 def show_config() -> None:
     """List every setting with its value, its variable, and where the value comes from. Secrets are masked."""
-    table = Table("setting", "value", "from", "variable", box=None, pad_edge=False)
-    for row in effective(_settings(), os.environ):
-        table.add_row(row.name, row.value, row.origin, row.variable)
-    _out.print(table, soft_wrap=True)
+    rows = [("SETTING", "VALUE", "FROM", "VARIABLE")]
+    rows += [(row.name, row.value, row.origin, row.variable) for row in effective(_settings(), os.environ)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _settings(**overrides: object) -> Settings:

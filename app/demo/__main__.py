@@ -51,7 +51,7 @@ def main() -> int:
             context = running_service(base_url, {}, log)
             process = context.__enter__()
     except ServiceDidNotStart as error:
-        console.print(f"[red]{error}[/]", highlight=False, markup=False)
+        console.print(str(error), style="red", highlight=False, markup=False)
         return 1
     try:
         with Client(base_url) as client:
