@@ -138,7 +138,7 @@ class RunningQuery:
 
     def stop(self, timeout: float) -> bool:
         """Stop after the batch at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
-        self._is_stopping = True
+        self._is_stopping = self._is_stopping or self.is_active
         stopper = threading.Thread(target=self._query.stop, daemon=True)
         stopper.start()
         stopper.join(timeout)

@@ -24,6 +24,9 @@ from engine.errors import StateCorrupt
 CACHED_SEGMENTS: Final = 256
 """Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""
 
+KEPT_BYTES: Final = 256 * 1024
+"""A saved frame up to this size stays in memory: mapping a file costs more than the few megabytes that all of them take."""
+
 _SEGMENT: Final = ".arrow"
 _DEAD: Final = ".dead"
 
@@ -66,6 +69,8 @@ class FileSegmentStore:
             file.flush()
             os.fsync(file.fileno())
         self._sync_directory()
+        if frame.estimated_size() <= KEPT_BYTES:
+            self._remember(segment_id, frame)
         return segment_id
 
     def load(self, segment_id: str) -> pl.DataFrame:
@@ -77,9 +82,7 @@ class FileSegmentStore:
             frame = _mapped(self._path(segment_id))
         except (OSError, pa.ArrowInvalid) as error:
             raise StateCorrupt(f"segment {segment_id} cannot be read: {error}") from error
-        self._open[segment_id] = frame
-        if len(self._open) > self._cached:
-            self._open.popitem(last=False)
+        self._remember(segment_id, frame)
         return frame
 
     def release(self, segment_ids: Collection[str]) -> None:
@@ -111,6 +114,11 @@ class FileSegmentStore:
         ]
         self._remove(orphans)
         return len(orphans)
+
+    def _remember(self, segment_id: str, frame: pl.DataFrame) -> None:
+        self._open[segment_id] = frame
+        if len(self._open) > self._cached:
+            self._open.popitem(last=False)
 
     def _remove(self, segment_ids: Collection[str]) -> None:
         for segment_id in segment_ids:

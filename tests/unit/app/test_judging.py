@@ -1,0 +1,62 @@
+"""Judging many small bodies together gives each what it would have got alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from app.store.judging import SMALL_BYTES, judge, judge_together, small_body
+from engine.connectors.json_records import BodyMalformed
+from engine.definition.types import Schema, parse_type
+from engine.plan.model import RelationSchema
+
+NOW_MS = 1_700_000_000_000
+RELATION = RelationSchema(
+    name="r", kind="stream", columns=Schema((("k", parse_type("string")), ("n", parse_type("bigint")))), key=("k",), event_time=None,
+    event_time_format=None, where=None, max_future_skew_ms=None, history_retention_ms=None,
+)  # fmt: skip
+JSON, LINES = "application/json", "application/x-ndjson"
+RECORDS = st.one_of(
+    st.fixed_dictionaries({"k": st.text(max_size=3), "n": st.integers(-3, 3)}),
+    st.fixed_dictionaries({"k": st.integers(), "n": st.none()}),
+    st.fixed_dictionaries({"surprise": st.booleans()}),
+    st.integers(),
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
+    records = draw(st.lists(RECORDS, max_size=4))
+    if draw(st.booleans()):
+        lines = [json.dumps(record) if draw(st.booleans()) or record else "not json" for record in records]
+        return draw(st.sampled_from(["\n", "\r\n", "\n\n"])).join(lines).encode(), LINES
+    if len(records) == 1 and isinstance(records[0], dict):
+        return json.dumps(records[0], indent=draw(st.sampled_from([None, 2]))).encode(), JSON
+    return f" {json.dumps(records)}\n".encode(), JSON
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(bodies(), min_size=1, max_size=6))
+def test_judging_together_is_judging_alone(given_bodies: list[tuple[bytes, str]]) -> None:
+    small = [small_body(body, media_type, RELATION) for body, media_type in given_bodies]
+    together = judge_together([body for body in small if body is not None], RELATION, NOW_MS)
+    assert len(together) == len(given_bodies)
+    for (body, media_type), judged in zip(given_bodies, together, strict=True):
+        alone = judge(body, media_type, RELATION, NOW_MS)
+        assert_frame_equal(judged.accepted.drop("_offset"), alone.accepted.drop("_offset"))
+        assert_frame_equal(judged.rejects, alone.rejects)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"1", b"null", b"\xff", b'{"k": "a"}]', b"[1] [2]"])
+def test_a_malformed_body_fails_alone_and_early(body: bytes) -> None:
+    with pytest.raises(BodyMalformed):
+        small_body(body, JSON, RELATION)
+
+
+def test_large_bodies_and_arrow_are_judged_by_themselves() -> None:
+    assert small_body(b" " * (SMALL_BYTES + 1), LINES, RELATION) is None
+    assert small_body(b"", "application/vnd.apache.arrow.stream", RELATION) is None

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import polars as pl
+
+from app.domain.record_json import encode_records
+from engine.definition.types import Schema, parse_type
+
+
+def frame(**columns: pl.Series) -> pl.DataFrame:
+    rows = len(next(iter(columns.values())))
+    control = {"_offset": pl.int_range(rows, dtype=pl.Int64, eager=True), "_ts": pl.repeat(5, rows, dtype=pl.Int64, eager=True)}
+    return pl.DataFrame({**control, **columns})
+
+
+def schema(**columns: str) -> Schema:
+    return Schema(tuple((name, parse_type(kind)) for name, kind in columns.items()))
+
+
+def test_numbers_keep_all_their_digits() -> None:
+    given = frame(n=pl.Series([2**53 + 1, None]), d=pl.Series(["1.20", None]).cast(pl.Decimal(10, 2)))
+    assert encode_records(given, schema(n="bigint", d="decimal(10,2)"), has_text_numbers=False) == [
+        '{"$offset":0,"$event_time_ms":5,"n":9007199254740993,"d":1.20}',
+        '{"$offset":1,"$event_time_ms":5,"n":null,"d":null}',
+    ]
+    [first, _] = encode_records(given, schema(n="bigint", d="decimal(10,2)"), has_text_numbers=True)
+    assert json.loads(first) == {"$offset": 0, "$event_time_ms": 5, "n": "9007199254740993", "d": "1.20"}
+
+
+def test_text_is_escaped_and_times_are_in_utc() -> None:
+    given = frame(s=pl.Series(['"\\\né\u2028']), t=pl.Series([datetime(2013, 1, 1, tzinfo=UTC)], dtype=pl.Datetime("us", "UTC")))
+    [text] = encode_records(given, schema(s="string", t="timestamp"), has_text_numbers=False)
+    assert json.loads(text) | {"s": '"\\\né\u2028', "t": "2013-01-01T00:00:00Z"} == json.loads(text)
+
+
+def test_a_column_name_can_hold_anything_json_can() -> None:
+    [text] = encode_records(frame(**{"a b\\é": pl.Series([1.5])}), schema(**{"a b\\é": "double"}), has_text_numbers=False)
+    assert json.loads(text)["a b\\é"] == 1.5
+
+
+def test_nested_values_become_json_values() -> None:
+    declared = schema(m="map<string,timestamp>", s="struct<x:bytes,y:decimal(4,1)>", a="array<int>")
+    at = datetime(2013, 1, 1, tzinfo=UTC)
+    given = frame(
+        m=pl.Series([[{"key": "k", "value": at}], None], dtype=declared["m"].polars),
+        s=pl.Series([{"x": b"\0", "y": None}, None], dtype=declared["s"].polars),
+        a=pl.Series([[1, None], []], dtype=declared["a"].polars),
+    )
+    first, second = map(json.loads, encode_records(given, declared, has_text_numbers=False))
+    assert (first["m"], first["s"], first["a"]) == ({"k": "2013-01-01T00:00:00Z"}, {"x": "AA==", "y": None}, [1, None])
+    assert (second["m"], second["s"], second["a"]) == (None, None, [])
+
+
+def test_no_records_are_no_text() -> None:
+    assert encode_records(pl.DataFrame(), schema(n="int"), has_text_numbers=False) == []
