@@ -67,4 +67,4 @@ async def rejects_by_reason(connection: AsyncConnection, owner: str) -> dict[str
         .group_by(reject.c.reason)
         .order_by(reject.c.reason)
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())

@@ -147,4 +147,4 @@ async def states_of_queries(connection: AsyncConnection) -> Mapping[str, str]:
     rows = await connection.execute(
         sa.select(query.c.name, query_status.c.state).join_from(query, query_status).where(query.c.deleted_at.is_(None))
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
