@@ -149,9 +149,9 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
 
 
 async def _fresh_relations(cursor: Cursor, items: Sequence[AppendItem]) -> set[tuple[UUID, int]]:
-    """Return (id, version) of the relations as they are now, and keep them from being deleted until the commit."""
+    """Return (id, version) of the relations as they are now, and keep them from being changed or deleted until the commit."""
     ids = list({item.target.relation_id for item in items})
-    await cursor.execute("SELECT id, version FROM slackwater.relation WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (ids,))
+    await cursor.execute("SELECT id, version FROM slackwater.relation WHERE id = ANY(%s) ORDER BY id FOR SHARE", (ids,))
     return {(row[0], row[1]) for row in await cursor.fetchall()}
 
 

@@ -18,12 +18,14 @@ from typing import Self
 import anyio.to_thread
 import psycopg
 import psycopg_pool
+from polars.exceptions import PanicException
 
 from app.errors import Unavailable
 from app.store.append_targets import Target, TargetCache
 from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group
 from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_together, small_body
 from app.telemetry import Metrics
+from engine.errors import InvariantBroken
 
 # One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
 GROUP_ROWS = 65_536
@@ -143,20 +145,20 @@ class Appender:
             items = await self._judged(present)
             async with self._pool.connection() as connection:
                 answers = await append_group(connection, items)
-        except psycopg.DataError as error:
-            await self._write_apart(present, error)
-        except (psycopg.Error, psycopg_pool.PoolTimeout, StaleTarget) as error:
+        except (psycopg.OperationalError, psycopg_pool.PoolTimeout, StaleTarget) as error:
             for waiting in present:
                 _settle(waiting, error)
+        except (Exception, PanicException) as error:  # noqa: BLE001 - whatever it is, it must not end the writer that all wait for
+            await self._write_apart(present, error)
         else:
             self._metrics.append_groups.inc()
             for waiting, answer in zip(present, answers, strict=True):
                 _settle(waiting, answer)
 
-    async def _write_apart(self, group: list[_Waiting], error: psycopg.DataError) -> None:
-        """Let one request that the database refuses fail alone."""
+    async def _write_apart(self, group: list[_Waiting], error: BaseException) -> None:
+        """Let the one request that cannot be written fail alone."""
         if len(group) == 1:
-            _settle(group[0], error)
+            _settle(group[0], error if isinstance(error, Exception) else InvariantBroken(str(error)))
             return
         for waiting in group:
             await self._write_group([waiting])

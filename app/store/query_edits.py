@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
@@ -221,8 +221,25 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
 
 
 def _forget_results(connection: sa.Connection, query_id: UUID) -> None:
-    """Remove commit, counters and late records. The commit row goes first: it is the fence, and a sink locks it before it writes."""
-    connection.execute(sa.delete(commit).where(commit.c.query_id == query_id))
+    """Remove counters and late records, and empty the commit row.
+
+    The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
+    before could take it again. A sink locks it before it writes, so it comes first.
+    """
+    epoch = sa.select(query_status.c.epoch).where(query_status.c.query_id == query_id).scalar_subquery()
+    connection.execute(
+        sa.update(commit)
+        .where(commit.c.query_id == query_id)
+        .values(
+            checkpoint_id=uuid4(),
+            epoch=sa.func.greatest(commit.c.epoch, epoch),
+            batch_id=None,
+            committed_at=None,
+            position={},
+            stream_time_ms=None,
+            detail={},
+        )
+    )
     connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
     connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
 

@@ -16,6 +16,7 @@ from app.store.relations import Kind, RelationRow, find_relation, get_relation, 
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed, heads, set_retention
+from engine.definition.durations import format_duration
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import LogConnector, SourceDefinition
 from engine.errors import DefinitionInvalid
@@ -117,6 +118,17 @@ def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinitio
             f"the feed '{feed.log_feed}' has {made.partitions} partitions; relations that share it have as many, not {partitions}",
             [Fault("/connector/partitions", "partitions_differ", f"write {made.partitions}")],
         )
+    if made.retention_ms != retention_ms:
+        kept = "for ever" if made.retention_ms is None else format_duration(made.retention_ms)
+        raise Conflict(
+            "retention_differs",
+            f"the feed '{feed.log_feed}' keeps its records {kept}; relations that share it say the same",
+            [
+                Fault(
+                    "/connector/retention", "retention_differs", "leave it out" if made.retention_ms is None else f"write {kept}"
+                )
+            ],
+        )
 
 
 def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
@@ -128,6 +140,8 @@ def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
 def _change(
     connection: sa.Connection, stored: RelationRow, definition: SourceDefinition, wanted: dict[str, Any], changed: list[str]
 ) -> None:
+    # Waits for appends under way: what they add must be seen before anything is called empty.
+    connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
     is_stored_changed = old.feed != new.feed or any(stored.definition.get(part) != wanted.get(part) for part in _STORED)
     is_stored_changed |= list(stored.definition["columns"]) != list(wanted["columns"])
@@ -148,9 +162,9 @@ def _change(
     )
     if is_stored_changed and not _is_read_by_others(connection, stored.name, old.feed.log_feed):
         drop_feed(raw(connection), old.feed.log_feed)
-    _make_feed(connection, stored.name, definition)
-    if isinstance(definition.connector, LogConnector):
+    if isinstance(definition.connector, LogConnector) and not _is_read_by_others(connection, stored.name, new.feed.log_feed):
         set_retention(raw(connection), new.feed.log_feed, definition.connector.retention)
+    _make_feed(connection, stored.name, definition)
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))

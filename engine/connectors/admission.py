@@ -11,6 +11,9 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+UNKNOWN_TS = 1 << 62
+"""Later than every event time."""
+
 FeedPartition = tuple[str, int]
 
 
@@ -109,7 +112,9 @@ class _Cursor:
     @classmethod
     def _placed(cls, index: int, backlog: Backlog, taken: int, reached_ts: int) -> _Cursor:
         chunk = backlog.chunks[taken]
-        would_reach = max(reached_ts, chunk.max_ts if chunk.max_ts is not None else -1)
+        # Of an unknown event time the worst is assumed: the tables go first. A chunk without records (a CSV's header) waits for nobody.
+        unknown = reached_ts if chunk.rows == 0 else UNKNOWN_TS
+        would_reach = max(reached_ts, chunk.max_ts if chunk.max_ts is not None else unknown)
         return cls(reached_ts if backlog.is_table else would_reach, not backlog.is_table, index, taken, reached_ts)
 
     def after(self, chunk: Chunk, backlog: Backlog) -> _Cursor | None:

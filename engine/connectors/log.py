@@ -255,6 +255,8 @@ def trim(connection: Connection) -> int:
         )
         for feed_id, partition, retention_ms in cursor.fetchall():
             with connection.transaction():
+                # Waits for an append under way: the next statement's snapshot must see the batch it commits.
+                cursor.execute("SELECT 1 FROM log.head WHERE feed_id = %s AND partition = %s FOR UPDATE", (feed_id, partition))
                 cursor.execute(_TRIM_SQL, {"feed_id": feed_id, "partition": partition, "retention_ms": retention_ms})
                 row = cursor.fetchone()
                 if row is not None:

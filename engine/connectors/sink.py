@@ -23,7 +23,7 @@ from engine.connectors.log import append_batches, encode_batches, find_feed, rou
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.views import apply_changes, expire_windows
-from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
+from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
 
 COMMIT_CHANNEL = "slackwater_commit"
@@ -40,6 +40,14 @@ Json = dict[str, Any]
 def change_feed(table: str) -> str:
     """Return the name of the log feed that holds every change of a derived table."""
     return f"changes:{table}"
+
+
+def last_batch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID) -> int | None:
+    """Return the newest batch of this checkpoint that the results hold, None before the first."""
+    row = conn.execute(
+        "SELECT batch_id FROM log.commit WHERE query_id = %s AND checkpoint_id = %s", (query_id, checkpoint_id)
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
@@ -158,8 +166,14 @@ class Sink:
         ).fetchone()
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
-        if row[2] is not None and row[2] >= batch_id:
+        last = -1 if row[2] is None else row[2]
+        if batch_id == last:
             return None
+        if batch_id != last + 1:
+            raise StateCorrupt(
+                f"the results hold batch {last}, the checkpoint goes on with {batch_id}: they do not belong together. Bring back the "
+                "checkpoint directory that goes with this database, or start again with ?state=discard"
+            )
         return _Committed(row[3], row[4])
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed) -> None:

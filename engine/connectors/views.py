@@ -19,7 +19,6 @@ from engine.plan.model import Output
 
 SCHEMA = "views"
 RESULT_TIME = "_ts"
-WINDOW_END = "window_end"
 _COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
 
 Connection = psycopg.Connection[Any]
@@ -47,7 +46,7 @@ def create_view(conn: Connection, output: Output) -> None:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(output.key)))
     conn.execute(sql.SQL("CREATE TABLE {} ({})").format(view_identifier(output.name), sql.SQL(", ").join(columns)))
     if output.is_windowed:
-        conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), sql.Identifier(WINDOW_END)))
+        conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), sql.Identifier(output.key[-1])))
 
 
 def drop_view(conn: Connection, name: str) -> None:
@@ -98,7 +97,7 @@ def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
     """Remove windows that closed longer ago than the retention. Limits reads only."""
     if output.is_windowed and output.retention_ms is not None:
         bound = sql.SQL("DELETE FROM {} WHERE {} < to_timestamp(%s / 1000.0)").format(
-            view_identifier(output.name), sql.Identifier(WINDOW_END)
+            view_identifier(output.name), sql.Identifier(output.key[-1])
         )
         cursor.execute(bound, (stream_time_ms - output.retention_ms,))
 

@@ -19,7 +19,7 @@ from engine.plan.problems import Problems
 from engine.plan.results import plan_output, plan_select
 from engine.plan.scope import Scope, Side, check_condition, unqualified
 from engine.plan.support import check_support
-from engine.plan.windows import check_sizes, check_without_window, plan_window
+from engine.plan.windows import WINDOW_OPERATOR, check_sizes, check_without_window, plan_window
 
 DEFAULT_RETENTION_MS = 7 * DAY_MS
 
@@ -105,6 +105,12 @@ def _resolve(definition: QueryDefinition, catalog: Catalog, problems: Problems) 
             problems.add(f"{pointer}/{kind}", "unknown_relation", detail)
         elif entry.relation.kind != kind:
             problems.add(f"{pointer}/{kind}", "wrong_kind", f"{name} is a {entry.relation.kind}; a {kind} is needed here")
+        elif kind == "table" and alias == WINDOW_OPERATOR:
+            problems.add(
+                f"{pointer}/as",
+                "name_clash",
+                f"{alias} is the name of the window operator; give the table another name with 'as'",
+            )
         elif any(side.alias == alias for side in sides):
             problems.add(f"{pointer}/{kind}", "name_clash", f"two inputs are called {alias}; give one another name with 'as'")
         else:
@@ -116,6 +122,7 @@ def _check(scope: Scope, sizes: tuple[int, int] | None, catalog: Catalog) -> Lay
     """Check everything against the relations; None where a problem was found."""
     definition, problems, schema = scope.definition, scope.problems, scope.schema()
     _check_cycle(scope, catalog)
+    _check_start(scope)
     pairs = _pairs(scope)
     source_where, where = _conditions(scope)
     window = None if sizes is None else plan_window(definition, sizes, schema, problems)
@@ -160,6 +167,15 @@ def _conditions(scope: Scope) -> tuple[str | None, str | None]:
         None if first is None else check_condition("/from/where", first, stream, problems, unqualified),
         None if second is None else check_condition("/where", second, scope.schema(), problems),
     )
+
+
+def _check_start(scope: Scope) -> None:
+    """A shared feed is entered once: the table needs its whole history, and "latest" has no meaning inside it."""
+    feed = scope.stream.entry.feed.name
+    if scope.definition.start == "latest" and any(table.entry.feed.name == feed for table in scope.tables):
+        scope.problems.add(
+            "/start", "not_supported_yet", "the stream shares its feed with a joined table; use earliest or {'at': time}"
+        )
 
 
 def _check_cycle(scope: Scope, catalog: Catalog) -> None:

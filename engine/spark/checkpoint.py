@@ -24,6 +24,9 @@ LAYOUT_FORMAT = 1
 MIN_BATCHES_TO_RETAIN = 5
 """Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
 
+_DONE = 'v1\n{"nextBatchWatermarkMs":0}'
+"""What Spark 4.3 writes into ``commits/<batch>`` of a query without watermarks."""
+
 _EPOCH = re.compile(r"epoch-(\d{10})")
 
 Positions = Mapping[str, Mapping[str, int]]
@@ -93,6 +96,40 @@ def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[]
     draft.replace(path)
     _sync(directory)
     return layout
+
+
+def finish_batch(directory: Path, batch_id: int | None) -> None:
+    """Mark the newest batch that the results hold as done, where Spark was stopped before it could.
+
+    When the sink commits a batch, every task has committed its state. Spark would still repeat it, and after an edit in place (another
+    grace) the repetition would emit something else than what the results hold.
+
+    Args:
+        directory: as returned by ``prepare_checkpoint``.
+        batch_id: the batch, None where the results hold none.
+
+    Raises:
+        StateCorrupt: the directory has never planned that batch: it is another checkpoint's, or an older copy.
+    """
+    if batch_id is None:
+        return
+    spark = directory / "spark"
+    if not (spark / "offsets" / str(batch_id)).exists():
+        raise StateCorrupt(
+            f"the results hold batch {batch_id}, which the checkpoint directory does not know. Bring back the directory that goes with "
+            "this database, or start again with ?state=discard"
+        )
+    done = spark / "commits" / str(batch_id)
+    if done.exists():
+        return
+    done.parent.mkdir(exist_ok=True)
+    draft = done.with_name(f".{batch_id}.draft")
+    with draft.open("w") as file:
+        file.write(_DONE)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(done)
+    _sync(done.parent)
 
 
 def _read_layout(path: Path, tasks: int) -> Layout:

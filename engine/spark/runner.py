@@ -19,11 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.packets import PACKET_DDL
-from engine.connectors.sink import Sink
+from engine.connectors.postgres import connect
+from engine.connectors.sink import Sink, last_batch
 from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.bridge import StageProcessor
-from engine.spark.checkpoint import open_layout
+from engine.spark.checkpoint import finish_batch, open_layout
 from engine.spark.failures import decoded
 from engine.spark.source import FORMAT, SPEC_OPTION, SourceSpec, start_positions
 
@@ -106,6 +107,8 @@ class RunningQuery:
             StateCorrupt: the checkpoint does not fit the plan.
         """
         options = options or RunOptions()
+        with connect(dsn, "slackwater-launch") as connection:
+            finish_batch(checkpoint_dir, last_batch(connection, query_id, checkpoint_id))
         commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch))
         with _STARTING:
             packets = _packets(spark, plan, checkpoint_dir, dsn, options)

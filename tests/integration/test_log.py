@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import polars as pl
@@ -13,7 +14,7 @@ import pytest
 
 from engine.connectors import log
 from engine.connectors.canonical import canonicalise
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, open_feed
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import Packet, decode_frame
 from engine.errors import DataInvalid, InvariantBroken, SourceUnavailable
 from engine.plan.model import Feed, Input, RelationSchema
@@ -150,9 +151,27 @@ def test_retention_removes_old_batches_and_moves_the_start(conn: Connection) -> 
     reader = open_feed(conn.info.dsn, FEED, [EVENTS])
     assert dict(reader.starts("earliest")) == {0: 2}
     assert records_of(packets(reader, input_of()))["v"].to_list() == [2]
-    assert [chunk.rows for chunk in reader.chunks(0, 0, ALL)] == [1]
-    with pytest.raises(DataInvalid, match="removed by its retention"):
-        reader.chunks(0, 1, ALL)
+    assert [chunk.rows for chunk in reader.chunks(0, 2, ALL)] == [1]
+    for unread in (0, 1):
+        with pytest.raises(DataInvalid, match="removed by its retention"):
+            reader.chunks(0, unread, ALL)
+        with pytest.raises(DataInvalid, match="removed by its retention"):
+            list(reader.read(Split(0, unread, 3), ReadRequest((input_of(),), NOW_MS, (0,))))
+
+
+def test_retention_waits_for_an_append_under_way_and_keeps_what_it_brings(conn: Connection, dsn: str) -> None:
+    feed = log.ensure_feed(conn, "events", 1, 60_000)
+    frame = pl.DataFrame({"_ts": [1], "_op": pl.Series([0], dtype=pl.Int8), "k": ["a"], "t": [1], "v": [1]})
+    with psycopg.connect(dsn, autocommit=True) as trimming, ThreadPoolExecutor(1) as pool:
+        with conn.transaction():
+            log.append_batches(conn, feed.id, [(0, log.encode_batch(frame, NOW_MS))])
+            removed = pool.submit(log.trim, trimming)
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            with psycopg.connect(dsn, autocommit=True) as watching:
+                while watching.execute(waits).fetchone() == (0,):
+                    assert not removed.done()
+        assert removed.result(30) == 0
+    assert [head.start_offset for head in log.heads(conn, feed.id)] == [0]
 
 
 def test_a_reader_hands_out_canonical_records_by_task(conn: Connection, dsn: str) -> None:

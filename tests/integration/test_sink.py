@@ -19,7 +19,7 @@ from engine.connectors.packets import Packet, encode_frame, packet_batch
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
-from engine.errors import DataInvalid, EpochFenced
+from engine.errors import DataInvalid, EpochFenced, StateCorrupt
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Projection, RelationSchema, Stage
 
 QUERY, CHECKPOINT = uuid4(), uuid4()
@@ -130,7 +130,7 @@ def test_an_older_epoch_is_fenced_and_writes_nothing(conn: Any, dsn: str) -> Non
 def test_a_new_checkpoint_counts_batches_from_the_start_and_forgets_positions(conn: Any, dsn: str) -> None:
     first = plan("stream", {"k": "string"}, ())
     sink = sink_for(conn, dsn, first)
-    sink.commit(5, table(data(changes(k=["a"])), progress(9)))
+    sink.commit(0, table(data(changes(k=["a"])), progress(9)))
     other = uuid4()
     claim_epoch(conn, QUERY, other, 2)
     again = Sink(dsn, first, QUERY, other, 2)
@@ -261,4 +261,33 @@ def test_a_large_result_is_appended_in_batches_that_can_be_read(conn: Any, dsn: 
     sink = sink_for(conn, dsn, plan("stream", {"k": "bigint"}, ()))
     sink.commit(0, table(data(changes(k=range(150_000)))))
     assert [frame.height for _, frame in read_feed(conn, "result")] == [65_536, 65_536, 18_928]
+    sink.close()
+
+
+def test_a_checkpoint_that_does_not_go_on_where_the_results_end_is_refused(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
+    sink.commit(0, table(data(changes(k=["a"]))))
+    with pytest.raises(StateCorrupt, match="do not belong together"):
+        sink.commit(2, table(data(changes(k=["b"]))))
+    sink.close()
+    another = uuid4()
+    claim_epoch(conn, QUERY, another, 2)
+    lost = Sink(dsn, plan("stream", {"k": "string"}, ()), QUERY, another, 2)
+    with pytest.raises(StateCorrupt):
+        lost.commit(1, table(data(changes(k=["b"]))))
+    assert sum(frame.height for _, frame in read_feed(conn, "result")) == 1
+    lost.close()
+
+
+def test_a_view_whose_bounds_were_renamed_expires_by_its_end(conn: Any, dsn: str) -> None:
+    columns = {"window_end": "timestamp", "we": "timestamp", "n": "bigint"}
+    a_plan = plan("table", columns, ("window_end", "we"), is_windowed=True, retention_ms=1)
+    start, end = (dt.datetime(1970, 1, 1, 0, 0, second, tzinfo=dt.UTC) for second in (1, 9))
+    frame = pl.DataFrame({"window_end": [start], "we": [end], "n": [1]}, schema=a_plan.output.columns.polars()).with_columns(
+        _ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8)
+    )
+    sink = sink_for(conn, dsn, a_plan)
+    clock = json.loads(progress(1).blob) | {"max_ts": 5_000}
+    sink.commit(0, table(data(frame), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(clock).encode())))
+    assert [row[0] for row in conn.execute("SELECT n FROM views.result")] == [1]
     sink.close()

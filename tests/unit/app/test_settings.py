@@ -21,7 +21,8 @@ def test_a_misspelt_variable_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("PORT", "0"), ("PORT", "http"), ("MAX_BODY_BYTES", "1"), ("SPARK__DRIVER_MEMORY", "lots"), ("LOG__LEVEL", "LOUD")]
+    ("name", "value"),
+    [("PORT", "0"), ("PORT", "http"), ("MAX_BODY_BYTES", "1"), ("SPARK__DRIVER_MEMORY", "lots"), ("LOG__LEVEL", "LOUD")],
 )
 def test_a_bad_value_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"SLACKWATER_{name}", value)
@@ -37,6 +38,10 @@ def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) ->
 def test_effective_settings_show_their_origin_and_hide_secrets() -> None:
     settings = Settings.model_validate({"database_url": "postgresql://user:secret@host/db", "port": 9090})
     rows = {row.name: row for row in effective(settings, {"SLACKWATER_DATABASE_URL": "…"}, frozenset({"port"}))}
-    assert (rows["database_url"].origin, rows["port"].origin, rows["spark.master"].origin) == ("environment", "command line", "default")
+    assert (rows["database_url"].origin, rows["port"].origin, rows["spark.master"].origin) == (
+        "environment",
+        "command line",
+        "default",
+    )
     assert rows["spark.master"].variable == "SLACKWATER_SPARK__MASTER"
     assert not any("secret" in row.value for row in rows.values())

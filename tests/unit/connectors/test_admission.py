@@ -62,3 +62,8 @@ def test_chunks_without_event_times_are_taken_at_once() -> None:
 
 def test_no_backlog_admits_nothing() -> None:
     assert admit([Backlog("s", 0, [], is_table=False, is_whole=True)], UNBOUNDED) == {}
+
+
+def test_a_chunk_of_unknown_event_time_waits_for_the_tables() -> None:
+    unknown = Backlog("s", 0, [Chunk(10, 10, 10, None, None)], is_table=False, is_whole=True)
+    assert admit([unknown, table((0, 1), (1, 2), (2, 3))], BatchLimit(20, 10**9)) == {("t", 0): 20}
