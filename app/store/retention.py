@@ -15,9 +15,13 @@ from engine.connectors.sink import REJECTS_KEPT
 
 # Any number, the same in every process: one trims, the others need not.
 TRIM_LOCK = 0x51AD
+# Materialised: the bound is looked up once per relation, not once per row.
 _TRIM_REJECTS = """
-    DELETE FROM log.reject r USING (SELECT DISTINCT owner FROM log.reject) o
-    WHERE r.owner = o.owner AND r.id <= (SELECT id FROM log.reject k WHERE k.owner = o.owner ORDER BY id DESC OFFSET %s LIMIT 1)
+    WITH bound AS MATERIALIZED (
+        SELECT o.owner, (SELECT k.id FROM log.reject k WHERE k.owner = o.owner ORDER BY k.id DESC OFFSET %s LIMIT 1) AS newest
+        FROM (SELECT DISTINCT owner FROM log.reject) o
+    )
+    DELETE FROM log.reject r USING bound WHERE r.owner = bound.owner AND r.id <= bound.newest
 """
 log = structlog.stdlib.get_logger(__name__)
 

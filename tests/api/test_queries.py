@@ -92,7 +92,10 @@ async def test_discarding_state_fences_the_launch_that_runs(client: httpx.AsyncC
         )
     await client.put("/v1/queries/delays", params={"state": "discard"}, json={**WINDOWS, "tasks": 2})
     with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM log.commit").fetchone() == (0,)
+        fence = connection.execute(
+            "SELECT c.epoch, c.batch_id, c.checkpoint_id = q.checkpoint_id FROM log.commit c JOIN slackwater.query q ON q.id = c.query_id"
+        ).fetchone()
+    assert fence == (7, None, False), "the running sink is refused, and so is every launch up to it"
 
 
 async def test_what_another_query_reads_cannot_begin_anew_or_go(client: httpx.AsyncClient, problem: Problem) -> None:
