@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 
-from app.api.bodies import media_type_of
+from app.api.bodies import media_type_of, refuse_encoding
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
@@ -102,6 +102,7 @@ async def post_table_records(
 
 
 async def _append(kind: str, name: str, request: Request, services: Services, idempotency_key: str | None) -> AppendAnswer:
+    refuse_encoding(request)
     media_type = media_type_of(request) or "application/json"
     if media_type not in MEDIA_TYPES:
         raise UnsupportedMediaType(

@@ -18,6 +18,7 @@ JSON_TYPE = "application/json"
 
 async def _read_json(request: Request) -> Any:
     kind = media_type_of(request)
+    refuse_encoding(request)
     if kind not in ("", JSON_TYPE) and not kind.endswith("+json"):
         raise UnsupportedMediaType("unsupported_media_type", f"send {JSON_TYPE}, not {kind}")
     return parse_json(await request.body())
@@ -29,6 +30,17 @@ JsonBody = Annotated[Any, Depends(_read_json)]
 def media_type_of(request: Request) -> str:
     """Return the body's media type without parameters; empty where none is given."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def refuse_encoding(request: Request) -> None:
+    """Refuse a compressed body, which would be read as broken text.
+
+    Raises:
+        UnsupportedMediaType: ``unsupported_encoding``.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaType("unsupported_encoding", f"send the body as it is, without Content-Encoding: {encoding}")
 
 
 def parse_json(body: bytes) -> Any:

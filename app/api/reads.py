@@ -16,12 +16,13 @@ from app.api.negotiation import described, lines_documented, page_response
 from app.api.paging import Cursor, bad_cursor, decode_cursor, encode_cursor
 from app.api.schemas import RowsAnswer
 from app.domain.values import parse_instant_ms, parse_value
-from app.errors import BadRequest, Conflict, Fault, NotFound, Unprocessable
+from app.errors import BadRequest, Conflict, Fault, NotFound, Unavailable, Unprocessable
+from app.store.catalog import output_of
 from app.store.relations import RelationRow, of_kind
 from app.store.results import result_position
 from app.store.rows import WINDOW_END, WINDOW_START, RowsRequest, find_rows
-from app.store.targets import entry_of_row, find_relation_async
-from engine.plan.model import RelationSchema
+from app.store.targets import find_relation_async
+from engine.plan.model import Output
 
 KEY_PREFIX = "key."
 # Parameters that a later release brings: refused by name, never ignored.
@@ -113,16 +114,20 @@ async def _answer(services: Services, request: Request, wanted: _Wanted) -> Resp
         relation = of_kind(await find_relation_async(connection, wanted.table), "table", wanted.table)
         if relation.origin == "source":
             raise _not_materialised(relation)
-        schema = entry_of_row(relation).relation
-        rows_request = _rows_request(schema, wanted)
+        output = output_of(relation.definition)
+        rows_request = _rows_request(output, wanted)
         result = await result_position(connection, relation.produced_by)
         try:
             found = await find_rows(connection, rows_request)
         except sa.exc.DataError as error:  # values of filters were parsed before; a cursor's can only be tried
             raise bad_cursor() from error
+        except sa.exc.ProgrammingError as error:  # a query was deleted or began anew after it had been looked up
+            raise Unavailable(
+                "relation_changing", f"'{wanted.table}' is being changed; try again", headers={"Retry-After": "1"}
+            ) from error
     if wanted.single_key is not None and not found:
         raise NotFound("row_not_found", f"'{wanted.table}' has no row for this key; rows appear with the query's commits")
-    following = encode_cursor(found[wanted.limit - 1].key) if len(found) > wanted.limit and schema.key else None
+    following = encode_cursor(found[wanted.limit - 1].key) if len(found) > wanted.limit and output.key else None
     rest = {"table": wanted.table, **described(result), "next": following}
     return page_response(request, "rows", [row.json for row in found[: wanted.limit]], rest)
 
@@ -135,17 +140,16 @@ def _not_materialised(relation: RelationRow) -> Conflict:
     )
 
 
-def _rows_request(schema: RelationSchema, wanted: _Wanted) -> RowsRequest:
-    filters = [*wanted.filters, *_single_key(schema, wanted)]
-    is_windowed = WINDOW_START in schema.key
-    if not is_windowed and (wanted.window_from_ms, wanted.window_to_ms) != (None, None):
-        raise BadRequest("not_windowed", f"'{schema.name}' has no windows; leave `window_from` and `window_to` out")
-    after = decode_cursor(wanted.cursor, [str] * len(schema.key))
+def _rows_request(output: Output, wanted: _Wanted) -> RowsRequest:
+    filters = [*wanted.filters, *_single_key(output, wanted)]
+    if not output.is_windowed and (wanted.window_from_ms, wanted.window_to_ms) != (None, None):
+        raise BadRequest("not_windowed", f"'{output.name}' has no windows; leave `window_from` and `window_to` out")
+    after = decode_cursor(wanted.cursor, [str] * len(output.key))
     return RowsRequest(
-        name=schema.name,
-        columns=schema.columns,
-        key=schema.key,
-        equal=_equal(schema, filters),
+        name=output.name,
+        columns=output.columns,
+        key=output.key,
+        equal=_equal(output, filters),
         window_from_ms=wanted.window_from_ms,
         window_to_ms=wanted.window_to_ms,
         after=None if after is None else [str(part) for part in after],
@@ -154,30 +158,30 @@ def _rows_request(schema: RelationSchema, wanted: _Wanted) -> RowsRequest:
     )
 
 
-def _single_key(schema: RelationSchema, wanted: _Wanted) -> list[tuple[str, str]]:
+def _single_key(output: Output, wanted: _Wanted) -> list[tuple[str, str]]:
     if wanted.single_key is None:
         return []
-    columns = [name for name in schema.key if name not in (WINDOW_START, WINDOW_END)]
+    columns = [name for name in output.key if not (output.is_windowed and name in (WINDOW_START, WINDOW_END))]
     if len(columns) != 1:
         asked = "&".join(f"{KEY_PREFIX}{name}=…" for name in columns)
         raise BadRequest(
             "composite_key",
-            f"the key of '{schema.name}' has {len(columns)} columns; ask for /v1/tables/{schema.name}/rows?{asked}",
+            f"the key of '{output.name}' has {len(columns)} columns; ask for /v1/tables/{output.name}/rows?{asked}",
         )
     return [(columns[0], wanted.single_key)]
 
 
-def _equal(schema: RelationSchema, filters: Sequence[tuple[str, str]]) -> dict[str, object]:
+def _equal(output: Output, filters: Sequence[tuple[str, str]]) -> dict[str, object]:
     """Parse filters into values of their columns' types."""
-    unknown = [f"{KEY_PREFIX}{name}" for name, _ in filters if name not in schema.key]
+    unknown = [f"{KEY_PREFIX}{name}" for name, _ in filters if name not in output.key]
     if unknown:
-        raise unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in schema.key])
+        raise unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in output.key])
     equal: dict[str, object] = {}
     for name, text in filters:
         try:
             if name in equal:
                 raise ValueError("is given twice")
-            equal[name] = parse_value(text, schema.columns[name])
+            equal[name] = parse_value(text, output.columns[name])
         except ValueError as error:
             raise _bad_parameter(f"{KEY_PREFIX}{name}", str(error)) from error
     return equal

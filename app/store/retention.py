@@ -16,12 +16,10 @@ from engine.connectors.sink import REJECTS_KEPT
 # Any number, the same in every process: one trims, the others need not.
 TRIM_LOCK = 0x51AD
 # Materialised: the bound is looked up once per relation, not once per row.
-_TRIM_REJECTS = """
-    WITH bound AS MATERIALIZED (
-        SELECT o.owner, (SELECT k.id FROM log.reject k WHERE k.owner = o.owner ORDER BY k.id DESC OFFSET %s LIMIT 1) AS newest
-        FROM (SELECT DISTINCT owner FROM log.reject) o
-    )
-    DELETE FROM log.reject r USING bound WHERE r.owner = bound.owner AND r.id <= bound.newest
+_OWNERS_OVER = "SELECT owner FROM log.reject GROUP BY owner HAVING count(*) > %(cap)s"
+_TRIM_OWNER = """
+    DELETE FROM log.reject WHERE owner = %(owner)s
+    AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
 """
 log = structlog.stdlib.get_logger(__name__)
 
@@ -47,5 +45,6 @@ def trim_once(dsn: str) -> int:
         if row is None or not row[0]:
             return 0
         removed = trim(connection)
-        connection.execute(_TRIM_REJECTS, (REJECTS_KEPT,))
+        for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
+            connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})
         return removed

@@ -62,6 +62,12 @@ async def test_another_media_type_is_refused(client: httpx.AsyncClient, problem:
     problem(response, 415, "unsupported_media_type")
 
 
+@pytest.mark.parametrize("path", ["/v1/queries", RECORDS])
+async def test_a_compressed_body_is_refused(client: httpx.AsyncClient, problem: Problem, path: str) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    problem(await client.post(path, content=b"{}", headers=headers), 415, "unsupported_encoding")
+
+
 @pytest.mark.parametrize(("method", "path"), [("POST", RECORDS), ("POST", "/v1/queries"), ("PUT", "/v1/streams/s")])
 @pytest.mark.parametrize("is_declared", [True, False])
 async def test_a_body_over_the_limit_is_refused(

@@ -198,3 +198,35 @@ async def test_every_type_of_column_and_key_can_be_read(client: httpx.AsyncClien
     [row] = response.json()["rows"]
     shown = {"a": True, "c": 0.1, "e": "AP8=", "f": "2013-01-31", "g": "13:45:00", "h": "2013-01-01T12:00:00.25Z"}
     assert row | shown == row
+
+
+async def test_odd_column_names_are_only_names(client: httpx.AsyncClient, dsn: str) -> None:
+    columns = {"key of': %s é": "string", "a%(b)s:c": "int", "window_start": "string"}
+    definition = {"key": list(columns)[:1], "columns": columns, "connector": {"partitions": 1}}
+    assert (await client.put("/v1/streams/odd", json=definition)).status_code == 201
+    record = dict(zip(columns, ("x", 1, "noon"), strict=True))
+    assert (await client.post("/v1/streams/odd/records", json=record)).status_code == 200
+    [shown] = (await client.get("/v1/streams/odd/records")).json()["records"]
+    assert shown | record == shown
+    query = {"name": "odd_rows", "from": {"stream": "odd"}, "into": {"table": "odd_rows"}}
+    response = await client.post("/v1/queries", json=query)
+    assert response.status_code == 201, response.text
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO views.odd_rows VALUES ('x', 1, 'noon', 0)")
+    assert (await client.get("/v1/tables/odd_rows/rows/x")).json()["rows"] == [record]
+    assert (await client.get("/v1/tables/odd_rows/rows", params={f"key.{next(iter(columns))}": "x"})).json()["rows"] == [record]
+
+
+async def test_only_windowed_tables_have_window_bounds(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/plain", json={"key": ["window_start"], "columns": {"window_start": "string"}})
+    query = {"name": "plain_rows", "from": {"stream": "plain"}, "into": {"table": "plain_rows"}}
+    assert (await client.post("/v1/queries", json=query)).status_code == 201
+    problem(await client.get("/v1/tables/plain_rows/rows", params={"window_from": 0}), 400, "not_windowed")
+
+
+async def test_a_composite_key_is_not_read_by_its_path(client: httpx.AsyncClient, problem: Problem) -> None:
+    await client.put("/v1/streams/pairs", json={"key": ["a", "b"], "columns": {"a": "int", "b": "int"}})
+    query = {"name": "pair_rows", "from": {"stream": "pairs"}, "into": {"table": "pair_rows"}}
+    assert (await client.post("/v1/queries", json=query)).status_code == 201
+    body = problem(await client.get("/v1/tables/pair_rows/rows/1"), 400, "composite_key")
+    assert "key.a=…&key.b=…" in body["detail"]

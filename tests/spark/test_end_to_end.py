@@ -150,6 +150,23 @@ def test_a_batch_that_spark_repeats_is_not_written_twice(launcher: Launcher) -> 
     assert launcher.commit(identity)["batch_id"] == before["batch_id"] + 1
 
 
+def test_an_edit_in_place_between_the_results_and_sparks_commit_loses_and_repeats_nothing(launcher: Launcher) -> None:
+    register_flights(launcher)
+    register_weather(launcher)
+    launcher.append("flights", many_flights(300))
+    patient = joining()
+    patient["joins"][0]["grace"] = "1h"
+    identity = launcher.run(launcher.plan(**patient))
+    assert sum(launcher.commit(identity)["detail"]["buffered"]["w"].values()) == 300
+    # As if the process had died after the sink's commit and before Spark's; repeated without a grace, the batch would let all go.
+    (launcher.directory(identity) / "spark" / "commits" / "0").unlink()
+    launcher.append("flights", many_flights(300, first=300))
+    hasty = joining()
+    hasty["joins"][0]["grace"] = "0s"
+    launcher.run(launcher.plan(**hasty), identity, epoch=2)
+    assert sorted(launcher.stream("joined")["n"]) == list(range(600))
+
+
 def test_killed_workers_end_the_launch_and_the_next_one_gets_everything_right(launcher: Launcher) -> None:
     register_flights(launcher)
     for first in range(0, 40_000, 1_000):

@@ -1,0 +1,48 @@
+"""What the doctor finds, and that each finding says how to mend it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app.cli.doctor import Finding, examine
+from app.settings import Settings
+
+
+@pytest.fixture
+def taken_port() -> object:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def found(settings: Settings) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in examine(settings)}
+
+
+def test_a_sound_machine_has_nothing_to_mend(dsn: str, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    findings = found(Settings(database_url=SecretStr(dsn), data_dir=tmp_path, port=port))
+    assert {subject: finding.is_ok for subject, finding in findings.items() if subject not in ("Java", "Data directory")} == {
+        "Python": True, "PySpark": True, "Database": True, "Port": True,
+    }  # fmt: skip
+    assert all((finding.remedy is None) == finding.is_ok for finding in findings.values())
+
+
+def test_a_taken_port_an_unreachable_database_and_a_useless_directory_are_found(tmp_path: Path, taken_port: int) -> None:
+    (tmp_path / "file").touch()
+    url = SecretStr(f"postgresql://nobody@/nothing?host={tmp_path}")
+    findings = found(Settings(database_url=url, data_dir=tmp_path / "file", port=taken_port))
+    for subject, hint in (
+        ("Port", "SLACKWATER_PORT"),
+        ("Database", "SLACKWATER_DATABASE_URL"),
+        ("Data directory", "SLACKWATER_DATA_DIR"),
+    ):
+        assert not findings[subject].is_ok
+        assert hint in str(findings[subject].remedy)
