@@ -7,6 +7,7 @@ record. A segment once saved never changes; what has become unnecessary is left 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -67,7 +68,7 @@ def merge_start(rows: Sequence[int]) -> int:
     return start
 
 
-class _Segments:
+class _Segments(ABC):
     """The list of segments, oldest first, and what both structures do with it."""
 
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
@@ -106,8 +107,9 @@ class _Segments:
         if frame.height:
             self._held.append(self._save(frame))
 
+    @abstractmethod
     def _save(self, frame: pl.DataFrame) -> Segment:
-        raise NotImplementedError
+        """Sort a frame in the structure's way, save it and describe it."""
 
 
 class KeyIndex(_Segments):
