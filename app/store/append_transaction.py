@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+import anyio.to_thread
+import numpy as np
 import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
@@ -26,6 +28,8 @@ from engine.connectors.log import (
 
 # An answer names this many refused records; all of them can be read at …/rejects.
 LISTED_REJECTS = 1_000
+# More rows than this are routed and encoded in a thread: they would hold up every other request for milliseconds.
+INLINE_ROWS = 4_096
 _ITEM = "_item"
 
 Connection = psycopg.AsyncConnection[Any]
@@ -190,35 +194,59 @@ def _same_answer(item: AppendItem, digest: bytes, outcome: Outcome) -> Outcome:
     return replace(outcome, is_repeated=True) if isinstance(outcome, Appended) else outcome
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A record batch to insert, and which item has how many of its records, in order."""
+
+    partition: int
+    params: dict[str, Any]
+    counts: tuple[tuple[int, int], ...]
+
+
 async def _append_records(cursor: Cursor, items: Sequence[AppendItem], writing: Sequence[int]) -> dict[int, list[Range]]:
     """Append the records of these items; one batch per relation and partition.
-
-    Heads are locked in the order of partitions, as every writer does.
 
     Returns:
         Item to where its records went.
     """
-    by_relation: dict[UUID, list[int]] = {}
-    for index in writing:
-        if items[index].accepted.height:
-            by_relation.setdefault(items[index].target.relation_id, []).append(index)
-    parts: list[tuple[int, AppendItem, pl.DataFrame]] = []
-    for indexes in by_relation.values():
-        first = items[indexes[0]]
-        frame = pl.concat([items[index].accepted.with_columns(pl.lit(index, dtype=pl.Int32).alias(_ITEM)) for index in indexes])
-        parts += [(partition, first, part) for partition, part in route(frame, first.target.schema.key, first.target.partitions)]
+    is_small = sum(items[index].accepted.height for index in writing) <= INLINE_ROWS
+    batches = _batches(items, writing) if is_small else await anyio.to_thread.run_sync(_batches, items, writing)
     ranges: dict[int, list[Range]] = {}
-    for partition, first, part in sorted(parts, key=lambda entry: entry[0]):
-        batch = encode_batch(part.drop(_ITEM), first.now_ms)
-        await cursor.execute(APPEND_SQL, append_params(first.target.feed_id, partition, batch))
+    for batch in batches:
+        await cursor.execute(APPEND_SQL, batch.params)
         row = await cursor.fetchone()
         if row is None:
             raise StaleTarget
         offset = row[0]
-        for index, count in part.group_by(_ITEM, maintain_order=True).len().iter_rows():
-            ranges.setdefault(index, []).append(Range(partition, offset, count))
+        for index, count in batch.counts:
+            ranges.setdefault(index, []).append(Range(batch.partition, offset, count))
             offset += count
     return ranges
+
+
+def _batches(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch]:
+    """Put the items' records into batches, in the order of partitions: heads are locked in it, by every writer."""
+    by_relation: dict[UUID, list[int]] = {}
+    for index in writing:
+        if items[index].accepted.height:
+            by_relation.setdefault(items[index].target.relation_id, []).append(index)
+    batches: list[_Batch] = []
+    for indexes in by_relation.values():
+        first = items[indexes[0]]
+        frame = _together([items[index].accepted for index in indexes], indexes)
+        for partition, part in route(frame, first.target.schema.key, first.target.partitions):
+            origins, counts = np.unique(part.drop_in_place(_ITEM).to_numpy(), return_counts=True)
+            params = append_params(first.target.feed_id, partition, encode_batch(part, first.now_ms))
+            batches.append(_Batch(partition, params, tuple(zip(origins.tolist(), counts.tolist(), strict=True))))
+    return sorted(batches, key=lambda batch: batch.partition)
+
+
+def _together(frames: Sequence[pl.DataFrame], indexes: Sequence[int]) -> pl.DataFrame:
+    """Put the records of several items one behind the other; ``_item`` says which item each is of, and rises."""
+    frame = frames[0].clone() if len(frames) == 1 else pl.concat(frames)
+    origins = np.repeat(np.array(indexes, dtype=np.int32), [part.height for part in frames])
+    # Added in place: an expression for each of many one-record frames would cost more than everything else here.
+    return frame.insert_column(frame.width, pl.Series(_ITEM, origins))
 
 
 async def _keep_rejects(cursor: Cursor, items: Iterable[AppendItem]) -> None:
@@ -233,9 +261,11 @@ async def _keep_rejects(cursor: Cursor, items: Iterable[AppendItem]) -> None:
 
 
 async def _answered(cursor: Cursor, item: AppendItem, ranges: tuple[Range, ...]) -> Appended:
-    listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
-    reasons = item.rejects.group_by("reason").len().sort("reason").iter_rows() if item.rejects.height else ()
-    appended = Appended(ranges, tuple(Rejected(*row) for row in listed.iter_rows()), dict(reasons))
+    appended = Appended(ranges, ())
+    if item.rejects.height:
+        listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
+        reasons = item.rejects.group_by("reason").len().sort("reason")
+        appended = Appended(ranges, tuple(Rejected(*row) for row in listed.iter_rows()), dict(reasons.iter_rows()))
     if item.key is not None:
         params = {"response": Jsonb(appended.to_json()), "feed_id": item.target.feed_id, "key": item.key}
         await cursor.execute(STORE_RESPONSE_SQL, params)
