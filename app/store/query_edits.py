@@ -116,11 +116,15 @@ def replace_query(
     elif edit.kind is EditKind.IN_PLACE:
         _update_relation(connection, stored.id, plan.output)
     connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
+    _note_edit(connection, stored, edit, wish)
+    return Replaced(get_query(connection, definition.name), edit)
+
+
+def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str) -> None:
     if edit.kind is not EditKind.NO_OP:
         add_event(connection, stored.id, "query_replaced", {"edit": edit.kind.value, "changed": list(edit.pointers)})
     if wish != stored.desired_state:
         add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": wish})
-    return Replaced(get_query(connection, definition.name), edit)
 
 
 def delete_query(connection: sa.Connection, name: str, if_match: str | None) -> bool:

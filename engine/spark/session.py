@@ -25,6 +25,10 @@ from engine.spark.source import PacketSource
 LOCAL_FILES_JAR = Path(__file__).parent / "jars" / "slackwater-localfs.jar"
 LOG_SETTINGS = LOCAL_FILES_JAR.with_name("log4j2.properties")
 
+_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""The JVM moves bytes; what the second compiler would win it spends on compiling: of five million records 13 instead of 21 s of CPU in a
+fresh JVM, 7 instead of 10 in a warm one. Performance data would be a file in the system's temporary folder."""
+
 _STATE = "spark.sql.streaming.stateStore"
 
 _SETTINGS = {
@@ -122,7 +126,8 @@ def _places(home: Path, scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
         "spark.executor.extraClassPath": str(LOCAL_FILES_JAR),
-        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}',
+        "spark.driver.extraJavaOptions": f'{_JVM} "-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}',
+        "spark.executor.extraJavaOptions": _JVM,
     }
 
 

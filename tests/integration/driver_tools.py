@@ -47,7 +47,7 @@ def stays(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def fast_settings(data_dir: Path, **driver: int) -> Settings:
-    timings = {"poll_ms": 50, "lease_ttl_ms": 1_500, "heartbeat_ms": 200, "stop_timeout_ms": 1_500, "start_timeout_ms": 1_000}
+    timings = {"poll_ms": 50, "lease_ttl_ms": 3_000, "heartbeat_ms": 200, "stop_timeout_ms": 1_500, "start_timeout_ms": 4_000}
     return Settings(data_dir=data_dir, driver=DriverSettings(**{**timings, "backoff_base_ms": 40, "max_attempts": 4, **driver}))
 
 
