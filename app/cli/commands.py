@@ -18,7 +18,8 @@ from app import __version__
 from app.cli.doctor import examine
 from app.main import create_app
 from app.settings import Settings, UnknownSetting, effective, load_settings
-from app.store.database import EmbeddedPostgres, EmbeddedPostgresMissing, migrate
+from app.store.database import migrate
+from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.telemetry import configure_logging
 
 # Long polls end with the connection; a client that follows reconnects.

@@ -14,7 +14,8 @@ from importlib import metadata
 import psycopg
 
 from app.settings import Settings
-from app.store.database import CONNECT_TIMEOUT_SECONDS, EmbeddedPostgres, EmbeddedPostgresMissing
+from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 
 MINIMUM_PYTHON = (3, 11)
 # Below this an hour of a busy stream's state and log may not fit.

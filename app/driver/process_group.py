@@ -19,9 +19,10 @@ POLL_S = 0.05
 
 
 def create_time(pid: int) -> float | None:
-    """Return when a process began, in seconds since the epoch; None when there is none."""
+    """Return when a living process began, in seconds since the epoch; None when there is none, or only a zombie."""
     try:
-        return psutil.Process(pid).create_time()
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return None
 

@@ -65,7 +65,8 @@ class Reconciler:
         for query_id in query_ids:
             snapshot = Snapshot(_NOBODY, Status(), self._host.report(query_id), False, self.is_draining, 0, 0.0)
             action = decide(snapshot, self._limits)
-            if action.effect is Effect.STOP:
+            # Either it is stopped here, or it was fenced before this driver noticed.
+            if action.effect in (Effect.STOP, Effect.FORGET):
                 log.warning("lease_lost", query_id=str(query_id), epoch=snapshot.handle.epoch)
             self._act_without_row(query_id, action)
 

@@ -20,12 +20,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from engine.connectors.admission import Backlog, BatchLimit, Chunk, admit
+from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartition, admit
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import PACKET_DDL, packet_batch
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
+from engine.spark.look_ahead import LookAhead
 
 FORMAT = "slackwater"
 
@@ -107,6 +108,8 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._spec = spec
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
+        self._look_ahead = LookAhead()
+        self._ahead = Limit(spec.limit.max_rows, spec.limit.max_bytes)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return {"feeds": self._spec.start, "now_ms": 0}
@@ -118,9 +121,11 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
         """Return where the next batch ends; ``start`` itself when nothing is new."""
         with marked():
-            admitted = admit([backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)], self._spec.limit)
+            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
+            admitted = admit(backlogs, self._spec.limit)
         if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
             return start
+        self._ask_for_next(backlogs, admitted)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.items():
             feeds.setdefault(feed, {})[str(partition)] = end
@@ -153,15 +158,23 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = reader.feed.name
         begun = start["feeds"].get(name, {})
         ends = reader.ends() if self._targets is None else self._targets[name]
-        ahead = Limit(self._spec.limit.max_rows, self._spec.limit.max_bytes)
         is_table = all(item.relation.kind == "table" for item in inputs)
         for partition, end in sorted(ends.items()):
             first = begun.get(str(partition), 0)
             if first >= end:
                 continue
-            chunks = _until(reader.chunks(partition, first, ahead), end)
+            chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead), end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
             yield Backlog(name, partition, chunks, is_table, is_whole)
+
+    def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Mapping[FeedPartition, int]) -> None:
+        """Look at what the next batch will read, where this one left something."""
+        readers = {reader.feed.name: reader for reader, _ in self._feeds}
+        self._look_ahead.forget()
+        for backlog in backlogs:
+            end = admitted.get((backlog.feed, backlog.partition))
+            if end is not None and (not backlog.is_whole or backlog.chunks[-1].end_offset > end):
+                self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead)
 
 
 def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:

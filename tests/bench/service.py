@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from app.client import Client
 from app.demo.service import running_service
-from app.store.database import EmbeddedPostgres
+from app.store.embedded_postgres import EmbeddedPostgres
 
 
 @dataclass(frozen=True, slots=True)

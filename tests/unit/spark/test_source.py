@@ -30,6 +30,7 @@ class FakeFeed:
 
     feed: Feed
     length: dict[int, int] = field(default_factory=lambda: {0: 0})
+    looked_at: list[int] = field(default_factory=list)
 
     def starts(self, start: Start) -> Mapping[int, int]:
         return dict.fromkeys(self.length, 0)
@@ -38,6 +39,7 @@ class FakeFeed:
         return dict(self.length)
 
     def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+        self.looked_at.append(start)
         ends = range(start + 10, self.length[partition] + 10, 10)
         return [Chunk(min(end, self.length[partition]), 10, 1_000, end - 10, end - 1) for end in ends]
 
@@ -139,3 +141,24 @@ def test_a_feed_that_two_inputs_share_is_opened_once() -> None:
 def test_the_specification_survives_its_way_as_an_option() -> None:
     spec = SourceSpec("postgresql://u:p@h/d", (an_input(0, "a", "a"),), (2, 0), {"log:a": {"0": 3}}, BatchLimit(1, 2), 2)
     assert SourceSpec.decoded(spec.encoded()) == spec
+
+
+def test_a_backlog_is_looked_at_before_it_is_needed_and_once() -> None:
+    feed = a_feed("a", p0=100)
+    reader = a_reader(feed, max_rows=30)
+    first = latest(reader, reader.initialOffset())
+    second = latest(reader, first)
+    third = latest(reader, second)
+    assert [offset["feeds"]["log:a"]["0"] for offset in (first, second, third)] == [30, 60, 90]
+    latest(reader, third)
+    assert sorted(feed.looked_at) == [0, 30, 60, 90]
+
+
+def test_what_arrived_after_the_look_is_read_later() -> None:
+    feed = a_feed("a", p0=50)
+    reader = a_reader(feed, max_rows=30)
+    first = latest(reader, reader.initialOffset())
+    feed.length[0] = 200
+    second = latest(reader, first)
+    assert second["feeds"]["log:a"]["0"] in (50, 60)
+    assert latest(reader, second)["feeds"]["log:a"]["0"] > second["feeds"]["log:a"]["0"]

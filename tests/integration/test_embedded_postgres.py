@@ -1,0 +1,99 @@
+"""The embedded Postgres after the machine or the service ended without a goodbye."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from app.store.embedded_postgres import LOCK_FILE, EmbeddedPostgres
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A short path (a Unix socket's must be), on which nothing runs afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="slackwater-"))
+    yield folder / "postgres"
+    kill_servers(folder / "postgres")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def servers(directory: Path) -> list[psutil.Process]:
+    found = psutil.process_iter(["name", "status", "cwd"])
+    return [
+        process
+        for process in found
+        if process.info["cwd"] == str(directory)
+        and process.info["name"].startswith("postgres")
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def kill_servers(directory: Path) -> None:
+    while left := servers(directory):
+        for process in left:
+            process.kill()
+        time.sleep(0.05)
+
+
+def write_one_row(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS seen (n int)")
+        connection.execute("INSERT INTO seen VALUES (1)")
+
+
+def rows(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM seen").fetchone() or (0,)
+        return int(count)
+
+
+def name_in_lock(directory: Path, pid: int) -> None:
+    """Leave the lock of a server that is gone as it looks when its pid is somebody else's by now."""
+    lock = directory / LOCK_FILE
+    lines = lock.read_text().split("\n")
+    lock.write_text("\n".join([str(pid), *lines[1:]]))
+
+
+def test_a_lock_that_names_a_stranger_does_not_keep_the_database_from_starting(directory: Path) -> None:
+    write_one_row(EmbeddedPostgres(directory).start())
+    kill_servers(directory)
+    name_in_lock(directory, os.getpid())
+    again = EmbeddedPostgres(directory)
+    assert rows(again.start()) == 1
+    assert not again.is_adopted
+    again.stop()
+    assert servers(directory) == []
+
+
+def test_a_lock_that_names_a_zombie_does_not_keep_the_database_from_starting(directory: Path) -> None:
+    write_one_row(EmbeddedPostgres(directory).start())
+    kill_servers(directory)
+    zombie = subprocess.Popen([sys.executable, "-c", ""])
+    while psutil.Process(zombie.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    name_in_lock(directory, zombie.pid)
+    again = EmbeddedPostgres(directory)
+    assert rows(again.start()) == 1
+    again.stop()
+    zombie.wait()
+
+
+def test_a_server_that_runs_already_is_adopted(directory: Path) -> None:
+    first = EmbeddedPostgres(directory)
+    write_one_row(first.start())
+    second = EmbeddedPostgres(directory)
+    assert rows(second.start()) == 1
+    assert (first.is_adopted, second.is_adopted) == (False, True)
+    second.stop()
