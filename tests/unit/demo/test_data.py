@@ -52,3 +52,10 @@ def test_the_batch_windows_count_each_departure_once_or_call_it_late_or_leave_it
     assert 0 < late < 100
     assert windows["flights"].sum() + late < departed
     assert windows["flights"].sum() + late > departed - 1_000
+
+
+def test_every_request_of_the_whole_year_has_a_record_that_is_accepted() -> None:
+    year = load(12)
+    chunks = year.chunks()
+    assert sum(len(chunk.frame) for chunk in chunks if chunk.relation == "departures") == len(year.departures) == 336_776
+    assert all(chunk.frame["departed_at"].count() > 0 for chunk in chunks if chunk.relation == "departures")
