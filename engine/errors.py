@@ -3,7 +3,8 @@
 EngineError
 ├── UserError            the definition or the data is wrong: retrying cannot help
 │   ├── DefinitionInvalid    a definition was refused; carries one Problem per fault
-│   └── DataInvalid          `on_bad_record: stop` met a bad record, or a source file shrank
+│   ├── DataInvalid          `on_bad_record: stop` met a bad record, or a source file shrank
+│   └── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
 ├── ExternalError        something outside failed: retried with backoff
 │   ├── SourceUnavailable
 │   └── SinkUnavailable
@@ -63,6 +64,23 @@ class DataInvalid(UserError):
     """A source holds what the definition forbids and asks to stop for."""
 
     code = "data_invalid"
+
+
+class BufferFull(UserError):
+    """A suppress buffer with ``when_full: stop`` passed its bound (S4). What came before ``position`` is valid and is committed.
+
+    Attributes:
+        position: place in the task's total order of the record that did not fit.
+    """
+
+    code = "suppress_buffer_full"
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message, position)
+        self.position = position
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ExternalError(EngineError):

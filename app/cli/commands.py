@@ -16,6 +16,7 @@ from rich.console import Console
 
 from app import __version__
 from app.cli.doctor import examine
+from app.cli.test_command import run_tests
 from app.main import create_app
 from app.settings import Settings, UnknownSetting, effective, load_settings
 from app.store.database import migrate
@@ -31,6 +32,7 @@ KEEP_ALIVE_SECONDS = 75
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled.")
 config = typer.Typer(no_args_is_help=True, help="What the service is told.")
 cli.add_typer(config, name="config")
+cli.command("test")(run_tests)
 _out = Console()
 _err = Console(stderr=True)
 

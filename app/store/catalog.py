@@ -64,6 +64,7 @@ def output_to_json(output: Output) -> dict[str, Any]:
         "is_final": output.is_final,
         "retention_ms": output.retention_ms,
         "partitions": output.partitions,
+        "history_retention_ms": output.history_retention_ms,
     }
 
 
@@ -78,4 +79,5 @@ def output_of(stored: Mapping[str, Any]) -> Output:
         is_final=stored["is_final"],
         retention_ms=stored["retention_ms"],
         partitions=stored["partitions"],
+        history_retention_ms=stored.get("history_retention_ms"),
     )

@@ -1,7 +1,8 @@
 """Packets: the few big rows in which records cross Spark's Python border.
 
-A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream; the other kinds (``progress``,
-``reject``, ``late``, ``stats``) ride along to the sink untouched. Knows nothing of where records come from.
+A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream, for the stage that reads their input;
+``tick`` packets bring every task the clock and how far feeds were read; the other kinds (``progress``, ``reject``, ``late``,
+``stats``) ride along to the sink untouched. Knows nothing of where records come from.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-PacketKind = Literal["data", "progress", "reject", "late", "stats"]
+PacketKind = Literal["data", "tick", "progress", "reject", "late", "stats"]
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
@@ -51,14 +52,14 @@ class Packet:
     Attributes:
         task: id of the task (as chosen by ``engine.spark.task_ids``) it goes to.
         kind: what the blob holds.
-        input: ``Input.index`` in the first stage, 0 later.
-        partition: partition of the feed; in later stages the upstream task's ordinal.
-        first_offset: offset of its first record; in later stages the emission's number.
+        input: ``Input.index``; of what a stage emits ``emitted_by`` of that stage.
+        partition: partition of the feed; of what a stage emits the task's ordinal.
+        first_offset: offset of its first record; of what a stage emits the emission's number.
         rows: records inside; 0 for kinds without records.
         min_ts: least event time inside, None without records.
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
-        blob: Arrow IPC stream, or UTF-8 JSON for ``progress`` and ``stats``.
+        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats`` and ``tick``.
     """
 
     task: int
@@ -71,6 +72,11 @@ class Packet:
     max_ts: int | None
     now_ms: int
     blob: bytes
+
+
+def emitted_by(stage_index: int) -> int:
+    """Return what stands for an input in the packets that a stage emits: below every ``Input.index``."""
+    return -1 - stage_index
 
 
 def encode_frame(frame: pl.DataFrame) -> bytes:
@@ -97,7 +103,7 @@ def decode_frame(blob: bytes) -> pl.DataFrame:
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
-    """Write the blob of a ``progress`` or ``stats`` packet."""
+    """Write the blob of a ``progress``, ``stats`` or ``tick`` packet."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 

@@ -89,6 +89,11 @@ def _shape_piece(
             yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
 
 
+def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
+    """Filter, project and hash a relation's judged records for one input."""
+    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation))
+
+
 def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None) -> pl.DataFrame:
     if where is not None:
         accepted = accepted.filter(where)

@@ -23,7 +23,7 @@ from engine.connectors.log import append_batches, encode_batches, find_feed, rou
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.views import apply_changes, expire_windows
-from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
+from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
 
 COMMIT_CHANNEL = "slackwater_commit"
@@ -76,6 +76,15 @@ def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UU
         raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
 
 
+def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
+    """Return the wall clock at which the first task of a query has something to do without input; None for never."""
+    row = conn.execute(
+        "SELECT min(wake.value::bigint) FROM log.commit, jsonb_each_text(detail -> 'wakes') AS wake WHERE query_id = %s",
+        (query_id,),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 @dataclass(slots=True)
 class _Batch:
     """A batch's packets by what is done with them."""
@@ -102,7 +111,14 @@ class _Batch:
                     batch.progress.append(json.loads(packet.blob))
                 case "stats":
                     batch.stats.append(json.loads(packet.blob))
+                case "tick":
+                    pass
         return batch
+
+    def failure(self) -> BufferFull | None:
+        """Return why the query must stop after this batch, None for no reason."""
+        found = next((stats["failure"] for stats in self.stats if stats.get("failure")), None)
+        return None if found is None else BufferFull(found["detail"], found["position"])
 
 
 class Sink:
@@ -131,6 +147,7 @@ class Sink:
             EpochFenced: another launch holds the fence.
             SinkUnavailable: the database cannot be reached or refuses for now. Retryable.
             DataInvalid: Postgres cannot hold a value of the result, and never will.
+            BufferFull: after the commit, where a task's buffer passed its bound.
         """
         batch = _Batch.of(unpack(packets))
         try:
@@ -146,6 +163,9 @@ class Sink:
         except psycopg.OperationalError as error:
             self.close()
             raise SinkUnavailable(f"batch {batch_id}: {error}") from error
+        if failure := batch.failure():
+            # What came before it is committed; the rest waits in the state for the definition to be mended.
+            raise failure
 
     def close(self) -> None:
         """Close the connection; the next commit opens another."""
@@ -285,7 +305,8 @@ class Sink:
 class _Committed:
     """Position and detail of the commit row.
 
-    ``detail``: ``clocks`` and ``buffered`` (operator → task → value), ``read_rows`` (feed → count), ``emitted_rows``.
+    ``detail``: ``clocks`` and ``buffered`` (operator → task → value), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
+    (stage and task → wall clock at which it has something to do without input).
     """
 
     position: dict[str, dict[str, int]]
@@ -313,6 +334,11 @@ class _Committed:
                 for operator, value in stats[part].items():
                     merged.setdefault(operator, {})[str(stats["task"])] = value
             detail[part] = merged
+        wakes = dict(self.detail.get("wakes", {}))
+        for stats in batch.stats:
+            if "wakes_at_ms" in stats:
+                wakes[f"{stats['stage']}:{stats['task']}"] = stats["wakes_at_ms"]
+        detail["wakes"] = {task: ms for task, ms in wakes.items() if ms is not None}
         return _Committed(position, detail)
 
     def stream_time(self, plan: Plan) -> int | None:

@@ -1,12 +1,15 @@
 """Materialised tables: one typed Postgres table per derived table, in the schema ``views``.
 
-Any Postgres client may read them. Writing happens inside the sink's transaction; nothing here commits.
+Any Postgres client may read them. A table that is versioned also has every version of its rows, tombstones included, in the schema
+``history``; its view holds the latest version of each key by event time. Writing happens inside the sink's transaction; nothing here
+commits.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -18,7 +21,9 @@ from engine.errors import InvariantBroken
 from engine.plan.model import Output
 
 SCHEMA = "views"
+HISTORY_SCHEMA = "history"
 RESULT_TIME = "_ts"
+IS_DELETED = "_is_deleted"
 _COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
 
 Connection = psycopg.Connection[Any]
@@ -30,11 +35,27 @@ def view_identifier(name: str) -> sql.Identifier:
     return sql.Identifier(SCHEMA, name)
 
 
+def history_identifier(name: str) -> sql.Identifier:
+    """Return the quoted, qualified name of the table of a view's versions."""
+    return sql.Identifier(HISTORY_SCHEMA, name)
+
+
 def create_view(conn: Connection, output: Output) -> None:
     """Create the table of a derived table: its columns, ``_ts`` (bigint: result time in ms), its key as primary key.
 
-    A windowed one also gets an index on its end, by which closed windows leave after their retention.
+    A windowed one also gets an index on its end, by which closed windows leave after their retention; a versioned one the table of
+    its versions, keyed by key and ``_ts``.
     """
+    _create(conn, view_identifier(output.name), output, ())
+    if output.is_windowed:
+        conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), sql.Identifier(output.key[-1])))
+    if output.history_retention_ms is not None:
+        _create(conn, history_identifier(output.name), output, (RESULT_TIME,))
+        deleted = sql.SQL("ALTER TABLE {} ADD COLUMN {} boolean NOT NULL")
+        conn.execute(deleted.format(history_identifier(output.name), sql.Identifier(IS_DELETED)))
+
+
+def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: tuple[str, ...]) -> None:
     columns = [
         sql.SQL("{} {}{}").format(
             sql.Identifier(name), sql.SQL(kind.postgres), sql.SQL(" NOT NULL" if name in output.key else "")
@@ -43,24 +64,17 @@ def create_view(conn: Connection, output: Output) -> None:
     ]
     columns.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(RESULT_TIME)))
     if output.key:
-        columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(output.key)))
-    conn.execute(sql.SQL("CREATE TABLE {} ({})").format(view_identifier(output.name), sql.SQL(", ").join(columns)))
-    if output.is_windowed:
-        conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), sql.Identifier(output.key[-1])))
+        columns.append(sql.SQL("PRIMARY KEY ({})").format(_names((*output.key, *also_key))))
+    conn.execute(sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(columns)))
 
 
 def drop_view(conn: Connection, name: str) -> None:
-    """Drop the table of a derived table, if it is there."""
-    conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(view_identifier(name)))
-
-
-def truncate_view(conn: Connection, name: str) -> None:
-    """Empty the table of a derived table."""
-    conn.execute(sql.SQL("TRUNCATE {}").format(view_identifier(name)))
+    """Drop the tables of a derived table, if they are there."""
+    conn.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(view_identifier(name), history_identifier(name)))
 
 
 def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None:
-    """Write a batch's changes: the last one per key, deletes included.
+    """Write a batch's changes: the last one per key, deletes included; of a versioned table the last one per key and time.
 
     Args:
         cursor: inside the sink's transaction.
@@ -70,6 +84,9 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None
     Raises:
         InvariantBroken: a final window came a second time.
     """
+    if output.history_retention_ms is not None:
+        _apply_versions(cursor, output, changes)
+        return
     folded = changes.unique(subset=list(output.key), keep="last", maintain_order=True) if output.key else changes.tail(1)
     upserts, deletes = folded.filter(pl.col("_op") == 0), folded.filter(pl.col("_op") != 0)
     names = [*output.columns.names, RESULT_TIME]
@@ -82,7 +99,7 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None
     if not upserts.is_empty():
         stage = _stage(cursor, output)
         _copy(cursor, stage, upserts.select(names), output.columns)
-        cursor.execute(_upsert(output, stage, names))
+        cursor.execute(_upsert(view_identifier(output.name), stage, names, output.key))
         cursor.execute(sql.SQL("TRUNCATE {}").format(stage))
     if not deletes.is_empty():
         stage = _stage(cursor, output)
@@ -91,6 +108,39 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None
         is_same = sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(sql.Identifier(name)) for name in output.key)
         cursor.execute(sql.SQL("DELETE FROM {} v USING {} s WHERE {}").format(view_identifier(output.name), stage, is_same))
         cursor.execute(sql.SQL("TRUNCATE {}").format(stage))
+
+
+def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None:
+    """Put versions into the history (V2), and the latest version of each touched key into the view."""
+    keys = [*output.key, RESULT_TIME]
+    folded = changes.unique(subset=keys, keep="last", maintain_order=True)
+    folded = folded.with_columns((pl.col("_op") != 0).alias(IS_DELETED))
+    names = [*output.columns.names, RESULT_TIME, IS_DELETED]
+    stage = _stage(cursor, output, is_versioned=True)
+    _copy(cursor, stage, folded.select(names), output.columns)
+    history, view = history_identifier(output.name), view_identifier(output.name)
+    cursor.execute(_upsert(history, stage, names, keys))
+    parts = {
+        "view": view, "history": history, "stage": stage, "time": sql.Identifier(RESULT_TIME), "deleted": sql.Identifier(IS_DELETED),
+        "key": _names(output.key), "columns": _names([*output.columns.names, RESULT_TIME]),
+        "same": sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(sql.Identifier(name)) for name in output.key),
+    }  # fmt: skip
+    cursor.execute(sql.SQL("DELETE FROM {view} v USING {stage} s WHERE {same}").format(**parts))
+    cursor.execute(
+        sql.SQL(
+            "INSERT INTO {view} ({columns}) SELECT {columns} FROM (SELECT DISTINCT ON ({key}) * FROM {history} v"
+            " WHERE EXISTS (SELECT 1 FROM {stage} s WHERE {same}) ORDER BY {key}, {time} DESC) latest WHERE NOT {deleted}"
+        ).format(**parts)
+    )
+    horizon = cursor.execute(sql.SQL("SELECT max({time}) FROM {stage}").format(**parts)).fetchone()
+    if horizon is not None and output.history_retention_ms is not None:
+        forgotten = sql.SQL(
+            "DELETE FROM {history} v USING (SELECT DISTINCT {key} FROM {stage}) s WHERE {same} AND v.{time} < (SELECT max(h.{time})"
+            " FROM {history} h WHERE {newer} AND h.{time} <= %s)"
+        )
+        newer = sql.SQL(" AND ").join(sql.SQL("h.{0} = v.{0}").format(sql.Identifier(name)) for name in output.key)
+        cursor.execute(forgotten.format(**parts, newer=newer), (horizon[0] - output.history_retention_ms,))
+    cursor.execute(sql.SQL("TRUNCATE {stage}").format(**parts))
 
 
 def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
@@ -102,27 +152,27 @@ def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
         cursor.execute(bound, (stream_time_ms - output.retention_ms,))
 
 
-def _names(names: tuple[str, ...] | list[str]) -> sql.Composed:
+def _names(names: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def _stage(cursor: Cursor, output: Output) -> sql.Identifier:
+def _stage(cursor: Cursor, output: Output, *, is_versioned: bool = False) -> sql.Identifier:
     """Return this transaction's staging table: the view's columns, all nullable, no key."""
     stage = sql.Identifier("pg_temp", "stage")
     cursor.execute("DROP TABLE IF EXISTS pg_temp.stage")
     columns = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind.postgres)) for name, kind in output.columns.items()]
     columns.append(sql.SQL("{} bigint").format(sql.Identifier(RESULT_TIME)))
+    if is_versioned:
+        columns.append(sql.SQL("{} boolean").format(sql.Identifier(IS_DELETED)))
     cursor.execute(sql.SQL("CREATE TEMP TABLE stage ({}) ON COMMIT DROP").format(sql.SQL(", ").join(columns)))
     return stage
 
 
-def _upsert(output: Output, stage: sql.Identifier, names: list[str]) -> sql.Composed:
-    view = view_identifier(output.name)
-    columns = _names(names)
-    values = [name for name in names if name not in output.key]
+def _upsert(target: sql.Identifier, stage: sql.Identifier, names: Sequence[str], key: Sequence[str]) -> sql.Composed:
+    values = [name for name in names if name not in key]
     assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in values)
     return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}").format(
-        view, columns, columns, stage, _names(output.key), assignments
+        target, _names(names), _names(names), stage, _names(key), assignments
     )
 
 

@@ -27,8 +27,8 @@ DOUBLE_UNIT: Final = -1074
 INTEGER_UNIT: Final = 0
 """Exponent of the unit of integers' and unscaled decimals' limbs."""
 
-_BITS: Final = 32
-_MASK: Final = np.int64((1 << _BITS) - 1)
+BITS: Final = 32
+MASK: Final = np.int64((1 << BITS) - 1)
 _GUARD_LIMBS: Final = 3
 """Zero limbs kept below the lowest: the rounding looks at the three limbs below the highest non-zero one."""
 
@@ -50,10 +50,10 @@ def double_limbs(values: NDArray[np.float64]) -> Limbs:
     mantissa = (bits & ((1 << 52) - 1)) | ((exponent > 0).astype(np.int64) << 52)
     shift = np.maximum(exponent, 1) - 1
     place, shift = shift >> 5, shift & 31
-    low = (mantissa & _MASK) << shift  # below 2^63
-    high = ((mantissa >> _BITS) << shift) + (low >> _BITS)
+    low = (mantissa & MASK) << shift  # below 2^63
+    high = ((mantissa >> BITS) << shift) + (low >> BITS)
     sign = np.where(bits < 0, np.int64(-1), np.int64(1))
-    parts = ((low & _MASK) * sign, (high & _MASK) * sign, (high >> _BITS) * sign)
+    parts = ((low & MASK) * sign, (high & MASK) * sign, (high >> BITS) * sign)
     limbs: Limbs = {}
     for q in np.unique(place[mantissa != 0]).tolist():
         here = place == q
@@ -66,7 +66,7 @@ def double_limbs(values: NDArray[np.float64]) -> Limbs:
 
 def int_limbs(values: Int64s) -> Limbs:
     """Split int64 values into two limbs: the low 32 bits, and the signed rest."""
-    return {0: values & _MASK, 1: values >> _BITS}
+    return {0: values & MASK, 1: values >> BITS}
 
 
 def decimal_limbs(values: pl.Series) -> Limbs:
@@ -77,13 +77,13 @@ def decimal_limbs(values: pl.Series) -> Limbs:
         array = array.combine_chunks()
     words = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
     low, high = words[0::2], words[1::2]
-    return {0: low & _MASK, 1: (low >> _BITS) & _MASK, 2: high & _MASK, 3: high >> _BITS}
+    return {0: low & MASK, 1: (low >> BITS) & MASK, 2: high & MASK, 3: high >> BITS}
 
 
 def carried(limbs: Limbs) -> Limbs:
     """Carry limbs over without changing the sum, so that a column that was added to often cannot overflow."""
     rows = len(next(iter(limbs.values()))) if limbs else 0
-    lowest, digits = _normalise(limbs, rows)
+    lowest, digits = normalise(limbs, rows)
     return {lowest + i: digits[i] for i in range(len(digits)) if digits[i].any()}
 
 
@@ -93,9 +93,9 @@ def to_int64(limbs: Limbs, rows: int) -> tuple[Int64s, NDArray[np.bool_]]:
     Returns:
         The values, and which of them fit int64; the others are meaningless.
     """
-    lowest, digits = _normalise({0: np.zeros(rows, dtype=np.int64), 1: np.zeros(rows, dtype=np.int64)} | limbs, rows)
+    lowest, digits = normalise({0: np.zeros(rows, dtype=np.int64), 1: np.zeros(rows, dtype=np.int64)} | limbs, rows)
     rest = digits[2 - lowest :]
-    low = digits[0] | (digits[1] << _BITS)
+    low = digits[0] | (digits[1] << BITS)
     extension = np.where(low < 0, np.int64(-1), np.int64(0))
     return low, _is_sign_extension(rest, extension)
 
@@ -107,8 +107,8 @@ def to_decimal(limbs: Limbs, rows: int, scale: int) -> tuple[pl.Series, NDArray[
         The values, and which of them have at most 38 digits; the others are 0.
     """
     zeros = np.zeros(rows, dtype=np.int64)
-    _, digits = _normalise(dict.fromkeys(range(4), zeros) | limbs, rows)
-    low, high = digits[0] | (digits[1] << _BITS), digits[2] | (digits[3] << _BITS)
+    _, digits = normalise(dict.fromkeys(range(4), zeros) | limbs, rows)
+    low, high = digits[0] | (digits[1] << BITS), digits[2] | (digits[3] << BITS)
     is_valid = _is_sign_extension(digits[4:], np.where(high < 0, np.int64(-1), np.int64(0)))
     is_negative = high < 0
     size_low = np.where(is_negative, -low, low).view(np.uint64)
@@ -132,31 +132,47 @@ def to_double(limbs: Limbs, rows: int, unit: int) -> tuple[NDArray[np.float64], 
     Returns:
         The values, and which of them are finite. A sum of zero is +0.0.
     """
-    lowest, digits = _normalise(limbs, rows)
+    significand, exponent = rounded(limbs, rows)
+    with np.errstate(over="ignore"):
+        result = np.ldexp(significand, (exponent + unit).astype(np.int32))
+    return result, np.isfinite(result)
+
+
+def rounded(limbs: Limbs, rows: int) -> tuple[NDArray[np.float64], Int64s]:
+    """Round sums to 53 bits, ties to even, whatever their size.
+
+    Returns:
+        Significands (whole numbers below 2^64) and exponents: a sum is ``significand * 2^exponent`` units. Zero is +0.0.
+    """
+    lowest, digits = normalise(limbs, rows)
     if not len(digits):
-        return np.zeros(rows), np.ones(rows, dtype=np.bool_)
-    is_negative = digits[-1] < 0
-    digits[:, is_negative] *= -1
-    _carry(digits)
+        return np.zeros(rows), np.zeros(rows, dtype=np.int64)
+    is_negative = make_positive(digits)
     padded = np.concatenate([np.zeros((_GUARD_LIMBS, rows), dtype=np.int64), digits])
     is_set = padded != 0
     top = np.maximum(len(padded) - 1 - np.argmax(is_set[::-1], axis=0), _GUARD_LIMBS)
     column = np.arange(rows)
     first, second, third = (padded[top - k, column].astype(np.uint64) for k in range(3))
     has_more = np.logical_or.accumulate(is_set, axis=0)[top - 3, column]
-    free = (_BITS - np.frexp(first.astype(np.float64))[1]).astype(np.uint64)  # leading zeros of the top limb
-    kept = _BITS - free
-    window = (((first << np.uint64(_BITS)) | second) << free) | (third >> kept)
+    free = (BITS - np.frexp(first.astype(np.float64))[1]).astype(np.uint64)  # leading zeros of the top limb
+    kept = BITS - free
+    window = (((first << np.uint64(BITS)) | second) << free) | (third >> kept)
     has_more |= (third & ((np.uint64(1) << kept) - np.uint64(1))) != 0
     window |= has_more.astype(np.uint64)  # the sticky bit: eleven bits below the last one that is kept
-    exponent = _BITS * (top - 2 - _GUARD_LIMBS + lowest) + unit + kept.astype(np.int64)
-    with np.errstate(over="ignore"):
-        result = np.ldexp(window.astype(np.float64), exponent.astype(np.int32))
-    result = np.where(is_negative, -result, result)
-    return result, np.isfinite(result)
+    significand = window.astype(np.float64)
+    exponent = BITS * (top - 2 - _GUARD_LIMBS + lowest) + kept.astype(np.int64)
+    return np.where(is_negative, -significand, significand), exponent
 
 
-def _normalise(limbs: Limbs, rows: int) -> tuple[int, Int64s]:
+def make_positive(digits: Int64s) -> NDArray[np.bool_]:
+    """Replace normalised sums by their magnitudes, in place; return which were negative."""
+    is_negative: NDArray[np.bool_] = digits[-1] < 0
+    digits[:, is_negative] *= -1
+    _carry(digits)
+    return is_negative
+
+
+def normalise(limbs: Limbs, rows: int) -> tuple[int, Int64s]:
     """Carry so that every digit is in ``[0, 2^32)`` but the last, which is signed.
 
     Returns:
@@ -174,13 +190,13 @@ def _normalise(limbs: Limbs, rows: int) -> tuple[int, Int64s]:
 
 def _carry(digits: Int64s) -> None:
     for i in range(len(digits) - 1):
-        digits[i + 1] += digits[i] >> _BITS
-        digits[i] &= _MASK
+        digits[i + 1] += digits[i] >> BITS
+        digits[i] &= MASK
 
 
 def _is_sign_extension(rest: Int64s, extension: Int64s) -> NDArray[np.bool_]:
     """True where the digits above the result only repeat its sign."""
     is_valid: NDArray[np.bool_] = rest[-1] == extension
     for digit in rest[:-1]:
-        is_valid &= digit == (extension & _MASK)
+        is_valid &= digit == (extension & MASK)
     return is_valid

@@ -13,8 +13,12 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from engine.definition.types import Schema
+from engine.errors import EngineError
 
 POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
+
+FORCED = "$forced"
+"""Pseudo-column (boolean) of a query with ``idle``: silence let the row go, not a record (T10)."""
 
 SERVICE_COLUMNS: dict[str, pl.DataType] = {
     POS: pl.Int64(),
@@ -48,11 +52,14 @@ class OperatorOutput:
         frame: rows for the next operator, with the service columns, in emission order.
         late: rows that must be kept for reading (``LATE_SCHEMA``).
         counters: see ``Counters``.
+        failure: the query fails once all that is here has been committed. No record of the failing position or behind it was
+            handled, and the operator's state is as if they had never come.
     """
 
     frame: pl.DataFrame
     late: pl.DataFrame = field(default_factory=lambda: empty_late())
     counters: Counters = field(default_factory=dict)
+    failure: EngineError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class Emission:
         counters: see ``Counters``.
         clocks: operator → stream time, None before its first record.
         buffered: operator → rows waiting.
+        failure: see ``OperatorOutput``.
+        wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
     """
 
     changes: pl.DataFrame
@@ -73,6 +82,8 @@ class Emission:
     counters: Counters
     clocks: dict[str, int | None]
     buffered: dict[str, int]
+    failure: EngineError | None = None
+    wakes_at_ms: int | None = None
 
 
 def empty_late() -> pl.DataFrame:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import I64
+from engine.core.clocks import AFTER_ALL_TIME, I64
 from engine.core.frames import OFFSET, POS, SERVICE_COLUMNS, TS
 from engine.plan.model import Input
+
+UPSTREAM: Final = -1
+"""Stands for an input index: what the stage before emits."""
+
+CAUSE_PARTITION, CAUSE_OFFSET = "_cause_partition", "_cause_offset"
+"""Which record of the plan's only feed caused an emission that goes through an exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +25,11 @@ class Slice:
     """Consecutive records of one input partition, as one packet brings them.
 
     Attributes:
-        input_index: ``Input.index``; for a later stage 0.
-        feed_name: ``Feed.name``; for a later stage anything constant.
-        partition: partition of the feed; for a later stage the upstream task's ordinal.
-        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order.
+        input_index: ``Input.index``; ``UPSTREAM`` for what the stage before emits.
+        feed_name: ``Feed.name``; for upstream slices anything constant.
+        partition: partition of the feed; for upstream slices the upstream task's ordinal.
+        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order; upstream ones may have the
+            columns of their cause.
     """
 
     input_index: int
@@ -30,22 +38,55 @@ class Slice:
     frame: pl.DataFrame
 
 
-def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int) -> dict[int, pl.DataFrame]:
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """The feed's records behind the positions of one batch.
+
+    Attributes:
+        positions: ascending.
+        partitions: of the feed.
+        offsets: in that partition.
+    """
+
+    positions: I64
+    partitions: I64
+    offsets: I64
+
+    def of(self, positions: I64) -> tuple[I64, I64]:
+        """Return partition and offset behind each position; what no record caused comes after every record."""
+        if not len(self.positions):
+            return np.zeros(len(positions), np.int64), np.full(len(positions), AFTER_ALL_TIME)
+        places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+        is_known = self.positions[places] == positions
+        return self.partitions[places], np.where(is_known, self.offsets[places], AFTER_ALL_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A batch in order.
+
+    Attributes:
+        frames: input index → its records with ``_pos``, in order. Inputs without records are absent.
+        causes: the feed's records behind the positions.
+    """
+
+    frames: Mapping[int, pl.DataFrame]
+    causes: Causes
+
+
+def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int) -> Ordered:
     """Put a batch's records into the task's total order.
 
     A k-way merge by head event time, which equals a stable sort by the running maximum of event time within each feed
     partition; ties by the declared index of the feed (the smallest index of the inputs that read it), partition, offset. Of a
     record that two inputs of a feed read, the one with the smaller index (the table) comes first. Maxima start afresh in each
-    batch.
+    batch. Upstream tasks are partitions of an input that is declared last; where the plan reads one partition of one feed, they keep its
+    order instead: every emission stands where the record stands that caused it.
 
     Args:
         slices: at most one batch's records of one task, in any order of slices.
-        inputs: the plan's inputs, whose aliases qualify the payload columns; empty for a later stage, whose columns keep their
-            names.
+        inputs: the stage's inputs, whose aliases qualify the payload columns; upstream columns keep their names.
         first_pos: position of the first record.
-
-    Returns:
-        Input index → its records with ``_pos``, in order. Inputs without records are absent.
     """
     groups = _feed_partitions(slices, inputs)
     places = _places([group.times for group in groups]) + first_pos
@@ -57,24 +98,28 @@ def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int
             found.setdefault(input_index, []).append(frame)
         start = stop
     aliases = {item.index: item.alias for item in inputs}
-    return {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
+    frames = {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
+    return Ordered(frames, _causes(groups, places))
 
 
 class _FeedPartition:
     """The records of one partition of one feed in its own order: by offset, of one record's readers by index.
 
     Args:
-        readers: (input index, its records by offset).
+        readers: (input index, partition of the feed, its records by offset).
     """
 
-    def __init__(self, readers: list[tuple[int, pl.DataFrame]]) -> None:
-        self._readers = sorted(readers, key=lambda reader: reader[0])
-        self.times: I64 = np.concatenate([frame.get_column(TS).to_numpy() for _, frame in self._readers])
+    def __init__(self, readers: list[tuple[int, int, pl.DataFrame]]) -> None:
+        self._readers = readers
+        self.times: I64 = np.concatenate([frame.get_column(TS).to_numpy() for _, _, frame in readers])
+        self.offsets: I64 = np.concatenate([_cause_offsets(frame) for _, _, frame in readers])
+        self.partitions: I64 = np.concatenate([_cause_partitions(partition, frame) for _, partition, frame in readers])
         self._rows: I64 | None = None
         if len(readers) > 1:
-            offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for _, frame in self._readers])
-            self._rows = np.argsort(offsets, kind="stable")
-            self.times = self.times[self._rows]
+            self._rows = np.argsort(self.offsets, kind="stable")
+            self.times, self.offsets, self.partitions = (
+                values[self._rows] for values in (self.times, self.offsets, self.partitions)
+            )
 
     def placed(self, places: I64) -> Iterator[tuple[int, pl.DataFrame]]:
         """Give each reader's records their places."""
@@ -83,20 +128,57 @@ class _FeedPartition:
             own = np.empty_like(places)
             own[self._rows] = places
         start = 0
-        for input_index, frame in self._readers:
+        for input_index, _, frame in self._readers:
             yield input_index, frame.with_columns(pl.Series(POS, own[start : start + frame.height]))
             start += frame.height
 
 
+def _cause_offsets(frame: pl.DataFrame) -> I64:
+    return frame.get_column(CAUSE_OFFSET if CAUSE_OFFSET in frame.columns else OFFSET).to_numpy()
+
+
+def _cause_partitions(partition: int, frame: pl.DataFrame) -> I64:
+    if CAUSE_PARTITION in frame.columns:
+        return frame.get_column(CAUSE_PARTITION).to_numpy()
+    return np.full(frame.height, partition, np.int64)
+
+
+def _causes(groups: Sequence[_FeedPartition], places: I64) -> Causes:
+    if not groups:
+        nothing = np.empty(0, np.int64)
+        return Causes(nothing, nothing, nothing)
+    order = np.argsort(places)
+    partitions, offsets = (np.concatenate(parts)[order] for parts in _columns(groups))
+    return Causes(places[order], partitions, offsets)
+
+
+def _columns(groups: Sequence[_FeedPartition]) -> tuple[list[I64], list[I64]]:
+    return [group.partitions for group in groups], [group.offsets for group in groups]
+
+
 def _feed_partitions(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[_FeedPartition]:
     """Return what the batch holds, by (declared index of the feed, partition)."""
-    declared: dict[str, int] = {}
+    parts = _parts(slices)
+    if _is_one_partition(parts):
+        readers = [(input_index, partition, frame) for (_, partition, input_index), frame in parts.items()]
+        readers.sort(key=lambda reader: (reader[0] == UPSTREAM, reader[0], reader[1]))
+        return [_FeedPartition(readers)]
+    declared = {"": len(inputs)}
     for item in inputs:
         declared[item.feed.name] = min(item.index, declared.get(item.feed.name, item.index))
-    readers: dict[tuple[int, int], list[tuple[int, pl.DataFrame]]] = {}
-    for (feed_name, partition, input_index), frame in _parts(slices).items():
-        readers.setdefault((declared.get(feed_name, 0), partition), []).append((input_index, frame))
-    return [_FeedPartition(readers[key]) for key in sorted(readers)]
+    groups: dict[tuple[int, int], list[tuple[int, int, pl.DataFrame]]] = {}
+    for (feed_name, partition, input_index), frame in parts.items():
+        place = AFTER_ALL_TIME if input_index == UPSTREAM else declared.get(feed_name, 0)
+        groups.setdefault((place, partition), []).append((input_index, partition, frame))
+    return [_FeedPartition(sorted(groups[key], key=lambda reader: reader[0])) for key in sorted(groups)]
+
+
+def _is_one_partition(parts: Mapping[tuple[str, int, int], pl.DataFrame]) -> bool:
+    """Whether emissions and records all come from one partition of one feed, so that they share its order."""
+    if not any(CAUSE_PARTITION in frame.columns for frame in parts.values()):
+        return False
+    found = {int(value) for (_, partition, _), frame in parts.items() for value in np.unique(_cause_partitions(partition, frame))}
+    return len(found) == 1
 
 
 def _parts(slices: Sequence[Slice]) -> dict[tuple[str, int, int], pl.DataFrame]:
@@ -130,6 +212,6 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
     positions = frame.get_column(POS).to_numpy()
     if len(frames) > 1 or not bool(np.all(positions[1:] > positions[:-1])):
         frame = frame[np.argsort(positions, kind="stable")]
-    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
+    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name not in (CAUSE_PARTITION, CAUSE_OFFSET)]
     frame = frame[[*SERVICE_COLUMNS, *payload]]
     return frame if alias is None else frame.rename({name: f"{alias}.{name}" for name in payload})

@@ -10,18 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from engine.core.clocks import I64
+from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
+from engine.core.sorted_search import U64, KeyOrder, key_order, runs_of
 from engine.errors import InvariantBroken
-
-U64 = NDArray[np.uint64]
 
 MIN_MERGED: Final = 6
 """Segments that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""
@@ -112,6 +110,18 @@ class _Segments(ABC):
         """Sort a frame in the structure's way, save it and describe it."""
 
 
+class Part(NamedTuple):
+    """What one segment holds of the keys that were asked for.
+
+    Attributes:
+        frame: the rows, sorted by (hash, time).
+        keys: index of each row's key among them.
+    """
+
+    frame: pl.DataFrame
+    keys: I64
+
+
 class KeyIndex(_Segments):
     """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
 
@@ -130,7 +140,6 @@ class KeyIndex(_Segments):
     ) -> None:
         super().__init__(store, state)
         self._is_by_time = is_by_time
-        self._order = (KEY_HASH, TS, POS) if is_by_time else (KEY_HASH, POS)
         self._key_columns = tuple(key_columns)
 
     def append(self, frame: pl.DataFrame, horizon: int) -> None:
@@ -141,10 +150,14 @@ class KeyIndex(_Segments):
             horizon: no read asks for a time before it, except for a key's latest version; merges forget by it.
         """
         if frame.height:
-            self._append(self._newest(frame.sort(self._order)), lambda rows, is_all: self._merge(rows, horizon, is_all))
+            self._append(self._arranged(frame), lambda rows, is_all: self._merge(rows, horizon, is_all))
 
     def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
-        """Return the rows of some keys, older segments first, each segment's part sorted by (hash, time).
+        """Return the rows of some keys; see ``find``."""
+        return [part.frame for part in self.find(hashes, low, high)]
+
+    def find(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[Part]:
+        """Return the rows of some keys, older segments first.
 
         Args:
             hashes: distinct, ascending.
@@ -160,70 +173,71 @@ class KeyIndex(_Segments):
                 bounds = (None, None) if low is None or high is None else (low[first:last], high[first:last])
                 part = self._range(self._store.load(segment.segment), hashes[first:last], *bounds)
                 if part is not None:
-                    found.append(part)
+                    found.append(Part(part.frame, part.keys + first))
         return found
 
-    def _range(self, frame: pl.DataFrame, hashes: U64, low: I64 | None, high: I64 | None) -> pl.DataFrame | None:
-        own = frame.get_column(KEY_HASH).to_numpy()
-        starts, stops = np.searchsorted(own, hashes, "left"), np.searchsorted(own, hashes, "right")
-        present = stops > starts
-        if not present.any():
+    def _range(self, frame: pl.DataFrame, hashes: U64, low: I64 | None, high: I64 | None) -> Part | None:
+        runs = runs_of(frame.get_column(KEY_HASH).to_numpy(), hashes)
+        if not len(runs.keys):
             return None
-        starts, stops = starts[present], stops[present]
-        if low is None or high is None or not self._is_by_time:
-            if not self._is_by_time:
-                starts = stops - 1
-            return frame[expand(starts, stops)]
-        times = frame.get_column(TS).to_numpy()
-        begin = np.maximum(upper_bound(times, low[present], starts, stops) - 1, starts)
-        end = upper_bound(times, high[present], begin, stops)
-        is_latest_apart = end < stops
-        rows = expand(begin, end)
-        if is_latest_apart.any():
-            rows = np.sort(np.concatenate([rows, stops[is_latest_apart] - 1]))
-        return frame[rows]
+        starts, stops = runs.starts if self._is_by_time else runs.stops - 1, runs.stops
+        several = np.flatnonzero(stops - starts > 1)
+        if low is None or high is None or not len(several):
+            return Part(frame[expand(starts, stops)], np.repeat(runs.keys, stops - starts))
+        times, own, begin, end = frame.get_column(TS).to_numpy(), runs.keys[several], starts.copy(), stops.copy()
+        begin[several] = np.maximum(upper_bound(times, low[own], starts[several], stops[several]) - 1, starts[several])
+        end[several] = upper_bound(times, high[own], begin[several], stops[several])
+        apart = np.flatnonzero(end < stops)  # the last row of these keys lies behind their range
+        rows, keys = expand(begin, end), np.repeat(runs.keys, end - begin)
+        if len(apart):
+            places = np.cumsum(end - begin)[apart]
+            rows, keys = np.insert(rows, places, stops[apart] - 1), np.insert(keys, places, runs.keys[apart])
+        return Part(frame[rows], keys)
 
     def _save(self, frame: pl.DataFrame) -> Segment:
         times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
         bounds = (_int(times.min()), _int(times.max()), _int(hashes.item(0)), _int(hashes.item(-1)))
         return Segment(self._store.save(frame), frame.height, *bounds)
 
-    def _newest(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep the last of the rows that replace each other; ``frame`` is sorted."""
-        hashes = frame.get_column(KEY_HASH).to_numpy()
-        is_kept = np.ones(len(hashes), np.bool_)
-        is_kept[:-1] = hashes[1:] != hashes[:-1]
-        if self._is_by_time:
-            times = frame.get_column(TS).to_numpy()
-            is_kept[:-1] |= times[1:] != times[:-1]
-        return frame if is_kept.all() else frame[np.flatnonzero(is_kept)]
+    def _arranged(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Put new rows into the index' order; of those that replace each other only the last."""
+        order = self._sorted(frame, is_merge=False)
+        return frame[order.rows[self._is_newest(order)]]
 
     def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
-        """Sort, and forget what no read can reach.
+        """Merge segments, and forget what no read can reach.
 
         That is replaced rows, versions that ended by the horizon, and, when no older segment could hold what they hide,
         tombstones before the horizon (V4).
         """
-        frame = frame.sort(self._order)
-        self._check_keys(frame)
-        frame = self._newest(frame)
-        if not self._is_by_time:
-            return frame
-        hashes, times = frame.get_column(KEY_HASH).to_numpy(), frame.get_column(TS).to_numpy()
-        is_kept = np.ones(len(times), np.bool_)
-        is_kept[:-1] = (hashes[1:] != hashes[:-1]) | (times[1:] > horizon)
-        if is_all:
-            is_kept &= (frame.get_column(OP).to_numpy() == 0) | (times >= horizon)
-        return frame if is_kept.all() else frame[np.flatnonzero(is_kept)]
+        order = self._sorted(frame, is_merge=True)
+        self._check_keys(frame, order)
+        is_kept = self._is_newest(order)
+        if order.times is not None:
+            is_kept[:-1] &= ~order.is_same[1:] | (order.times[1:] > horizon)
+            if is_all:
+                is_kept &= (frame.get_column(OP).to_numpy()[order.rows] == 0) | (order.times >= horizon)
+        return frame[order.rows[is_kept]]
 
-    def _check_keys(self, frame: pl.DataFrame) -> None:
+    def _sorted(self, frame: pl.DataFrame, *, is_merge: bool) -> KeyOrder:
+        times = frame.get_column(TS).to_numpy() if self._is_by_time else None
+        return key_order(frame.get_column(KEY_HASH).to_numpy(), times, frame.get_column(POS).to_numpy(), is_merge=is_merge)
+
+    def _is_newest(self, order: KeyOrder) -> Bools:
+        """Say which rows are the last of those that replace each other."""
+        is_newest = np.ones(len(order.rows), np.bool_)
+        is_newest[:-1] = ~order.is_same[1:]
+        if order.times is not None:
+            is_newest[:-1] |= order.times[1:] != order.times[:-1]
+        return is_newest
+
+    def _check_keys(self, frame: pl.DataFrame, order: KeyOrder) -> None:
         """Refuse two keys of one hash rather than answer with the other's row."""
-        if not self._key_columns or frame.height < 2:
-            return
-        is_same_hash = pl.col(KEY_HASH) == pl.col(KEY_HASH).shift()
-        is_other_key = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in self._key_columns)
-        if frame.select((is_same_hash & is_other_key).any()).item():
-            raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
+        twins = np.flatnonzero(order.is_same)
+        for name in self._key_columns if len(twins) else ():
+            column = frame.get_column(name)
+            if column[order.rows[twins]].ne_missing(column[order.rows[twins - 1]]).any():
+                raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
 
 
 class TimeQueue(_Segments):

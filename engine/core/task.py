@@ -1,256 +1,150 @@
 """One task of one stage: orders a batch, runs the stage's operators over it, says what came out.
 
 The chain is that of T9. The task owns the positions of the total order (T2, T3): they continue across batches, so nothing an
-operator decides depends on where a batch ended.
+operator decides depends on where a batch ended. It also knows when it is idle (T10).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from engine.core.frames import (
-    KEY_HASH,
-    OFFSET,
-    OP,
-    SERVICE_COLUMNS,
-    TS,
-    Counters,
-    Emission,
-    OperatorOutput,
-    empty_frame,
-    empty_late,
-    merge_counters,
-)
+from engine.core.chain import build_chain, running_schema
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, Emission, empty_frame, empty_late, merge_counters
 from engine.core.hashing import key_hash
-from engine.core.joins import JoinKeys, TableJoin
-from engine.core.order import Slice, order_batch
+from engine.core.operators import Moment, Operator
+from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Causes, Slice, order_batch
 from engine.core.ports import SegmentStore
-from engine.core.windows import WindowAggregator
-from engine.definition.expressions import compile_scalar
-from engine.definition.types import Schema
-from engine.errors import StateCorrupt
-from engine.plan.model import Filter, Input, Operator, Plan, Projection, Stage, StreamTableJoin, WindowAggregation
+from engine.core.progress import FeedProgress, Reading
+from engine.errors import EngineError, StateCorrupt
+from engine.plan.model import Plan, Stage
 
-STATE_FORMAT: Final = 1
+STATE_FORMAT: Final = 2
 """Raised when a manifest's meaning changes; a task refuses any other."""
 
-
-class _Step(Protocol):
-    """An operator in the chain."""
-
-    name: str | None
-    schema: Schema
-
-    def process(self, frame: pl.DataFrame, inputs: dict[int, pl.DataFrame]) -> OperatorOutput: ...
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-    def clocks(self) -> dict[str, int | None]: ...
-
-    def buffered_rows(self) -> int: ...
-
-
-class _Stateless:
-    """Nothing to remember."""
-
-    name: str | None = None
-
-    def snapshot(self) -> dict[str, Any]:
-        return {}
-
-    def clocks(self) -> dict[str, int | None]:
-        return {}
-
-    def buffered_rows(self) -> int:
-        return 0
-
-
-class _FilterStep(_Stateless):
-    def __init__(self, spec: Filter, schema: Schema) -> None:
-        self.schema = schema
-        self._condition = compile_scalar(spec.condition, schema).expr
-
-    def process(self, frame: pl.DataFrame, _: dict[int, pl.DataFrame]) -> OperatorOutput:
-        return OperatorOutput(frame.filter(self._condition) if frame.height else frame)
-
-
-class _ProjectionStep(_Stateless):
-    def __init__(self, spec: Projection, schema: Schema) -> None:
-        compiled = [(name, compile_scalar(text, schema)) for name, text in spec.columns]
-        self.schema = Schema(tuple((name, item.type) for name, item in compiled))
-        self._columns = [item.expr.cast(item.type.polars).alias(name) for name, item in compiled]
-
-    def process(self, frame: pl.DataFrame, _: dict[int, pl.DataFrame]) -> OperatorOutput:
-        if frame.is_empty():
-            return OperatorOutput(empty_frame(self.schema))
-        return OperatorOutput(frame.select(*SERVICE_COLUMNS, *self._columns))
-
-
-class _JoinStep:
-    def __init__(self, join: TableJoin, name: str, table_index: int) -> None:
-        self.name: str | None = name
-        self.schema = join.schema
-        self._join = join
-        self._table_index = table_index
-
-    def process(self, frame: pl.DataFrame, inputs: dict[int, pl.DataFrame]) -> OperatorOutput:
-        puts = inputs.get(self._table_index)
-        if frame.is_empty() and puts is None:
-            return OperatorOutput(empty_frame(self.schema))
-        return self._join.process(frame, puts)
-
-    def snapshot(self) -> dict[str, Any]:
-        return self._join.snapshot()
-
-    def clocks(self) -> dict[str, int | None]:
-        return self._join.clocks
-
-    def buffered_rows(self) -> int:
-        return self._join.buffered_rows
-
-
-class _WindowStep:
-    def __init__(self, aggregator: WindowAggregator, name: str) -> None:
-        self.name: str | None = name
-        self.schema = aggregator.schema
-        self._aggregator = aggregator
-
-    def process(self, frame: pl.DataFrame, _: dict[int, pl.DataFrame]) -> OperatorOutput:
-        return self._aggregator.process(frame)
-
-    def snapshot(self) -> dict[str, Any]:
-        return self._aggregator.snapshot()
-
-    def clocks(self) -> dict[str, int | None]:
-        return {self.name or "": self._aggregator.stream_time}
-
-    def buffered_rows(self) -> int:
-        return self._aggregator.buffered_rows
+HASH_WITHOUT_KEY: Final = 0
+"""Where an emission goes whose exchange key has a null: to one task, which then decides what a null key means (T6)."""
 
 
 class Task:
     """Runs a stage for its share of the keys. Made by ``build_task``."""
 
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        stream_index: int,
-        stream_schema: Schema,
-        steps: Sequence[_Step],
-        output: Schema,
-        exchange_key: Sequence[str] | None,
-        state: dict[str, Any] | None,
-    ) -> None:
+    def __init__(self, stage: Stage, plan: Plan, chain: Sequence[Operator], state: dict[str, Any] | None) -> None:
         state = state or {}
-        self._inputs = inputs
-        self._stream_index = stream_index
-        self._empty = empty_frame(stream_schema)
-        self._steps = steps
-        self._output = output
-        self._exchange_key = exchange_key
+        self._stage = stage
+        self._inputs = tuple(item for item in plan.inputs if item.stage == stage.index)
+        self._running = UPSTREAM if stage.running is None else stage.running
+        self._empty = empty_frame(running_schema(stage, plan))
+        self._chain = chain
+        self._is_last = stage.index == len(plan.stages) - 1
+        self._output = (plan.output.columns if self._is_last else stage.emitted).names
+        self._keeps_cause = not self._is_last and len({item.feed.name for item in plan.inputs}) == 1
+        self._idle_after_ms = plan.idle_after_ms
         self._next_pos: int = state.get("next_pos", 0)
         self._emitted: int = state.get("emitted", 0)
         self._now_ms: int = state.get("now_ms", 0)
+        self._last_input_ms: int | None = state.get("last_input_ms")
+        self._advanced_ms: int = state.get("advanced_ms", 0)
+        self._progress = FeedProgress(state.get("progress"))
 
-    def process(self, slices: list[Slice], now_ms: int) -> Emission:
+    def process(self, slices: Sequence[Slice], now_ms: int, readings: Sequence[Reading] = ()) -> Emission:
         """Handle one batch.
 
         Args:
-            slices: the task's records (T2 orders them).
+            slices: the task's records (T2 orders them); none in a batch that only brings the clock.
             now_ms: the batch's wall clock; one that went back is taken as the last one (T5).
+            readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
         """
         self._now_ms = max(self._now_ms, now_ms)
-        inputs = order_batch(slices, self._inputs, self._next_pos)
-        self._next_pos += sum(frame.height for frame in inputs.values())
-        stream = inputs.get(self._stream_index)
-        frame = self._empty if stream is None else stream[self._empty.columns]
+        self._progress.add(readings)
+        batch = order_batch(slices, self._inputs, self._next_pos)
+        count = sum(frame.height for frame in batch.frames.values())
+        position = self._next_pos + count
+        # What the clock causes has a place of its own behind the batch's last record.
+        self._next_pos = position + 1
+        moment = Moment(self._now_ms, position, self._advance(count > 0), self._progress.of(self._inputs))
+        running = batch.frames.get(self._running)
+        frame = self._empty if running is None else running[self._empty.columns]
         counters: Counters = {}
         late: list[pl.DataFrame] = []
-        for step in self._steps:
-            result = step.process(frame, inputs)
+        failure: EngineError | None = None
+        for operator in self._chain:
+            result = operator.process(frame, batch.frames, moment)
             frame = result.frame
+            failure = failure or result.failure
             merge_counters(counters, result.counters)
             if result.late.height:
                 late.append(result.late)
-        changes = self._changes(frame)
+        changes = self._changes(frame, batch.causes)
         self._emitted += changes.height
-        clocks = {name: clock for step in self._steps for name, clock in step.clocks().items()}
-        buffered = {step.name: step.buffered_rows() for step in self._steps if step.name is not None}
-        return Emission(changes, pl.concat(late) if late else empty_late(), counters, clocks, buffered)
+        return Emission(
+            changes,
+            pl.concat(late) if late else empty_late(),
+            counters,
+            clocks={name: clock for operator in self._chain for name, clock in operator.clocks.items()},
+            buffered={operator.name: operator.buffered_rows for operator in self._chain if operator.name is not None},
+            failure=failure,
+            wakes_at_ms=self._wakes_at_ms(),
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON-able values; every segment it names is durable."""
-        operators = {step.name: step.snapshot() for step in self._steps if step.name is not None}
         return {
             "format": STATE_FORMAT,
             "next_pos": self._next_pos,
             "emitted": self._emitted,
             "now_ms": self._now_ms,
-            "operators": operators,
+            "last_input_ms": self._last_input_ms,
+            "advanced_ms": self._advanced_ms,
+            "progress": self._progress.snapshot(),
+            "operators": {operator.name: operator.snapshot() for operator in self._chain if operator.name is not None},
         }
 
-    def _changes(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _advance(self, has_input: bool) -> int:
+        """Return by how much stream times rise in this batch (T10)."""
+        if has_input:
+            self._last_input_ms, self._advanced_ms = self._now_ms, 0
+            return 0
+        if self._idle_after_ms is None or self._last_input_ms is None:
+            return 0
+        silent_ms = self._now_ms - self._last_input_ms - self._idle_after_ms
+        step_ms = max(0, silent_ms - self._advanced_ms)
+        self._advanced_ms += step_ms
+        return step_ms
+
+    def _wakes_at_ms(self) -> int | None:
+        moments = [operator.wakes_at_ms for operator in self._chain]
+        if self._idle_after_ms is not None and self._last_input_ms is not None:
+            begun_ms = self._last_input_ms + self._idle_after_ms + self._advanced_ms
+            due = (operator.due_in_ms for operator in self._chain)
+            # Stream time rises by whole milliseconds: what is due now has to wait for the next one.
+            moments += [begun_ms + max(1, ms) for ms in due if ms is not None]
+        return min((ms for ms in moments if ms is not None), default=None)
+
+    def _changes(self, frame: pl.DataFrame, causes: Causes) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
-        if self._exchange_key is None:
-            return frame[[TS, OP, *self._output.names]]
-        hashes = key_hash(frame, self._exchange_key)
-        numbers = pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height))
-        return frame.with_columns(hashes, numbers)[[KEY_HASH, TS, OFFSET, OP, *self._output.names]]
+        if self._is_last:
+            return frame[[TS, OP, *self._output]]
+        hashes = key_hash(frame, self._stage.exchange_key).fill_null(HASH_WITHOUT_KEY)
+        added = [hashes, pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height))]
+        if self._keeps_cause:
+            partitions, offsets = causes.of(frame.get_column(POS).to_numpy())
+            added += [pl.Series(CAUSE_PARTITION, partitions), pl.Series(CAUSE_OFFSET, offsets)]
+        cause = [CAUSE_PARTITION, CAUSE_OFFSET] if self._keeps_cause else []
+        return frame.with_columns(added)[[KEY_HASH, TS, OFFSET, OP, *cause, *self._output]]
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:
     """Build a task from a stage of a plan and what ``Task.snapshot`` returned, or None.
 
-    The plan may differ from the one the state was made with in grace, late policy and retention.
+    The plan may differ from the one the state was made with in what ``state_fingerprint`` leaves out.
 
     Raises:
         StateCorrupt: the state has another format.
     """
     if state is not None and state.get("format") != STATE_FORMAT:
         raise StateCorrupt(f"the state has format {state.get('format')!r}, this version reads {STATE_FORMAT}")
-    inputs = plan.inputs if stage.index == 0 else ()
-    schema = _stream_schema(stage, inputs)
-    operators: dict[str, Any] = (state or {}).get("operators", {})
-    steps: list[_Step] = []
-    running = schema
-    for spec in stage.operators:
-        step = _step(spec, running, stage, inputs, operators, store)
-        steps.append(step)
-        running = step.schema
-    is_last = stage.index == len(plan.stages) - 1
-    output = plan.output.columns if is_last else plan.stages[stage.index + 1].schema
-    return Task(inputs, stage.stream_index, schema, steps, output, None if is_last else stage.exchange_key, state)
-
-
-def _step(
-    spec: Operator, running: Schema, stage: Stage, inputs: Sequence[Input], states: dict[str, Any], store: SegmentStore
-) -> _Step:
-    if isinstance(spec, Filter):
-        return _FilterStep(spec, running)
-    if isinstance(spec, Projection):
-        return _ProjectionStep(spec, running)
-    if isinstance(spec, WindowAggregation):
-        return _WindowStep(WindowAggregator(spec, running, states.get(spec.name), store), spec.name)
-    keys = _join_keys(spec, inputs, stage.stream_index)
-    table = _input_schema(stage.schema, inputs, spec.table_index)
-    return _JoinStep(TableJoin(spec, running, table, keys, states.get(spec.name), store), spec.name, spec.table_index)
-
-
-def _stream_schema(stage: Stage, inputs: Sequence[Input]) -> Schema:
-    return _input_schema(stage.schema, inputs, stage.stream_index) if inputs else stage.schema
-
-
-def _input_schema(schema: Schema, inputs: Sequence[Input], index: int) -> Schema:
-    """Return the qualified columns of one input."""
-    source = next(item for item in inputs if item.index == index)
-    return schema.select([f"{source.alias}.{name}" for name in source.columns])
-
-
-def _join_keys(spec: StreamTableJoin, inputs: Sequence[Input], stream_index: int) -> JoinKeys:
-    """Say on which sides the hash that chose the task is the hash of the join key."""
-    hashed = {item.index: tuple(f"{item.alias}.{name}" for name in item.hash_key) for item in inputs}
-    return JoinKeys(hashed.get(stream_index) == spec.stream_key, hashed.get(spec.table_index) == spec.table_key)
+    return Task(stage, plan, build_chain(stage, plan, (state or {}).get("operators", {}), store), state)

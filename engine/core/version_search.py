@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 
 from engine.core.clocks import AFTER_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, POS, TS
+from engine.core.segments import expand
 
 U64 = NDArray[np.uint64]
 
 SINGLE_STEPS: Final = 3
 """Steps taken one by one before the sparse table is built: most probes meet none or one version put later."""
+
+MAX_LISTED: Final = 1 << 21
+"""Versions looked through at once by ``between``, beyond one probe's: bounds its memory where most were put too late to count."""
 
 MAX_COMPOSITE: Final = 1 << 62
 """Composite keys stay below the sign bit with room for one more key."""
@@ -97,6 +101,30 @@ class VersionSearch:
             place[pending] += 1
             pending = pending[place[pending] < stops[pending]]
         return result
+
+    def between(self, keys: I64, after: I64, until: I64, positions: I64) -> tuple[I64, I64]:
+        """List each probe's versions with ``after < time <= until``, put before its position; of equal times the last put.
+
+        Returns:
+            The probe and the place in sorted order of each version, ascending by probe, then by time.
+        """
+        starts = np.searchsorted(self._sorted, self._composite(keys, after), "right")
+        stops = np.maximum(np.searchsorted(self._sorted, self._composite(keys, until), "right"), starts)
+        totals = np.cumsum(stops - starts)
+        cuts = np.searchsorted(totals, np.arange(MAX_LISTED, totals[-1] if len(totals) else 0, MAX_LISTED))
+        parts = [self._seen(chunk, starts, stops, positions) for chunk in np.split(np.arange(len(keys)), cuts)]
+        return np.concatenate([probes for probes, _ in parts]), np.concatenate([places for _, places in parts])
+
+    def _seen(self, chunk: I64, starts: I64, stops: I64, positions: I64) -> tuple[I64, I64]:
+        """List, for some probes, the places of ``[start, stop)`` put before each one's position; of equal times the last."""
+        places = expand(starts[chunk], stops[chunk])
+        probes = np.repeat(chunk, stops[chunk] - starts[chunk])
+        is_seen = self._positions[places] < positions[probes]
+        probes, places = probes[is_seen], places[is_seen]
+        times = self.times[places]
+        is_last = np.ones(len(places), np.bool_)
+        is_last[:-1] = (probes[1:] != probes[:-1]) | (times[1:] != times[:-1])
+        return probes[is_last], places[is_last]
 
     def of_key(self, key: int, position: int) -> I64:
         """Return the places of one key's versions put before ``position``, ascending by time, the last put of each time."""

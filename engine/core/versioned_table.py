@@ -113,11 +113,15 @@ class VersionedTable:
         frame = self._empty if puts is None else puts[self._empty.columns]
         return TableBatch(self.index, frame, self._clock, self.retention_ms)
 
-    def commit(self, batch: TableBatch) -> None:
-        """Take over a batch's accepted puts and its clock."""
+    def commit(self, batch: TableBatch, keep_from: int = AFTER_ALL_TIME) -> None:
+        """Take over a batch's accepted puts and its clock.
+
+        Args:
+            batch: what ``open`` returned.
+            keep_from: a time before T - R from which on versions are kept for reads by ``TableBatch.versions_of``.
+        """
         self._clock = batch.clock
-        horizon = BEFORE_ALL_TIME if self.retention_ms is None else clock_value(self._clock) - self.retention_ms
-        self.index.append(batch.accepted_puts, horizon)
+        self.index.append(batch.accepted_puts, min(batch.horizon, keep_from))
 
 
 class TableBatch:
@@ -147,6 +151,31 @@ class TableBatch:
         """T after the batch."""
         last = int(self.clocks[-1])
         return None if last == BEFORE_ALL_TIME else last
+
+    @property
+    def horizon(self) -> int:
+        """T - R after the batch; before all time for an unversioned table."""
+        return BEFORE_ALL_TIME if self._retention_ms is None else int(self.clocks[-1]) - self._retention_ms
+
+    def horizons(self, positions: I64) -> I64:
+        """Return T - R as of the puts up to and with each position; before all time for an unversioned table."""
+        if self._retention_ms is None:
+            return np.full(len(positions), BEFORE_ALL_TIME)
+        return self.clocks[np.searchsorted(self._put_positions, positions, "right")] - self._retention_ms
+
+    def versions_of(self, hashes: U64, since: I64 | None = None) -> tuple[pl.DataFrame, VersionSearch]:
+        """Gather the versions of some keys, tombstones included, and what finds them at positions; no retention is applied.
+
+        Args:
+            hashes: distinct, ascending.
+            since: per key, the earliest time asked for; None: only latest reads are asked for.
+
+        Returns:
+            The versions, of which those of the batch's puts come last in the order of ``accepted_puts`` where all their keys are
+            asked for; and the search, whose ``rows`` are rows of them.
+        """
+        open_end = np.full(len(hashes), AFTER_ALL_TIME)
+        return self._search(hashes, open_end if since is None else since, open_end)
 
     def lookup(self, hashes: U64, times: I64, positions: I64, *, with_valid_to: bool = False) -> Found:
         """Read as of event times (V4), or the latest by arrival of an unversioned table (V7).

@@ -20,6 +20,9 @@ Int64s = NDArray[np.int64]
 _LEVEL_SHIFT: Final = 52
 """A node is ``level << 52 | i``: window numbers stay below 2^48, the milliseconds to the year 9999."""
 
+MAX_WINDOW: Final = 1 << 48
+"""Above every window number."""
+
 _INDEX_MASK: Final = (1 << _LEVEL_SHIFT) - 1
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from engine.core.ports import SegmentStore
 from engine.core.segments import merge_start
-from engine.core.window_grid import expand, node_ranges, node_windows
+from engine.core.window_grid import MAX_WINDOW, expand, node_ranges, node_windows
 
 NODE: Final = "_node"
 HASH: Final = "_hash"
@@ -48,6 +48,17 @@ def covering(run: pl.DataFrame, first: int, end: int, levels: int) -> list[pl.Da
         if stop > start:
             slices.append(run.slice(start, stop - start))
     return slices
+
+
+def earliest(run: pl.DataFrame, first: int, levels: int) -> int | None:
+    """The first window from ``first`` on that a partial of the run belongs to; None where there is none."""
+    nodes = run[NODE].to_numpy()
+    found = []
+    for low, high in node_ranges(first, MAX_WINDOW, levels):
+        place = int(np.searchsorted(nodes, low))
+        if place < len(nodes) and nodes[place] < high:
+            found.append(max(int(node_windows(nodes[place : place + 1])[0][0]), first))
+    return min(found, default=None)
 
 
 def matching(run: pl.DataFrame, nodes: NDArray[np.int64], hashes: NDArray[np.uint64]) -> pl.DataFrame:
@@ -111,6 +122,12 @@ class WindowStore:
         """Partials of these distinct (node, group hash) pairs, older segments first."""
         found = [matching(self._store.load(segment.segment), nodes, hashes) for segment in self._segments]
         return [part for part in found if not part.is_empty()]
+
+    def earliest(self, first: int) -> int | None:
+        """The first window from ``first`` on that some partial belongs to; None where there is none."""
+        held = [segment for segment in self._segments if segment.last_window >= first]
+        found = [earliest(self._store.load(segment.segment), first, self._levels) for segment in held]
+        return min((window for window in found if window is not None), default=None)
 
     def append(self, run: pl.DataFrame, first_open: int) -> None:
         """Add a sorted run and forget every window before ``first_open``."""

@@ -31,7 +31,9 @@ from engine.definition.patterns import like
 from engine.definition.syntax import flatten, parse, render
 from engine.definition.types import BIGINT, BOOLEAN, STRING, ColumnType, Schema, parse_type
 
-__all__ = ["ExpressionInvalid", "Scalar", "compile_scalar", "compile_tree", "parse_aggregate", "qualify", "resolve"]
+__all__ = [
+    "AggregateCall", "ExpressionInvalid", "Scalar", "compile_scalar", "compile_tree", "parse_aggregate", "qualify", "resolve",
+]  # fmt: skip
 
 _TYPE_NAMES = {
     "text": "string", "varchar": "string", "char": "string", "integer": "int", "long": "bigint", "float": "double",
@@ -84,20 +86,35 @@ def compile_tree(tree: exp.Expr, schema: Schema) -> Scalar:
     return Scalar(expr, operand.type, frozenset(compiler.columns))
 
 
-def parse_aggregate(text: str, schema: Schema) -> tuple[AggregateName, str | None, ColumnType]:
-    """Read an aggregate such as ``count(*)``, ``count(distinct x)`` or ``sum(a * b)``.
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate as the plan needs it.
 
-    Returns:
-        The function, the canonical text of its argument over ``schema`` (None for ``count(*)``), and the type of the result.
+    Attributes:
+        function: which aggregate.
+        argument: canonical text of its argument over the schema, None for ``count(*)``.
+        limit: k of ``top_k``, else None.
+        type: of the result.
+    """
+
+    function: AggregateName
+    argument: str | None
+    limit: int | None
+    type: ColumnType
+
+
+def parse_aggregate(text: str, schema: Schema) -> AggregateCall:
+    """Read an aggregate such as ``count(*)``, ``count(distinct x)``, ``sum(a * b)`` or ``top_k(x, 3)``.
 
     Raises:
         ExpressionInvalid: as ``compile_scalar``, and ``not_supported_yet`` for aggregates of later releases.
     """
-    function, argument = read_call(parse(text))
-    if argument is None:
-        return function, None, BIGINT
-    scalar = compile_tree(argument, schema)
-    return function, qualify(render(argument), schema), result_type(function, scalar.type)
+    written = read_call(parse(text))
+    if written.argument is None:
+        return AggregateCall(written.function, None, None, BIGINT)
+    scalar = compile_tree(written.argument, schema)
+    argument = qualify(render(written.argument), schema)
+    return AggregateCall(written.function, argument, written.limit, result_type(written.function, scalar.type))
 
 
 def resolve(column: exp.Column, schema: Schema) -> str:
@@ -284,7 +301,7 @@ class _Compiler:
     def call(self, node: exp.Expr) -> Operand:
         name = node.name
         if name.lower() in AGGREGATE_NAMES:
-            raise ExpressionInvalid("not_a_scalar", f"{name.lower()} is an aggregate; it belongs into `aggregate` of a window")
+            raise ExpressionInvalid("not_a_scalar", f"{name.lower()} is an aggregate; it belongs into `aggregate`")
         if name.lower() not in functions.FUNCTIONS:
             return functions.call(name, [])
         return functions.call(name, [self.compile(argument) for argument in node.expressions])

@@ -79,8 +79,25 @@ Start = Annotated[
 ]
 
 
+class Hold(Model):
+    """J9: a record whose grace is over waits on until the table has been read far enough."""
+
+    until: Literal["table_time", "caught_up"] = "table_time"
+    slack: Duration = 0
+    at_most: Duration
+    max_rows: int = Field(default=1_000_000, ge=1)
+
+
+class Within(Model):
+    """How near in event time two streams' records must be: ``left - before <= right <= left + after``."""
+
+    before: Duration
+    after: Duration
+    grace: Duration = 0
+
+
 class Join(Model):
-    """One join; ``table`` (or, in a later release, ``stream``) names the other side."""
+    """One join; ``table`` or ``stream`` names the other side. Which options fit depends on the pair (``engine.plan.joins``)."""
 
     table: str | None = None
     stream: str | None = None
@@ -90,10 +107,10 @@ class Join(Model):
     grace: Duration | None = None
     late: Literal["join", "drop", "divert"] = "join"
     expired: Literal["null", "drop", "divert"] = "null"
-    hold: dict[str, Any] | None = None
+    hold: Hold | None = None
     history: Literal["latest", "complete"] = "latest"
     unversioned_ok: bool = False
-    within: dict[str, Any] | None = None
+    within: Within | None = None
 
     @model_validator(mode="after")
     def _names_one(self) -> Join:
@@ -121,8 +138,8 @@ class Window(Model):
 class Buffer(Model):
     """Bounds of a suppress buffer."""
 
-    max_rows: int | None = Field(default=None, ge=1)
-    max_bytes: int | None = Field(default=None, ge=1)
+    max_rows: int | None = Field(default=None, ge=0)
+    max_bytes: int | None = Field(default=None, ge=0)
     when_full: Literal["emit_early", "stop"] = "stop"
 
 
@@ -137,13 +154,25 @@ class Suppress(Model):
     event_driven: bool = False
 
 
+class ResultHistory(Model):
+    """The result keeps every version of a key. Like a source's, its retention has no default."""
+
+    history_retention: Duration
+
+
+class Idle(Model):
+    """T10: how long a task's input may be silent before its clocks advance with the wall clock."""
+
+    after: Duration
+
+
 class Into(Model):
     """The derived relation: exactly one of ``stream`` and ``table``."""
 
     stream: Name | None = None
     table: Name | None = None
     connector: dict[str, Any] | None = None
-    versioned: dict[str, Any] | None = None
+    versioned: ResultHistory | None = None
     materialize_open: bool = False
 
     @model_validator(mode="after")
@@ -174,12 +203,14 @@ class QueryDefinition(Model):
     desired_state: Literal["running", "paused", "stopped"] = "running"
     joins: tuple[Join, ...] = ()
     where: Expression | None = None
-    group_by: tuple[str, ...] = ()
+    group_by: tuple[Expression, ...] = Field(
+        default=(), description="Columns keep their names; the n-th part, where it is more than a column, is called group_<n>."
+    )
     window: Window | None = None
     aggregate: dict[Name, Expression] = {}
     having: Expression | None = None
     suppress: Suppress = Suppress()
     select: dict[Name, Expression] | None = None
-    idle: dict[str, Any] | None = None
+    idle: Idle | None = None
     into: Into
     late_records: LateRecordsKept = LateRecordsKept()

@@ -1,35 +1,37 @@
 """From a definition and a catalog to a plan: the one place where a query is checked and laid out. Pure.
 
-Operators follow T9: ``from.where`` at the source, joins, ``where``, group and window, ``having``, ``select``. A window whose
-group does not contain the columns its records are spread by gets a stage of its own, behind an exchange.
+Operators follow T9: ``from.where`` first, joins, ``where``, group and window, ``having``, suppress, ``select``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, replace
+from typing import Literal
 
-from engine.definition.queries import DAY_MS, QueryDefinition
+from engine.definition.queries import QueryDefinition
 from engine.plan.catalog import Catalog
-from engine.plan.joins import check_grace, join_pairs
-from engine.plan.layout import Layout, assemble, common_columns, spread_of
-from engine.plan.model import Input, LateRecords, Operator, Plan, StreamTableJoin, WindowAggregation
+from engine.plan.fingerprint import state_fingerprint
+from engine.plan.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
+from engine.plan.joins import plan_joins
+from engine.plan.layout import FILTER, Layout, assemble
+from engine.plan.model import Plan
 from engine.plan.problems import Problems
 from engine.plan.results import plan_output, plan_select
 from engine.plan.scope import Scope, Side, check_condition, unqualified
 from engine.plan.support import check_support
-from engine.plan.windows import WINDOW_OPERATOR, check_sizes, check_without_window, plan_window
+from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
+from engine.plan.windows import Sizes, check_sizes, default_retention
 
-DEFAULT_RETENTION_MS = 7 * DAY_MS
+__all__ = ["build_plan", "normalise", "state_fingerprint"]
+
+_OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTER)
+"""A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""
 
 
 def normalise(definition: QueryDefinition) -> QueryDefinition:
     """Spell out the defaults that depend on other fields: aliases and the window's retention."""
     source, window = definition.source, definition.window
-    if window is not None and window.retention is None and window.size is not None:
-        retention = max(DEFAULT_RETENTION_MS, window.size + window.grace)
-        window = window.model_copy(update={"retention": retention})
+    if window is not None and window.retention is None:
+        window = window.model_copy(update={"retention": default_retention(window)})
     joins = tuple(join.model_copy(update={"alias": join.alias or join.relation}) for join in definition.joins)
     source = source.model_copy(update={"alias": source.alias or source.relation})
     return definition.model_copy(update={"source": source, "joins": joins, "window": window})
@@ -51,7 +53,8 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
     definition = normalise(definition)
     problems = Problems()
     check_support(definition, problems)
-    check_without_window(definition, problems)
+    check_suppress(definition, problems)
+    _check_shape(definition, problems)
     sizes = None if definition.window is None else check_sizes(definition.window, problems)
     scope = _resolve(definition, catalog, problems)
     layout = None if scope is None else _check(scope, sizes, catalog)
@@ -61,42 +64,27 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
     return assemble(layout)
 
 
-def state_fingerprint(plan: Plan) -> str:
-    """Return a digest of what kept state depends on.
-
-    Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
-    records, what a window keeps for reading, how many late records are kept; and of the relations what concerns only
-    their reading: columns that the query does not use, what happens to bad records.
-    """
-    kept = replace(
-        plan,
-        inputs=tuple(map(_state_of_input, plan.inputs)),
-        stages=tuple(replace(stage, operators=tuple(map(_state_of, stage.operators))) for stage in plan.stages),
-        output=replace(plan.output, retention_ms=None),
-        late_records=LateRecords(0, 0),
-    )
-    return hashlib.sha256(json.dumps(asdict(kept), sort_keys=True).encode()).hexdigest()
+def _is_aggregating(definition: QueryDefinition) -> bool:
+    return definition.window is not None or bool(definition.group_by) or bool(definition.aggregate)
 
 
-def _state_of(operator: Operator) -> Operator:
-    if isinstance(operator, StreamTableJoin):
-        return replace(operator, grace_ms=None if operator.grace_ms is None else 0, late="join", expired="null")
-    return replace(operator, grace_ms=0) if isinstance(operator, WindowAggregation) else operator
-
-
-def _state_of_input(source: Input) -> Input:
-    relation = source.relation
-    columns = relation.columns.select(source.columns)
-    return replace(source, relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False))
+def _check_shape(definition: QueryDefinition, problems: Problems) -> None:
+    """Check what the relations do not matter for."""
+    if definition.having is not None and not _is_aggregating(definition):
+        problems.add("/having", "having_without_aggregate", "`having` filters an aggregation's results; use `where`")
+    if definition.idle is not None and definition.idle.after == 0:
+        problems.add("/idle/after", "invalid_value", "`after` must be longer than 0s: time would never follow the records")
 
 
 def _resolve(definition: QueryDefinition, catalog: Catalog, problems: Problems) -> Scope | None:
-    """Find the input and the joined tables; None where one is missing, after adding problems."""
+    """Find the relations; None where one is missing, after adding problems."""
     source = definition.source
-    if source.table is not None or any(join.stream is not None for join in definition.joins):
-        return None
-    wanted = [(source.alias or source.relation, source.relation, "stream", "/from")]
-    wanted += [(join.alias or join.relation, join.relation, "table", f"/joins/{i}") for i, join in enumerate(definition.joins)]
+    wanted: list[tuple[str, str, Literal["stream", "table"], str]] = [
+        (source.alias or source.relation, source.relation, "stream" if source.table is None else "table", "/from")
+    ]
+    for index, join in enumerate(definition.joins):
+        kind: Literal["stream", "table"] = "stream" if join.table is None else "table"
+        wanted.append((join.alias or join.relation, join.relation, kind, f"/joins/{index}"))
     sides: list[Side] = []
     for alias, name, kind, pointer in wanted:
         entry = catalog.get(name)
@@ -105,12 +93,9 @@ def _resolve(definition: QueryDefinition, catalog: Catalog, problems: Problems) 
             problems.add(f"{pointer}/{kind}", "unknown_relation", detail)
         elif entry.relation.kind != kind:
             problems.add(f"{pointer}/{kind}", "wrong_kind", f"{name} is a {entry.relation.kind}; a {kind} is needed here")
-        elif kind == "table" and alias == WINDOW_OPERATOR:
-            problems.add(
-                f"{pointer}/as",
-                "name_clash",
-                f"{alias} is the name of the window operator; give the table another name with 'as'",
-            )
+        elif pointer != "/from" and alias in _OPERATOR_NAMES:
+            detail = f"{alias} is the name of an operator; give the {kind} another name with 'as'"
+            problems.add(f"{pointer}/as", "name_clash", detail)
         elif any(side.alias == alias for side in sides):
             problems.add(f"{pointer}/{kind}", "name_clash", f"two inputs are called {alias}; give one another name with 'as'")
         else:
@@ -118,61 +103,54 @@ def _resolve(definition: QueryDefinition, catalog: Catalog, problems: Problems) 
     return Scope(definition, sides[0], tuple(sides[1:]), problems) if len(sides) == len(wanted) else None
 
 
-def _check(scope: Scope, sizes: tuple[int, int] | None, catalog: Catalog) -> Layout | None:
+def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None:
     """Check everything against the relations; None where a problem was found."""
-    definition, problems, schema = scope.definition, scope.problems, scope.schema()
+    definition, problems = scope.definition, scope.problems
     _check_cycle(scope, catalog)
     _check_start(scope)
-    pairs = _pairs(scope)
+    planned = plan_joins(scope)
     source_where, where = _conditions(scope)
-    window = None if sizes is None else plan_window(definition, sizes, schema, problems)
-    if definition.window is not None and window is None:
+    if planned is None:
         return None
-    selected = plan_select(scope, schema, window)
-    if pairs is None or selected is None:
+    joins, running = planned
+    is_aggregating = _is_aggregating(definition)
+    grouping = plan_grouping(scope, sizes, running) if is_aggregating else None
+    is_versioned = running.retention_ms is not None and not is_aggregating
+    is_table = is_aggregating or running.kind == "table"
+    check_suppressed(definition, is_table=is_table, is_versioned=is_versioned, problems=problems)
+    if is_aggregating and grouping is None:
         return None
-    spread = spread_of(scope, pairs, window)
-    output = plan_output(scope, selected, window, spread)
-    if output is None or problems.found:
+    selected = plan_select(scope, joins, grouping)
+    output = None if selected is None else plan_output(scope, selected, grouping, running)
+    if selected is None or output is None or problems.found:
         return None
-    return Layout(scope, pairs, spread, source_where, where, window, selected.projection, output)
-
-
-def _pairs(scope: Scope) -> tuple[dict[str, str], ...] | None:
-    """Check each join; return what equals each table's key, None after adding problems."""
-    found: list[dict[str, str]] = []
-    for index, (join, table) in enumerate(zip(scope.definition.joins, scope.tables, strict=True)):
-        pointer = f"/joins/{index}"
-        check_grace(join, table, pointer, scope.problems)
-        pair = join_pairs(join, scope.stream, table, pointer, scope.problems)
-        if pair is None:
-            continue
-        if found and not common_columns((*found, pair)):
-            scope.problems.add(
-                f"{pointer}/on", "not_supported_yet",
-                "the joins of one query must share a column of the stream for now; put this join into a query of its own that "
-                "reads the first one's result",
-            )  # fmt: skip
-            continue
-        found.append(pair)
-    return tuple(found) if len(found) == len(scope.tables) else None
+    return Layout(scope, joins, running, source_where, where, grouping, selected, output)
 
 
 def _conditions(scope: Scope) -> tuple[str | None, str | None]:
-    """Check ``from.where`` and ``where``; return their canonical texts, the first over the relation's own names."""
+    """Check ``from.where`` and ``where``; return their canonical texts, a stream's first one over the relation's own names."""
     definition, problems = scope.definition, scope.problems
     first, second = definition.source.where, definition.where
-    stream = scope.stream.schema()
+    source = scope.source
+    rename = unqualified if source.kind == "stream" else None
     return (
-        None if first is None else check_condition("/from/where", first, stream, problems, unqualified),
+        None if first is None else check_condition("/from/where", first, source.schema(), problems, rename),
         None if second is None else check_condition("/where", second, scope.schema(), problems),
     )
 
 
 def _check_start(scope: Scope) -> None:
-    """A shared feed is entered once: the table needs its whole history, and "latest" has no meaning inside it."""
-    feed = scope.stream.entry.feed.name
-    if scope.definition.start == "latest" and any(table.entry.feed.name == feed for table in scope.tables):
+    """A table needs its whole history; and a shared feed is entered once, so "latest" has no meaning inside it."""
+    start, source = scope.definition.start, scope.source
+    if source.kind == "table":
+        if start != "earliest":
+            scope.problems.add(
+                "/start", "start_needs_stream", "a table is read from its beginning, or rows would be missing; use earliest"
+            )
+        return
+    tables = [side for side in scope.joined if side.kind == "table"]
+    feeds = {side.entry.feed.name for side in scope.sides if side.kind == "stream"}
+    if start == "latest" and any(table.entry.feed.name in feeds for table in tables):
         scope.problems.add(
             "/start", "not_supported_yet", "the stream shares its feed with a joined table; use earliest or {'at': time}"
         )
@@ -181,7 +159,7 @@ def _check_start(scope: Scope) -> None:
 def _check_cycle(scope: Scope, catalog: Catalog) -> None:
     """A query must not read what it writes, directly or through other queries."""
     target = scope.definition.into.relation
-    waiting, seen = [side.entry.relation.name for side in (scope.stream, *scope.tables)], set[str]()
+    waiting, seen = [side.name for side in scope.sides], set[str]()
     while waiting:
         name = waiting.pop()
         if name == target:

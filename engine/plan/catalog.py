@@ -73,7 +73,7 @@ def derived_relation(plan: Plan) -> RelationSchema:
         event_time_format=None,
         where=None,
         max_future_skew_ms=None,
-        history_retention_ms=None,
+        history_retention_ms=output.history_retention_ms,
     )
 
 

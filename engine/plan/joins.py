@@ -1,21 +1,185 @@
-"""Checks and plans stream–table joins: which columns meet, whether the graces fit, where the inputs must be hashed."""
+"""Checks joins: which pair of relations it is, whether its type and options fit that pair, what meets what."""
 
 from __future__ import annotations
 
-from sqlglot import exp
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from engine.definition.durations import format_duration
-from engine.definition.operands import ExpressionInvalid
+from engine.definition.queries import Hold as HoldDefinition
 from engine.definition.queries import Join
-from engine.definition.syntax import flatten, parse
-from engine.definition.types import ColumnType
+from engine.plan.join_keys import KeyPart, key_parts
+from engine.plan.model import Hold
 from engine.plan.problems import Problems
-from engine.plan.scope import Side
+from engine.plan.scope import Scope, Side
+
+_TYPES: dict[str, tuple[str, ...]] = {
+    "stream–table": ("inner", "left"),
+    "stream–stream": ("inner", "left", "outer"),
+    "table–table": ("inner", "left", "right", "outer"),
+    "foreign-key": ("inner", "left"),
+}
+
+_WHY_NOT = {
+    "stream–table": "only the stream's records trigger output, so a row of the table alone never gives one",
+    "stream–stream": "swap the two streams to keep all of the right one",
+    "foreign-key": "the result's key is the left table's, which a right row alone does not have",
+}
+
+_DEFAULTS: dict[str, Any] = {
+    "grace": None, "late": "join", "expired": "null", "hold": None, "history": "latest", "unversioned_ok": False, "within": None,
+}  # fmt: skip
+
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "stream–table": ("grace", "late", "expired", "hold", "unversioned_ok"),
+    "stream–stream": ("within",),
+    "table–table": ("history",),
+    "foreign-key": (),
+}
+
+_BELONGS_TO = {
+    "grace": "a stream that joins a table (two streams wait by `within.grace`; tables never wait)",
+    "late": "a stream that joins a table",
+    "expired": "a stream that joins a table",
+    "hold": "a stream that joins a table",
+    "unversioned_ok": "a stream that joins a table",
+    "history": "two tables joined on their primary keys",
+    "within": "two streams",
+}
 
 
-def check_grace(join: Join, table: Side, pointer: str, problems: Problems) -> None:
+@dataclass(frozen=True, slots=True)
+class PlannedJoin:
+    """A join that fits.
+
+    Attributes:
+        join: as the user gave it.
+        side: the joined relation.
+        parts: what meets: for a table its key columns in order.
+        is_foreign_key: the tables do not meet on both primary keys.
+        left_retention_ms: R of the running table before the join, None for a stream and where it is unversioned.
+    """
+
+    join: Join
+    side: Side
+    parts: tuple[KeyPart, ...]
+    is_foreign_key: bool = False
+    left_retention_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Running:
+    """What is known of the running relation while joins are added to it.
+
+    Attributes:
+        key: a table's key columns, a stream's that tell its records apart; may be empty for a stream.
+        retention_ms: how far back changes out of order correct older results; None where arrival decides alone.
+        is_versionable: TT5: whether every change has its place in event time, so that the result can be a versioned table.
+        has_null_keys: an outer join made rows without a key.
+    """
+
+    kind: Literal["stream", "table"]
+    key: tuple[str, ...]
+    retention_ms: int | None
+    is_versionable: bool
+    has_null_keys: bool = False
+    _same: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(source: Side) -> Running:
+        """Return the running relation before any join."""
+        retention_ms = source.entry.relation.history_retention_ms
+        return Running(source.kind, source.key(), retention_ms, source.kind == "table" and retention_ms is not None)
+
+    def original(self, column: str) -> str:
+        """Return the column that this one always equals, the first of its name's history; itself where there is none."""
+        return self._same.get(column, column)
+
+    def is_keyed_by(self, parts: tuple[KeyPart, ...]) -> bool:
+        """Whether the parts equate the whole key, each column once."""
+        met = [self.original(part.left.column or "") for part in parts]
+        return len(set(met)) == len(met) and set(met) == set(self.key)
+
+    def add(self, join: PlannedJoin) -> None:
+        """Go on behind a join."""
+        retention_ms = join.side.entry.relation.history_retention_ms
+        if not join.is_foreign_key and (self.kind == "table" or join.join.type == "inner"):
+            self._same |= {
+                join.side.qualified(part.right): self.original(part.left.column)
+                for part in join.parts
+                if part.left.column is not None
+            }
+        if self.kind == "stream":
+            self.has_null_keys |= join.join.type == "outer"
+            return
+        self.is_versionable &= retention_ms is not None and not join.is_foreign_key
+        is_complete = join.join.history == "complete" and not join.is_foreign_key
+        known = [ms for ms in (self.retention_ms, retention_ms) if ms is not None]
+        # With `latest` the results of a key come in the order of arrival; only `complete` corrects older ones.
+        self.retention_ms = min(known) if is_complete and len(known) == 2 else None
+
+
+def plan_joins(scope: Scope) -> tuple[tuple[PlannedJoin, ...], Running] | None:
+    """Check every join.
+
+    Returns:
+        The joins and the running relation behind them; None after adding problems.
+    """
+    planned: list[PlannedJoin] = []
+    running = Running.of(scope.source)
+    for index, side in enumerate(scope.joined):
+        join = _plan(scope, index, side, running)
+        if join is not None:
+            planned.append(join)
+            running.add(join)
+    return (tuple(planned), running) if len(planned) == len(scope.joined) else None
+
+
+def _plan(scope: Scope, index: int, side: Side, running: Running) -> PlannedJoin | None:
+    join, problems = scope.definition.joins[index], scope.problems
+    if running.kind == "table" and side.kind == "stream":
+        problems.add(
+            f"{side.pointer}/stream", "unsupported_pair",
+            f"a table does not join a stream; start from the stream: 'from': {{'stream': '{side.name}'}}, "
+            f"'joins': [{{'table': '{scope.source.name}'}}]",
+        )  # fmt: skip
+        return None
+    before = len(problems.found)
+    parts = key_parts(scope, index)
+    is_foreign_key = running.kind == "table" and parts is not None and not running.is_keyed_by(parts)
+    form = "foreign-key" if is_foreign_key else f"{running.kind}–{side.kind}"
+    _check_type(join, form, side.pointer, problems)
+    _check_options(join, form, side.pointer, problems)
+    if form == "stream–table":
+        _check_grace(join, side, problems)
+        _check_hold(join, side.pointer, problems)
+    elif form == "stream–stream" and join.within is None:
+        problems.add(f"{side.pointer}/within", "field_missing", "two streams meet in time: {'before': '5m', 'after': '5m'}")
+    elif form == "table–table":
+        _check_history(join, side, running, problems)
+    if parts is None or len(problems.found) > before:
+        return None
+    return PlannedJoin(join, side, parts, is_foreign_key, running.retention_ms)
+
+
+def _check_type(join: Join, form: str, pointer: str, problems: Problems) -> None:
+    if join.type not in _TYPES[form]:
+        allowed = " and ".join((", ".join(_TYPES[form][:-1]), _TYPES[form][-1]))
+        detail = f"a {form} join is {allowed}, not {join.type}: {_WHY_NOT[form]}"
+        problems.add(f"{pointer}/type", "unsupported_pair", detail)
+
+
+def _check_options(join: Join, form: str, pointer: str, problems: Problems) -> None:
+    for name, default in _DEFAULTS.items():
+        if name not in _OPTIONS[form] and getattr(join, name) != default:
+            problems.add(
+                f"{pointer}/{name}", "unsupported_option", f"this is a {form} join; `{name}` belongs to {_BELONGS_TO[name]}"
+            )
+
+
+def _check_grace(join: Join, table: Side, problems: Problems) -> None:
     """J8: 0 ≤ grace ≤ history retention; a grace needs a versioned table unless ``unversioned_ok``."""
-    retention_ms = table.entry.relation.history_retention_ms
+    pointer, retention_ms = table.pointer, table.entry.relation.history_retention_ms
     if join.grace is None:
         if join.late != "join":
             problems.add(f"{pointer}/late", "late_without_grace", "`late` is judged only with a grace; give one (0s is enough)")
@@ -23,109 +187,54 @@ def check_grace(join: Join, table: Side, pointer: str, problems: Problems) -> No
     if retention_ms is not None:
         if join.grace > retention_ms:
             problems.add(
-                f"{pointer}/grace",
-                "grace_exceeds_history_retention",
+                f"{pointer}/grace", "grace_exceeds_history_retention",
                 f"a grace of {format_duration(join.grace)} needs versions older than the {format_duration(retention_ms)} that "
-                f"{table.entry.relation.name} keeps; lower the grace or register the table with a larger history_retention",
-            )
+                f"{table.name} keeps; lower the grace or give the table a larger history_retention",
+            )  # fmt: skip
     elif not join.unversioned_ok:
         problems.add(
-            f"{pointer}/grace",
-            "grace_needs_versioned_table",
-            f"{table.entry.relation.name} is not versioned, so waiting cannot find the value of the record's own time; make the "
+            f"{pointer}/grace", "grace_needs_versioned_table",
+            f"{table.name} is not versioned, so waiting cannot find the value of the record's own time; make the "
             "table versioned ('versioned': {'history_retention': …}), or drop the grace, or say 'unversioned_ok': true to meet "
             "the latest value by arrival",
-        )
+        )  # fmt: skip
     elif join.grace == 0:
         problems.add(
             f"{pointer}/grace", "grace_needs_versioned_table", "a grace of 0s needs a versioned table; leave the grace out"
         )
 
 
-def join_pairs(join: Join, stream: Side, table: Side, pointer: str, problems: Problems) -> dict[str, str] | None:
-    """Find the stream's columns that equal the table's key.
-
-    Returns:
-        From each key column, in the key's order, to the stream's column (both unqualified), or None after adding problems.
-    """
-    key = table.entry.relation.key
-    pairs = {name: name for name in key} if join.on is None else _pairs(join.on, stream, table, f"{pointer}/on", problems)
-    if pairs is None:
-        return None
-    if set(pairs) != set(key):
+def _check_hold(join: Join, pointer: str, problems: Problems) -> None:
+    """J9: what is held is what a grace has released."""
+    if join.hold is None:
+        return
+    if join.grace is None:
         problems.add(
-            f"{pointer}/on", "join_key_mismatch",
-            f"`on` must equate exactly the key of {table.entry.relation.name}: "
-            + " AND ".join(f"{stream.alias}.… = {table.alias}.{name}" for name in key),
+            f"{pointer}/hold", "hold_without_grace",
+            "a hold makes records wait on after their grace; without one they are looked up on arrival. Give a `grace` "
+            "(0s is enough on a versioned table)",
         )  # fmt: skip
-        return None
-    fits = [_check_pair(pairs[name], name, stream, table, pointer, problems) for name in key]
-    return {name: pairs[name] for name in key} if all(fits) else None
+    if join.hold.at_most == 0:
+        problems.add(f"{pointer}/hold/at_most", "invalid_value", "`at_most` must be longer than 0s, or nothing is ever held")
 
 
-def _check_pair(left: str, right: str, stream: Side, table: Side, pointer: str, problems: Problems) -> bool:
-    columns = stream.entry.relation.columns
-    if left not in columns:
-        problems.add(f"{pointer}/on", "unknown_column", f"{stream.entry.relation.name} has no column {left}")
-        return False
-    mine, theirs = columns[left], table.entry.relation.columns[right]
-    if _family(mine) != _family(theirs):
-        problems.add(
-            f"{pointer}/on", "type_mismatch",
-            f"{stream.alias}.{left} is {mine} and {table.alias}.{right} is {theirs}; they can never be equal",
-        )  # fmt: skip
-        return False
-    return True
+def _check_history(join: Join, side: Side, running: Running, problems: Problems) -> None:
+    """TT6: older results can only be corrected where both sides keep theirs."""
+    if join.history != "complete" or (running.retention_ms is not None and side.entry.relation.history_retention_ms is not None):
+        return
+    if running.retention_ms is not None:
+        lacking = f"{side.name} is not versioned"
+    elif running.is_versionable:
+        lacking = "the joins before keep no history: let them be `history: complete` too"
+    else:
+        lacking = "the left side is not versioned"
+    problems.add(
+        f"{side.pointer}/history", "history_needs_versioned_tables",
+        f"`complete` corrects older results from the histories of both sides, and {lacking}; register tables with "
+        "'versioned': {'history_retention': …}, or use `latest`",
+    )  # fmt: skip
 
 
-def _family(kind: ColumnType) -> str:
-    return "integer" if kind.is_integer else str(kind)
-
-
-def _pairs(text: str, stream: Side, table: Side, pointer: str, problems: Problems) -> dict[str, str] | None:
-    """Read ``on`` as a conjunction of equalities: table column → stream column."""
-    try:
-        tree = parse(text)
-    except ExpressionInvalid as error:
-        problems.add(pointer, error.code, error.detail)
-        return None
-    pairs: dict[str, str] = {}
-    for part in _conjunction(tree):
-        sides = _sides(part, stream, table)
-        if sides is None:
-            problems.add(
-                pointer, "not_supported_yet",
-                f"`on` joins plain columns by equality: {stream.alias}.column = {table.alias}.column, several with AND",
-            )  # fmt: skip
-            return None
-        left, right = sides
-        if right not in table.entry.relation.columns:
-            problems.add(pointer, "unknown_column", f"{table.entry.relation.name} has no column {right}")
-            return None
-        if pairs.setdefault(right, left) != left:
-            problems.add(
-                pointer, "join_key_mismatch",
-                f"{table.alias}.{right} is equated with both {pairs[right]} and {left}; compare the two in `where`",
-            )  # fmt: skip
-            return None
-    return pairs
-
-
-def _conjunction(tree: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of ``a AND (b AND c)``, brackets taken off."""
-    bare = tree.unnest()
-    if not isinstance(bare, exp.And):
-        return [bare]
-    return [part for operand in flatten(bare) for part in _conjunction(operand)]
-
-
-def _sides(node: exp.Expr, stream: Side, table: Side) -> tuple[str, str] | None:
-    """Return (stream column, table column) of one equality, None where it is something else."""
-    if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column) or not isinstance(node.expression, exp.Column):
-        return None
-    one, other = node.this, node.expression
-    if one.table == table.alias and other.table != table.alias:
-        one, other = other, one
-    if other.table != table.alias or one.table not in ("", stream.alias):
-        return None
-    return one.name, other.name
+def hold_of(hold: HoldDefinition | None) -> Hold | None:
+    """Return the plan's form of a hold."""
+    return None if hold is None else Hold(hold.until, hold.slack, hold.at_most, hold.max_rows)

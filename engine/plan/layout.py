@@ -1,16 +1,36 @@
-"""Lays a checked definition out: what each input reads and is hashed by, and which operators share a stage."""
+"""Lays a checked definition out: which operators it becomes, in the order of T9."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.definition.expressions import compile_scalar
-from engine.definition.queries import StartAt
 from engine.definition.types import STRING, Schema
-from engine.plan.model import Filter, Input, LateRecords, Operator, Output, Plan, Projection, Stage, StreamTableJoin
-from engine.plan.scope import Scope, Side
-from engine.plan.windows import PlannedWindow
+from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
+from engine.plan.grouping import Grouping
+from engine.plan.joins import PlannedJoin, Running, hold_of
+from engine.plan.model import (
+    Filter,
+    ForeignKeyLookup,
+    ForeignKeyResult,
+    ForeignKeySubscription,
+    LateRecords,
+    Output,
+    Plan,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableFilter,
+    TableTableJoin,
+)
+from engine.plan.regrouping import regrouped_schema
+from engine.plan.results import Selected
+from engine.plan.scope import Checked, Scope
+from engine.plan.stages import Stages
+from engine.plan.suppressing import plan_suppress
+
+FROM_FILTER, FILTER = "from.where", "where"
+"""Names of a table's filters. No relation can be called so with a dot; ``where`` is kept free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,144 +38,229 @@ class Layout:
     """What the plan is put together from; every text in it is canonical.
 
     Attributes:
-        pairs: per joined table, from its key columns to the stream's columns that equal them.
-        spread: the stream's columns whose hash chooses the task.
-        source_where: ``from.where`` over the relation's own names.
+        joins: in order.
+        running: the running relation behind the joins.
+        source_where: ``from.where``: of a stream over the relation's own names, of a table over qualified ones.
         where: the condition after the joins.
+        grouping: the aggregation.
+        selected: the ``select``.
+        output: the result.
     """
 
     scope: Scope
-    pairs: tuple[dict[str, str], ...]
-    spread: tuple[str, ...]
+    joins: tuple[PlannedJoin, ...]
+    running: Running
     source_where: str | None
     where: str | None
-    window: PlannedWindow | None
-    projection: Projection
+    grouping: Grouping | None
+    selected: Selected
     output: Output
-
-
-def spread_of(scope: Scope, pairs: tuple[dict[str, str], ...], window: PlannedWindow | None) -> tuple[str, ...]:
-    """Return the stream's columns whose hash chooses the task; records that must meet have them equal.
-
-    Joins are hashed by what their keys share (checked by ``common_columns``), a window alone by its group, anything else by the
-    stream's key.
-    """
-    if pairs:
-        return common_columns(pairs)
-    if window is not None:
-        return tuple(source.partition(".")[2] for _, source in window.operator.group)
-    return scope.stream.entry.relation.key
-
-
-def common_columns(pairs: tuple[dict[str, str], ...]) -> tuple[str, ...]:
-    """Return the stream's columns that every join uses, in the order of the first one's key; empty where they share none."""
-    shared = set.intersection(*(set(pair.values()) for pair in pairs))
-    return tuple(dict.fromkeys(column for column in pairs[0].values() if column in shared))
 
 
 def assemble(layout: Layout) -> Plan:
     """Return the plan."""
-    definition = layout.scope.definition
-    inputs = _inputs(layout)
-    late = definition.late_records
+    scope, definition = layout.scope, layout.scope.definition
+    stages = Stages(scope, _used(layout), layout.running.original)
+    source = scope.source
+    if layout.source_where is not None and source.kind == "table":
+        is_last = not layout.joins and layout.where is None
+        retention_ms = source.entry.relation.history_retention_ms
+        stages.add(_table_filter(layout, FROM_FILTER, layout.source_where, source.key(), retention_ms, is_last=is_last))
+    for place, join in enumerate(layout.joins, 1):
+        _add_join(stages, layout.running, join, place)
+    _add_where(stages, layout)
+    _add_grouping(stages, layout)
+    _add_suppress(stages, layout)
+    stages.add(layout.selected.projection)
+    built, inputs = stages.finish()
+    if layout.source_where is not None and source.kind == "stream":
+        inputs = tuple(replace(one, where=layout.source_where) if one.alias == source.alias else one for one in inputs)
+    late, idle = definition.late_records, definition.idle
     return Plan(
         query=definition.name,
         tasks=definition.tasks,
         inputs=inputs,
-        stages=_stages(layout, inputs),
+        stages=built,
         output=layout.output,
         late_records=LateRecords(late.max_rows, late.retention),
+        idle_after_ms=None if idle is None else idle.after,
     )
 
 
-def _stages(layout: Layout, inputs: tuple[Input, ...]) -> tuple[Stage, ...]:
-    scope, window = layout.scope, layout.window
-    entering = Schema(
-        tuple((f"{source.alias}.{name}", source.relation.columns[name]) for source in inputs for name in source.columns)
-    )
-    first: list[Operator] = [_join(layout, index, inputs) for index in range(len(scope.tables))]
-    if layout.where is not None:
-        first.append(Filter(layout.where))
-    stream_index = len(inputs) - 1
-    if window is None:
-        return (Stage(0, entering, stream_index, (*first, layout.projection)),)
-    last = (window.operator, layout.projection)
-    group = tuple(source for _, source in window.operator.group)
-    if {scope.stream.qualified(name) for name in layout.spread} <= set(group):
-        return (Stage(0, entering, stream_index, (*first, *last)),)
-    joined = Schema((*entering.items(), *((f"{table.alias}.$match", STRING) for table in scope.tables)))
-    return (Stage(0, entering, stream_index, tuple(first), exchange_key=group), Stage(1, joined, 0, last))
+def _used(layout: Layout) -> frozenset[str]:
+    """Return the qualified columns that anything after the inputs reads."""
+    scope, used = layout.scope, set(layout.scope.source.key())
+    for join in layout.joins:
+        used |= {join.side.qualified(part.right) for part in join.parts}
+        used |= {column for part in join.parts for column in part.left.scalar.columns}
+    schema = scope.schema()
+    texts = [layout.where] if layout.where is not None else []
+    if layout.source_where is not None and scope.source.kind == "table":
+        texts.append(layout.source_where)
+    used = used.union(*(compile_scalar(text, schema).columns for text in texts))
+    return frozenset(used | (layout.selected.reads if layout.grouping is None else layout.grouping.reads))
 
 
-def _used(layout: Layout) -> set[str]:
-    """Return the qualified columns that any expression or group after the source reads."""
-    schema = layout.scope.schema()
-    texts = [] if layout.where is None else [layout.where]
-    used: set[str] = set()
-    if layout.window is None:
-        texts += [text for _, text in layout.projection.columns]
+def _add_join(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
+    if join.is_foreign_key:
+        _add_foreign_key(stages, running, join, place)
+    elif running.kind == "table":
+        _add_table_join(stages, running, join, place)
     else:
-        texts += [column.argument for column in layout.window.operator.aggregates if column.argument is not None]
-        used |= {source for _, source in layout.window.operator.group}
-    return used.union(*(compile_scalar(text, schema).columns for text in texts))
+        _add_stream_join(stages, join, place)
 
 
-def _inputs(layout: Layout) -> tuple[Input, ...]:
-    """Return the inputs, tables first (T2)."""
-    used = _used(layout)
-    tables = [_table(layout, index, used) for index in range(len(layout.scope.tables))]
-    stream = layout.scope.stream
-    joined = {column for pair in layout.pairs for column in pair.values()}
-    return (
-        *tables,
-        Input(
-            index=len(tables),
-            alias=stream.alias,
-            relation=stream.entry.relation,
-            feed=stream.entry.feed,
-            columns=_needed(stream, {*layout.spread, *joined}, used),
-            hash_key=layout.spread,
-            where=layout.source_where,
-            start=_start(layout.scope),
-        ),
+def _add_stream_join(stages: Stages, join: PlannedJoin, place: int) -> None:
+    """Join a stream with a table or a stream; a key that is more than a column becomes one first."""
+    side, wanted = join.side, join.join
+    computed: dict[str, Checked] = {}
+    left: list[str] = []
+    for number, part in enumerate(join.parts):
+        name = part.left.column or side.qualified(f"$on{number}")
+        left.append(name)
+        if part.left.column is None:
+            computed[name] = part.left
+    stages.gather(tuple(left), computed)
+    right = stages.read(place, {name: part.right for name, part in reversed(list(zip(left, join.parts, strict=True)))})
+    after = (*stages.schema.items(), *right.items())
+    if wanted.within is None:
+        stages.add(_stream_table_join(join, place, tuple(left), right.names), Schema((*after, (side.match, STRING))))
+        return
+    spec = StreamStreamJoin(
+        name=side.alias,
+        type="inner" if wanted.type == "right" else wanted.type,
+        stream_index=place,
+        left_key=tuple(left),
+        right_key=_right_key(join),
+        before_ms=wanted.within.before,
+        after_ms=wanted.within.after,
+        grace_ms=wanted.within.grace,
+        right_columns=right.names,
     )
+    stages.add(spec, Schema(after))
 
 
-def _table(layout: Layout, index: int, used: set[str]) -> Input:
-    table, pair = layout.scope.tables[index], layout.pairs[index]
-    return Input(
-        index=index,
-        alias=table.alias,
-        relation=table.entry.relation,
-        feed=table.entry.feed,
-        columns=_needed(table, set(), used),
-        hash_key=tuple(next(key for key, column in pair.items() if column == wanted) for wanted in layout.spread),
-    )
-
-
-def _needed(side: Side, also: set[str], used: set[str]) -> tuple[str, ...]:
-    relation = side.entry.relation
-    wanted = {*relation.key, *also}
-    return tuple(name for name in relation.columns.names if name in wanted or side.qualified(name) in used)
-
-
-def _start(scope: Scope) -> Literal["earliest", "latest"] | int:
-    start = scope.definition.start
-    return start.at_ms if isinstance(start, StartAt) else start
-
-
-def _join(layout: Layout, index: int, inputs: tuple[Input, ...]) -> StreamTableJoin:
-    scope, join, table = layout.scope, layout.scope.definition.joins[index], layout.scope.tables[index]
-    relation = table.entry.relation
+def _stream_table_join(join: PlannedJoin, place: int, left: tuple[str, ...], columns: tuple[str, ...]) -> StreamTableJoin:
+    wanted = join.join
     return StreamTableJoin(
-        name=table.alias,
-        type="left" if join.type == "left" else "inner",
-        table_index=index,
-        stream_key=tuple(scope.stream.qualified(layout.pairs[index][name]) for name in relation.key),
-        table_key=tuple(table.qualified(name) for name in relation.key),
-        history_retention_ms=relation.history_retention_ms,
-        grace_ms=join.grace,
-        late=join.late,
-        expired=join.expired,
-        table_columns=tuple(table.qualified(name) for name in inputs[index].columns),
+        name=join.side.alias,
+        type="left" if wanted.type == "left" else "inner",
+        table_index=place,
+        stream_key=left,
+        table_key=_right_key(join),
+        history_retention_ms=join.side.entry.relation.history_retention_ms,
+        grace_ms=wanted.grace,
+        late=wanted.late,
+        expired=wanted.expired,
+        table_columns=columns,
+        hold=hold_of(wanted.hold),
     )
+
+
+def _right_key(join: PlannedJoin) -> tuple[str, ...]:
+    return tuple(join.side.qualified(part.right) for part in join.parts)
+
+
+def _add_table_join(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
+    side = join.side
+    left = tuple(running.original(part.left.column or "") for part in join.parts)
+    stages.gather(left, {})
+    right = stages.read(place, {name: part.right for name, part in zip(left, join.parts, strict=True)})
+    stages.add(
+        TableTableJoin(
+            name=side.alias,
+            type=join.join.type,
+            table_index=place,
+            left_key=left,
+            right_key=_right_key(join),
+            left_retention_ms=join.left_retention_ms,
+            right_retention_ms=side.entry.relation.history_retention_ms,
+            history=join.join.history,
+            left_columns=stages.columns,
+            right_columns=right.names,
+        ),
+        Schema((*stages.schema.items(), *right.items())),
+    )
+
+
+def _add_foreign_key(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
+    """Three steps: to the foreign key's task, to the right row there, and back to the left row's task."""
+    side, key = join.side, running.key
+    kind: Literal["inner", "left"] = "left" if join.join.type == "left" else "inner"
+    stages.gather(key, {})
+    subscription = ForeignKeySubscription(
+        name=side.alias,
+        type=kind,
+        key=key,
+        foreign_key=tuple(part.left.text for part in join.parts),
+        history_retention_ms=join.left_retention_ms,
+        left_columns=stages.columns,
+    )
+    left, subscriptions = stages.schema, subscription_schema(subscription, stages.schema)
+    stages.add(subscription, subscriptions)
+    hashed_by = dict(zip(foreign_key_columns(subscription), (part.right for part in join.parts), strict=True))
+    stages.exchange(tuple(hashed_by))
+    right = stages.read(place, hashed_by)
+    lookup = ForeignKeyLookup(
+        name=side.alias,
+        type=kind,
+        table_index=place,
+        key=key,
+        right_key=_right_key(join),
+        right_retention_ms=side.entry.relation.history_retention_ms,
+        left_columns=left.names,
+        right_columns=right.names,
+    )
+    stages.add(lookup, answer_schema(lookup, subscriptions, right))
+    stages.exchange(key)
+    result = Schema((*left.items(), *right.items()))
+    stages.add(ForeignKeyResult(side.alias, kind, key, result.names), result)
+
+
+def _add_where(stages: Stages, layout: Layout) -> None:
+    if layout.where is None:
+        return
+    running = layout.running
+    if running.kind == "table":
+        stages.add(_table_filter(layout, FILTER, layout.where, running.key, running.retention_ms, is_last=True))
+    else:
+        stages.add(Filter(layout.where))
+
+
+def _table_filter(
+    layout: Layout, name: str, condition: str, key: tuple[str, ...], retention_ms: int | None, *, is_last: bool
+) -> TableFilter:
+    """Plan a filter. One that makes the result judges by the result's own history, as far as there is one."""
+    if not is_last or layout.grouping is not None:
+        return TableFilter(name, condition, key, retention_ms, tells_every_delete=retention_ms is not None)
+    kept_ms = layout.output.history_retention_ms
+    known = [ms for ms in (retention_ms, kept_ms) if ms is not None]
+    return TableFilter(
+        name, condition, key, min(known, default=None), is_result_versioned=kept_ms is not None or retention_ms is None
+    )
+
+
+def _add_grouping(stages: Stages, layout: Layout) -> None:
+    grouping = layout.grouping
+    if grouping is None:
+        if layout.output.kind == "table" or layout.running.kind == "table":
+            # One task must write all changes of a row, or their order would be lost.
+            stages.gather(layout.running.key, {})
+        return
+    sources = tuple(group.source for group in grouping.groups)
+    computed = {group.source: group.value for group in grouping.groups if group.is_computed}
+    if grouping.regrouping is None:
+        stages.gather(sources, computed)
+    else:
+        stages.compute(computed)
+        stages.add(grouping.regrouping, regrouped_schema(grouping.regrouping, stages.schema))
+        stages.exchange(sources)
+    stages.add(grouping.operator, grouping.result())
+
+
+def _add_suppress(stages: Stages, layout: Layout) -> None:
+    grouping = layout.grouping
+    key = layout.running.key if grouping is None else tuple(grouping.rename(name)[1] for name in grouping.key)
+    operator = plan_suppress(layout.scope.definition, key)
+    if operator is not None:
+        stages.add(operator)

@@ -1,14 +1,19 @@
-"""Checks and plans the result: ``select``, its columns' types, and the key of a table."""
+"""Checks and plans the result: ``select``, its columns' types, the key of a table, and whether it can keep its history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.definition.syntax import quoted
+from engine.definition.durations import format_duration
 from engine.definition.types import ColumnType, Schema
-from engine.plan.model import Output, Projection
-from engine.plan.scope import Checked, Scope, check_expression
-from engine.plan.windows import WINDOW_BOUNDS, PlannedWindow
+from engine.plan.grouping import STATE, Grouping
+from engine.plan.joins import PlannedJoin, Running
+from engine.plan.model import Output, Projection, WindowedAggregation
+from engine.plan.scope import FORCED, Checked, Scope, check_expression, reference
+from engine.plan.windows import open_for
+
+_SHOWN_AS = {STATE: "state", FORCED: "forced"}
+"""Pseudo-columns that a result has by default, and what they are called there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +24,26 @@ class Selected:
         projection: with canonical texts.
         types: of its columns, in order.
         names: from a column before the select to the first result column that is just that column.
+        reads: columns before the select that it reads.
     """
 
     projection: Projection
     types: tuple[tuple[str, ColumnType], ...]
     names: dict[str, str]
+    reads: frozenset[str]
 
 
-def plan_select(scope: Scope, schema: Schema, window: PlannedWindow | None) -> Selected | None:
+def plan_select(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping | None) -> Selected | None:
     """Plan the ``select`` over the columns before it; None after adding problems."""
-    definition = scope.definition
-    if definition.select is not None and not definition.select:
+    given = scope.definition.select
+    if given is not None and not given:
         scope.problems.add("/select", "invalid_value", "select at least one column, or leave `select` out")
         return None
-    before = window.schema if window is not None else schema
-    wanted = definition.select if definition.select is not None else _default(scope, window)
+    before = scope.selectable(scope.schema() if grouping is None else grouping.schema)
+    wanted = given if given is not None else _default(scope, joins, grouping, before)
     if wanted is None:
         return None
-    rename = None if window is None else window.rename
+    rename = None if grouping is None else grouping.rename
     checked = {name: check_expression(f"/select/{name}", text, before, scope.problems, rename) for name, text in wanted.items()}
     found: dict[str, Checked] = {name: item for name, item in checked.items() if item is not None}
     if len(found) < len(checked):
@@ -49,85 +56,105 @@ def plan_select(scope: Scope, schema: Schema, window: PlannedWindow | None) -> S
         Projection(tuple((name, item.text) for name, item in found.items())),
         tuple((name, item.scalar.type) for name, item in found.items()),
         names,
+        frozenset[str]().union(*(item.scalar.columns for item in found.values())),
     )
 
 
-def _default(scope: Scope, window: PlannedWindow | None) -> dict[str, str] | None:
-    """Return the group, bounds and aggregates; or the stream's columns and each table's beside its key."""
-    if window is not None:
-        return {window.rename(name)[1]: _reference(name) for name in window.schema.names}
-    chosen: dict[str, str] = {}
-    for side in (scope.stream, *scope.tables):
-        relation = side.entry.relation
-        for name in relation.columns.names:
-            if side is not scope.stream and name in relation.key:
-                continue
-            if name in chosen:
-                scope.problems.add(
-                    "/select", "name_clash",
-                    f"both {chosen[name]} and {side.qualified(name)} would be called {name}; write a `select` with aliases",
-                )  # fmt: skip
-                return None
-            chosen[name] = side.qualified(name)
-    return {name: _reference(source) for name, source in chosen.items()}
+def _default(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping | None, before: Schema) -> dict[str, str] | None:
+    """Return what a query without ``select`` gives: the group, bounds and aggregates; or the inputs' columns.
 
-
-def plan_output(scope: Scope, selected: Selected, window: PlannedWindow | None, spread: tuple[str, ...]) -> Output | None:
-    """Plan the derived relation; None after adding problems.
-
-    Args:
-        scope: the definition.
-        selected: its ``select``.
-        window: its window.
-        spread: the stream's columns that choose the task, where there is no window.
+    What a join equates is not given twice.
     """
-    definition, stream = scope.definition, scope.stream
-    if window is None:
-        wanted = [stream.qualified(name) for name in stream.entry.relation.key]
+    if grouping is not None:
+        wanted = [(grouping.rename(name)[1], name) for name in grouping.schema.names if name != STATE]
     else:
-        wanted = [*(source for _, source in window.operator.group), *WINDOW_BOUNDS]
-    absent = [name for name in wanted if name not in selected.names]
-    key = () if absent else tuple(selected.names[name] for name in wanted)
-    is_table = definition.into.table is not None
-    if is_table and not _is_table_keyed(scope, window, absent, spread):
+        wanted = [(name, scope.source.qualified(name)) for name in scope.source.entry.relation.columns.names]
+        for join in joins:
+            has_own_key = join.side.kind == "stream" and join.join.type == "outer"
+            equal = set[str]() if has_own_key else {part.right for part in join.parts}
+            columns = join.side.entry.relation.columns.names
+            wanted += [(name, join.side.qualified(name)) for name in columns if name not in equal]
+    wanted += [(_SHOWN_AS[name], name) for name in (STATE, FORCED) if name in before]
+    chosen: dict[str, str] = {}
+    for name, source in wanted:
+        if name in chosen:
+            scope.problems.add(
+                "/select", "name_clash",
+                f"both {chosen[name]} and {source} would be called {name}; write a `select` with aliases",
+            )  # fmt: skip
+            return None
+        chosen[name] = source
+    return {name: reference(source) for name, source in chosen.items()}
+
+
+def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, running: Running) -> Output | None:
+    """Plan the derived relation; None after adding problems."""
+    into = scope.definition.into
+    before = len(scope.problems.found)
+    wanted = grouping.key if grouping is not None else () if running.has_null_keys else running.key
+    # Before an aggregation, a column that a join made equal to a key column serves as well.
+    known = {
+        column if grouping is not None else running.original(column): name for column, name in reversed(selected.names.items())
+    }
+    absent = [name for name in wanted if name not in known]
+    key = () if absent else tuple(known[name] for name in wanted)
+    if into.table is not None:
+        _check_keyed(scope, wanted, absent, running)
+    _check_versioned(scope, grouping, running)
+    if len(scope.problems.found) > before:
         return None
+    window = scope.definition.window
     return Output(
-        name=definition.into.relation,
-        kind="table" if is_table else "stream",
+        name=into.relation,
+        kind="stream" if into.table is None else "table",
         columns=Schema(selected.types),
         key=key,
-        is_windowed=window is not None and bool(key),
-        is_final=window is not None and window.operator.emit == "final",
-        retention_ms=None if definition.window is None else definition.window.retention,
+        is_windowed=grouping is not None and grouping.is_windowed and bool(key),
+        is_final=grouping is not None
+        and isinstance(grouping.operator, WindowedAggregation)
+        and grouping.operator.emit == "final",
+        retention_ms=None if window is None else window.retention,
+        history_retention_ms=None if into.versioned is None else into.versioned.history_retention,
     )
 
 
-def _is_table_keyed(scope: Scope, window: PlannedWindow | None, absent: list[str], spread: tuple[str, ...]) -> bool:
-    """Check that a table has its key, and that every row of one key is written by one task, in its order."""
-    key = scope.stream.entry.relation.key
-    if window is None and not key:
+def _check_keyed(scope: Scope, wanted: tuple[str, ...], absent: list[str], running: Running) -> None:
+    """Check that a table has its key."""
+    if not wanted and running.has_null_keys:
+        scope.problems.add(
+            "/into/table", "key_missing_in_select",
+            "an outer join makes rows that have no record of the left stream, hence no key; make the result a stream",
+        )  # fmt: skip
+    elif not wanted:
         scope.problems.add(
             "/into/table", "key_missing_in_select",
             "the stream has no key, so its records cannot be rows of a table; make the result a stream",
         )  # fmt: skip
-        return False
-    if absent:
+    elif absent:
         scope.problems.add(
             "/select", "key_missing_in_select",
             f"a table needs its key: select {', '.join(absent)} as plain columns, or make the result a stream",
         )  # fmt: skip
-        return False
-    if window is None and not set(spread) <= set(key):
+
+
+def _check_versioned(scope: Scope, grouping: Grouping | None, running: Running) -> None:
+    """TT5: a result keeps its history only where every change of it has its place in event time."""
+    versioned, window = scope.definition.into.versioned, scope.definition.window
+    if versioned is None:
+        return
+    if scope.definition.into.table is None:
+        scope.problems.add("/into/versioned", "unsupported_option", "`versioned` belongs to a table; a stream keeps every record")
+    elif grouping is None and scope.definition.joins and running.kind == "table" and not running.is_versionable:
         scope.problems.add(
-            "/into/table", "not_supported_yet",
-            f"the join spreads records by {', '.join(spread)}, which is not in the stream's key ({', '.join(key)}), so rows of "
-            "one key would be written by several tasks in no fixed order; make the result a stream",
+            "/into/versioned", "result_not_versionable",
+            "rows of a join with an unversioned table, and of a foreign-key join, change in the order of arrival, so their event "
+            "times may go back: the result's history would be wrong. Register the inputs with 'versioned': {'history_retention': …}, or leave "
+            "`versioned` out",
         )  # fmt: skip
-        return False
-    return True
-
-
-def _reference(name: str) -> str:
-    """Return an expression that is exactly this column."""
-    alias, dot, column = name.partition(".")
-    return quoted(column, alias) if dot else quoted(name)
+    least = None if window is None else open_for(window)
+    if least is not None and versioned.history_retention < least:
+        scope.problems.add(
+            "/into/versioned/history_retention", "history_retention_too_short",
+            f"a window may still change {format_duration(least)} after it began, and a change older than the history's retention "
+            "would be refused; raise it, or lower the window's grace",
+        )  # fmt: skip

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
 from engine.definition.expressions import Scalar, qualify, resolve
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import QueryDefinition
-from engine.definition.syntax import parse
-from engine.definition.types import STRING, Schema
+from engine.definition.syntax import parse, quoted
+from engine.definition.types import BOOLEAN, STRING, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.problems import Problems
 
 Rename = Callable[[str], tuple[str | None, str]]
+
+FORCED = "$forced"
+"""The pseudo-column that says whether silence let a row go (T10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +36,32 @@ class Side:
     entry: CatalogEntry
     pointer: str
 
+    @property
+    def name(self) -> str:
+        """The relation's public name."""
+        return self.entry.relation.name
+
+    @property
+    def kind(self) -> Literal["stream", "table"]:
+        """Whether it is a stream or a table."""
+        return self.entry.relation.kind
+
+    @property
+    def match(self) -> str:
+        """The pseudo-column that says what a record of a stream found in this table."""
+        return self.qualified("$match")
+
     def qualified(self, column: str) -> str:
+        """Return a column's name inside the plan."""
         return f"{self.alias}.{column}"
 
     def schema(self) -> Schema:
         """Return its columns under their qualified names."""
         return Schema(tuple((self.qualified(name), kind) for name, kind in self.entry.relation.columns.items()))
+
+    def key(self) -> tuple[str, ...]:
+        """Return its key columns under their qualified names."""
+        return tuple(self.qualified(name) for name in self.entry.relation.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +69,32 @@ class Scope:
     """A definition with its relations resolved.
 
     Attributes:
-        stream: the input.
-        tables: what it joins, in the order of the definition.
+        source: the relation in ``from``. What a query joins to it stays of its kind.
+        joined: the others, in the order of the definition.
         problems: where faults are gathered.
     """
 
     definition: QueryDefinition
-    stream: Side
-    tables: tuple[Side, ...]
+    source: Side
+    joined: tuple[Side, ...]
     problems: Problems
 
-    def schema(self) -> Schema:
-        """Return every column after the joins, ``<table>.$match`` included."""
-        columns = [pair for side in (self.stream, *self.tables) for pair in side.schema().items()]
-        return Schema((*columns, *((f"{table.alias}.$match", STRING) for table in self.tables)))
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Every relation."""
+        return (self.source, *self.joined)
+
+    def schema(self, joins: int | None = None) -> Schema:
+        """Return every column after the first ``joins`` joins (default: all of them), ``<table>.$match`` included."""
+        joined = self.joined[:joins]
+        columns = [pair for side in (self.source, *joined) for pair in side.schema().items()]
+        if self.source.kind == "stream":
+            columns += [(side.match, STRING) for side in joined if side.kind == "table"]
+        return Schema(tuple(columns))
+
+    def selectable(self, before: Schema) -> Schema:
+        """Return the columns that a ``select`` may name: those before it and ``$forced``."""
+        return before if self.definition.idle is None else Schema((*before.items(), (FORCED, BOOLEAN)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +135,9 @@ def plain_column(text: str, schema: Schema) -> str | None:
 def unqualified(name: str) -> tuple[str | None, str]:
     """Rename a qualified column to the name its relation gives it."""
     return None, name.partition(".")[2]
+
+
+def reference(name: str) -> str:
+    """Return an expression that is exactly this column."""
+    alias, dot, column = name.partition(".")
+    return quoted(column, alias) if dot else quoted(name)

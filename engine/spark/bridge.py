@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ from engine.connectors.packets import (
     Route,
     data_packets,
     decode_frame,
+    emitted_by,
     encode_frame,
     encode_json,
 )
 from engine.core.frames import Emission
-from engine.core.order import Slice
+from engine.core.order import UPSTREAM, Slice
+from engine.core.progress import Reading
 from engine.core.task import Task, build_task
+from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.failures import marked
@@ -49,6 +53,15 @@ _FIELDS = tuple(PACKET_SCHEMA.names)
 _PacketRow = Row(*_FIELDS)
 
 _kept: OrderedDict[tuple[str, int, int], tuple[str, Task, FileSegmentStore]] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A task's part of one batch."""
+
+    slices: list[Slice]
+    now_ms: int
+    readings: list[Reading]
 
 
 class StageProcessor(StatefulProcessor):
@@ -76,37 +89,50 @@ class StageProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
-        """Handle a task's packets of one batch; packets that are not data pass untouched."""
+        """Handle a task's packets of one batch; those of other stages and those for the sink pass untouched."""
         slices: list[Slice] = []
-        now_ms = 0
+        readings: list[Reading] = []
+        now_ms: int | None = None
         for row in rows:
-            if row.kind == "data":
+            if row.kind == "tick":
+                readings += [Reading(*item) for item in json.loads(row.blob)]
+            elif row.kind == "data" and self._reads(row.input):
                 slices.append(self._slice(row))
-                now_ms = max(now_ms, row.now_ms)
             else:
                 yield row
-        if slices:
+                continue
+            now_ms = max(now_ms or 0, row.now_ms)
+            if row.kind == "tick":
+                yield row
+        if now_ms is not None:
             with marked():
-                for packet in self._work(self._tasks.index(key[0]), slices, now_ms):
+                for packet in self._work(self._tasks.index(key[0]), _Batch(slices, now_ms, readings)):
                     yield _PacketRow(*(getattr(packet, name) for name in _FIELDS))
 
     def close(self) -> None:
         """Do nothing: what is open is kept for the next batch."""
 
-    def _slice(self, row: Row) -> Slice:
-        feed = self._plan.inputs[row.input].feed.name if self._stage.index == 0 else ""
-        return Slice(row.input, feed, row.partition, decode_frame(row.blob))
+    def _reads(self, source: int) -> bool:
+        """Whether this stage reads what a packet of this input holds."""
+        if source < 0:
+            return source == emitted_by(self._stage.index - 1)
+        return self._plan.inputs[source].stage == self._stage.index
 
-    def _work(self, ordinal: int, slices: list[Slice], now_ms: int) -> list[Packet]:
+    def _slice(self, row: Row) -> Slice:
+        if row.input < 0:
+            return Slice(UPSTREAM, "", row.partition, decode_frame(row.blob))
+        return Slice(row.input, self._plan.inputs[row.input].feed.name, row.partition, decode_frame(row.blob))
+
+    def _work(self, ordinal: int, batch: _Batch) -> list[Packet]:
         stored = self._state.get()
         manifest: str | None = None if stored is None else stored[0]
         place = (str(self._segments), self._stage.index, ordinal)
         task, store = self._task(place, manifest, _batch_id())
-        emission = task.process(slices, now_ms)
+        emission = task.process(batch.slices, batch.now_ms, batch.readings)
         after = json.dumps(task.snapshot(), separators=(",", ":"))
         self._state.update((after,))
         _keep(place, after, task, store)
-        return self._packets(ordinal, emission, now_ms)
+        return self._packets(ordinal, emission, batch.now_ms)
 
     def _task(self, place: tuple[str, int, int], manifest: str | None, batch_id: int) -> tuple[Task, FileSegmentStore]:
         """Take the kept task if it is at ``manifest``, else build one and remove what failed attempts left."""
@@ -131,6 +157,8 @@ class StageProcessor(StatefulProcessor):
             "clocks": emission.clocks,
             "buffered": emission.buffered,
             "counters": counters,
+            "wakes_at_ms": emission.wakes_at_ms,
+            "failure": _failure(emission.failure),
         }
         packets.append(self._packet("stats", ordinal, now_ms, encode_json(stats)))
         return packets
@@ -139,7 +167,7 @@ class StageProcessor(StatefulProcessor):
         """Pack what the task emitted: for the next stage by the next key's task, for the sink as it is."""
         slices = [changes] if changes.height <= PACKET_ROWS else list(changes.iter_slices(PACKET_ROWS))
         if self._stage.index + 1 < len(self._plan.stages):
-            route = Route(0, ordinal, now_ms)
+            route = Route(emitted_by(self._stage.index), ordinal, now_ms)
             return [packet for part in slices if part.height for packet in data_packets(part, self._tasks, route)]
         return [
             self._packet("data", ordinal, now_ms, encode_frame(part), part.height, number * PACKET_ROWS)
@@ -148,7 +176,14 @@ class StageProcessor(StatefulProcessor):
         ]
 
     def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:
-        return Packet(self._tasks[ordinal], kind, 0, ordinal, first, rows, None, None, now_ms, blob)
+        return Packet(self._tasks[ordinal], kind, emitted_by(self._stage.index), ordinal, first, rows, None, None, now_ms, blob)
+
+
+def _failure(failure: EngineError | None) -> dict[str, Any] | None:
+    """Describe why a query must fail once the batch is committed."""
+    if failure is None:
+        return None
+    return {"detail": str(failure), "position": getattr(failure, "position", 0)}
 
 
 def _batch_id() -> int:

@@ -22,11 +22,12 @@ from engine.connectors.packets import PACKET_DDL
 from engine.connectors.postgres import connect
 from engine.connectors.sink import Sink, last_batch
 from engine.errors import EngineError
+from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Plan
 from engine.spark.bridge import StageProcessor
 from engine.spark.checkpoint import finish_batch, open_layout
 from engine.spark.failures import decoded
-from engine.spark.source import FORMAT, SPEC_OPTION, SourceSpec, start_positions
+from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
 
 REMEMBERED_BATCHES = 32
 
@@ -111,7 +112,7 @@ class RunningQuery:
             finish_batch(checkpoint_dir, last_batch(connection, query_id, checkpoint_id))
         commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch))
         with _STARTING:
-            packets = _packets(spark, plan, checkpoint_dir, dsn, options)
+            packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
             writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
             if options.is_available_now:
@@ -165,12 +166,13 @@ class RunningQuery:
         return None
 
 
-def _packets(spark: SparkSession, plan: Plan, checkpoint_dir: Path, dsn: str, options: RunOptions) -> DataFrame:
+def _packets(spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Path, dsn: str, options: RunOptions) -> DataFrame:
     """Build the stream of what the last stage makes."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
     limit = BatchLimit(options.max_rows, options.max_bytes)
-    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, spark.sparkContext.defaultParallelism)
+    clock = Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None
+    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, spark.sparkContext.defaultParallelism, clock)
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:
         processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")

@@ -8,12 +8,14 @@ its offset log: positions, and the wall clock of the batch (T5), which is theref
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -22,7 +24,9 @@ from pyspark.sql.types import StructType
 
 from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartition, admit
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
-from engine.connectors.packets import PACKET_DDL, packet_batch
+from engine.connectors.packets import PACKET_DDL, Packet, packet_batch
+from engine.connectors.postgres import shared_connection
+from engine.connectors.sink import earliest_wake
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
@@ -44,6 +48,19 @@ FeedInputs = tuple[FeedReader, tuple[Input, ...]]
 
 
 @dataclass(frozen=True, slots=True)
+class Clock:
+    """For plans that wait on the wall clock: every batch brings every task a tick, and one is made when a task is due.
+
+    Attributes:
+        query_id: whose commits say when a task is due.
+        held_feeds: the feeds whose progress the ticks tell (J9).
+    """
+
+    query_id: UUID
+    held_feeds: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSpec:
     """What the source must know; travels as an option.
 
@@ -54,6 +71,7 @@ class SourceSpec:
         start: positions where the first batch begins.
         limit: bound of one batch.
         cores: how many splits are read at once.
+        clock: what the tasks are told beside records.
     """
 
     dsn: str
@@ -62,6 +80,7 @@ class SourceSpec:
     start: Positions
     limit: BatchLimit
     cores: int
+    clock: Clock | None = None
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -90,10 +109,18 @@ class PacketSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class SplitGroup(InputPartition):
-    """What one Spark task reads: splits with the index of their feed, at the batch's wall clock."""
+    """What one Spark task reads, at the batch's wall clock.
+
+    Attributes:
+        splits: with the index of their feed.
+        ends: of the feeds that are held for: (index of the feed, partition) → whether the batch reads it to its end.
+        has_tick: it also makes the batch's ticks.
+    """
 
     splits: tuple[tuple[int, Split], ...]
     now_ms: int
+    ends: Mapping[tuple[int, int], bool]
+    has_tick: bool
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -123,13 +150,14 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked():
             backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
             admitted = admit(backlogs, self._spec.limit)
-        if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
-            return start
+            now_ms = max(start["now_ms"], time.time_ns() // 1_000_000)
+            if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
+                return {"feeds": start["feeds"], "now_ms": now_ms} if self._is_due(start["now_ms"], now_ms) else start
         self._ask_for_next(backlogs, admitted)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return {"feeds": feeds, "now_ms": max(start["now_ms"], time.time_ns() // 1_000_000)}
+        return {"feeds": feeds, "now_ms": now_ms}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut what a batch reads into groups of splits, about equally heavy."""
@@ -141,15 +169,58 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     first = before.get(partition, 0)
                     if first < last:
                         weighed += [(_weight(split), index, split) for split in reader.splits(int(partition), first, last)]
-        return [SplitGroup(tuple(group), end["now_ms"]) for group in _grouped(weighed, self._spec.cores)]
+            ends = self._ends(end)
+        groups = _grouped(weighed, self._spec.cores)
+        if self._spec.clock is not None and not groups:
+            groups = [[]]
+        has_ticks = self._spec.clock is not None
+        return [SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0) for place, group in enumerate(groups)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the packets of a group of splits; runs in a worker."""
         assert isinstance(partition, SplitGroup)  # noqa: S101
         with marked():
+            if partition.has_tick:
+                readings = [
+                    (self._feeds[index][0].feed.name, number, None, end) for (index, number), end in partition.ends.items()
+                ]
+                yield packet_batch(self._ticks(readings, partition.now_ms))
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
-                yield packet_batch(reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks)))
+                packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
+                yield packet_batch(self._told(packets, partition, index))
+
+    def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
+        """Pass a split's packets on; where the feed is held for, tell every task how far it was read."""
+        for packet in packets:
+            yield packet
+            if packet.kind == "progress" and (index, packet.partition) in group.ends:
+                max_ts = json.loads(packet.blob)["max_ts"]
+                name = self._feeds[index][0].feed.name
+                yield from self._ticks([(name, packet.partition, max_ts, group.ends[index, packet.partition])], group.now_ms)
+
+    def _ticks(self, readings: Sequence[tuple[str, int, int | None, bool]], now_ms: int) -> Iterator[Packet]:
+        blob = json.dumps(readings, separators=(",", ":")).encode()
+        for task in self._spec.tasks:
+            yield Packet(task, "tick", 0, 0, 0, 0, None, None, now_ms, blob)
+
+    def _ends(self, end: Offset) -> dict[tuple[int, int], bool]:
+        """Say of each partition that is held for whether the batch reads it to its end."""
+        held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
+        return {
+            (index, partition): end["feeds"].get(reader.feed.name, {}).get(str(partition), 0) >= last
+            for index, (reader, _) in enumerate(self._feeds)
+            if reader.feed.name in held
+            for partition, last in reader.ends().items()
+        }
+
+    def _is_due(self, last_ms: int, now_ms: int) -> bool:
+        """Whether some task asked to be woken by now."""
+        if self._spec.clock is None or now_ms <= last_ms:
+            return False
+        with shared_connection(self._spec.dsn) as connection:
+            wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
+        return wakes_at_ms is not None and wakes_at_ms <= now_ms
 
     def commit(self, end: Offset) -> None:
         """Do nothing: feeds keep no positions for their readers."""

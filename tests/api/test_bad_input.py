@@ -106,7 +106,8 @@ BAD_QUERIES: list[tuple[dict[str, Any], str, str]] = [
     (join(table="nowhere"), "unknown_relation", "/joins/0/table"),
     ({**WINDOWS, "into": {"table": "delays"}, "select": {"flights": "flights"}}, "key_missing_in_select", "/select"),
     ({**JOIN, "suppress": {"mode": "until_window_closes"}}, "final_without_window", "/suppress/mode"),
-    ({**JOIN, "idle": {"after": "5m"}}, "not_supported_yet", "/idle"),
+    ({**JOIN, "idle": {"after": "0s"}}, "invalid_value", "/idle/after"),
+    ({**JOIN, "into": {"stream": "out", "materialize_open": True}}, "not_supported_yet", "/into/materialize_open"),
     ({**WINDOWS, "name": "x" * 64}, "malformed_name", "/name"),
 ]
 

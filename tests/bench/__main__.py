@@ -1,6 +1,7 @@
 """`python -m tests.bench nxt [--size small|large] [--skip-quality]`: the NX-T jobs on the real service, with figures and correctness.
+`python -m tests.bench core [--size tiny|small] [--json FILE]`: the engine alone on one core, operator by operator; see `core`.
 
-Each job runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed per job:
+Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed:
 records per second from the first read to the last commit, CPU seconds per million records and peak memory of the whole process tree, and
 what the answers are worth against the oracle.
 """
@@ -8,6 +9,8 @@ what the answers are worth against the oracle.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,8 +25,10 @@ from tests.bench.oracle import PUBLISHED_WRONG
 
 def main() -> int:
     """Run the chosen measurements; return 1 where the input or an exact figure is wrong, never for a time."""
+    if sys.argv[1:2] == ["core"]:
+        return _core(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("suite", choices=["nxt"])
+    parser.add_argument("suite", choices=["nxt", "core"], help="core has options of its own: core --help")
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")
     parser.add_argument("--runs", type=int, default=1, help="repeat the timed jobs; every run is printed")
     parser.add_argument("--skip-quality", action="store_true", help="leave out the eight runs that reproduce the published table")
@@ -41,6 +46,12 @@ def main() -> int:
     if not options.skip_quality:
         is_right = _quality(console, work)
     return 0 if is_right else 1
+
+
+def _core(arguments: list[str]) -> int:
+    """Run the other suite in a process of its own: how many cores Polars may use is fixed when it is imported."""
+    environment = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.call([sys.executable, "-m", "tests.bench.core", *arguments], env=environment)
 
 
 def _speed(console: Console, size: str, runs: int, work: Path) -> None:

@@ -1,7 +1,6 @@
 """``python -m tests.conformance PATH… [--slicing record|whole|random:SEED]``: run corpora, exit 1 on a failure.
 
-Without a path: the copies in the repository. Scenarios of operators that this release does not have are skipped in a directory
-and fail in a file that is named explicitly.
+Without a path: the copies in the repository.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections import Counter
 from pathlib import Path
 
 from tests.conformance.corpus import CORPORA, Scenario, read
@@ -32,19 +30,14 @@ def main(arguments: list[str]) -> int:
 
 def _run(paths: list[Path], slicing: Slicing) -> int:
     passed = failed = 0
-    skipped: Counter[str] = Counter()
-    for scenario, is_named in read(paths):
-        if not (scenario.is_supported or is_named):
-            skipped[scenario.kind] += 1
-        elif (failure := _failure(scenario, slicing)) is None:
+    for scenario in read(paths):
+        if (failure := _failure(scenario, slicing)) is None:
             passed += 1
         else:
             failed += 1
             print(f"FAILED {scenario.id} ({scenario.title}), slicing {slicing}: {scenario.op}\n{failure}\n")
-    if skipped:
-        print("skipped, not part of this release: " + ", ".join(f"{kind} {count}" for kind, count in sorted(skipped.items())))
     print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed + sum(skipped.values()) else 0
+    return 1 if failed or not passed else 0
 
 
 def _failure(scenario: Scenario, slicing: Slicing) -> str | None:

@@ -14,9 +14,6 @@ CORPORA = Path(__file__).parent / "corpora"
 
 _SUFFIXES = (".json", ".json.gz", ".json.xz")
 
-_WINDOWS = ("tumbling", "hopping")
-_KINDS = ("versioned_store", "stream_table_join", "window_aggregate", "merge_order")
-
 
 @dataclass(frozen=True)
 class Scenario:
@@ -35,11 +32,6 @@ class Scenario:
         window = self.op.get("window", {}).get("type")
         return f"{self.op['kind']} {window}" if window else str(self.op["kind"])
 
-    @property
-    def is_supported(self) -> bool:
-        """Whether this release has the operator."""
-        return self.op["kind"] in _KINDS and self.op.get("window", {}).get("type", _WINDOWS[0]) in _WINDOWS
-
 
 def load(path: Path) -> list[Scenario]:
     """Read one corpus file."""
@@ -56,12 +48,11 @@ def files(path: Path) -> list[Path]:
     return sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES)) if path.is_dir() else [path]
 
 
-def read(paths: Iterable[Path]) -> Iterator[tuple[Scenario, bool]]:
-    """Every scenario of files and directories, and whether its file was named explicitly."""
+def read(paths: Iterable[Path]) -> Iterator[Scenario]:
+    """Every scenario of files and directories."""
     for path in paths:
         for file in files(path):
-            for scenario in load(file):
-                yield scenario, not path.is_dir()
+            yield from load(file)
 
 
 def _scenario(entry: dict[str, Any]) -> Scenario:

@@ -1,31 +1,32 @@
-"""What runs a scenario's steps: the engine's own task, its total order, its versioned table. Every batch is one call."""
+"""What runs a scenario's steps: whole queries, the total order, the versioned table. Every batch is one call."""
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import polars as pl
 
-from engine.core.frames import OP, TS
+from engine.core.frames import OFFSET, OP, SERVICE_COLUMNS, TS
 from engine.core.hashing import key_hash
 from engine.core.order import Slice, order_batch
-from engine.core.task import build_task
 from engine.definition.types import STRING, ColumnType, Schema
+from engine.errors import BufferFull
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.state.memory import MemorySegmentStore
-from tests.conformance.plans import FEED, plan_of, value_type
+from tests.conformance.queries import case_of
 
 Step = dict[str, Any]
+
+ERROR_NAMES = {BufferFull: "StreamsException"}
+"""Our errors by the names that the corpora have for them."""
 
 
 class Machine(Protocol):
     """Runs consecutive steps of one scenario as one batch."""
 
-    def run(self, start: int, end: int) -> list[Any]:
-        """Return the outputs of the steps ``start..end-1``, in order; a store returns one result per step."""
+    def run(self, start: int, end: int) -> list[Any] | None:
+        """Return the outputs of the steps ``start..end-1``, in order; a store returns one result per step. None: it failed before."""
         ...
 
     def restart(self) -> None:
@@ -33,43 +34,50 @@ class Machine(Protocol):
         ...
 
 
-class TaskMachine:
-    """A stream-table join or a window aggregation: a task of the engine, built from a plan."""
+class QueryMachine:
+    """Everything that a user can write as a query: planned from its definition, run by the workbench of ``slackwater test``."""
 
     def __init__(self, op: dict[str, Any], steps: Sequence[Step]) -> None:
-        self._op = op
-        self._plan = plan_of(op)
-        self._store = MemorySegmentStore()
-        self._task = build_task(self._plan.stages[0], self._plan, None, self._store)
-        sides = {item.index: "table" if item.relation.kind == "table" else "stream" for item in self._plan.inputs}
-        self._places = {index: [i for i, step in enumerate(steps) if step.get("in") == side] for index, side in sides.items()}
-        self._frames = {index: self._frame(sides[index], places, steps) for index, places in self._places.items()}
+        self._case = case_of(op)
+        self._bench = self._case.workbench()
+        self._name = self._case.queries[-1]["name"]
+        self._is_windowed = self._bench.plan(self._name).output.is_windowed
+        self._places: dict[str, list[int]] = {relation: [] for relation in self._case.sides.values()}
+        for place, step in enumerate(steps):
+            if "in" in step:
+                self._places[self._case.sides[step["in"]]].append(place)
+        self._frames = {relation: self._frame(relation, places, steps) for relation, places in self._places.items()}
 
-    def run(self, start: int, end: int) -> list[Any]:
-        slices = []
-        for index, places in self._places.items():
+    def run(self, start: int, end: int) -> list[Any] | None:
+        if self._bench.outcome(self._name).failure is not None:
+            return None
+        records = {}
+        for relation, places in self._places.items():
             first, last = bisect_left(places, start), bisect_left(places, end)
-            if last > first:
-                slices.append(Slice(index, FEED.name, 0, self._frames[index].slice(first, last - first)))
-        changes = self._task.process(slices, 0).changes
-        return [self._output(row) for row in changes.iter_rows(named=True)]
+            records[relation] = self._frames[relation].slice(first, last - first)
+        changes = self._bench.process(records).get(self._name)
+        found = [] if changes is None else [self._output(row) for row in changes.iter_rows(named=True)]
+        failure = self._bench.outcome(self._name).failure
+        return found if failure is None else [*found, {"error": ERROR_NAMES[type(failure)]}]
 
     def restart(self) -> None:
-        state = json.loads(json.dumps(self._task.snapshot()))
-        self._store.purge()
-        self._task = build_task(self._plan.stages[0], self._plan, state, self._store)
+        self._bench.restart()
 
-    def _frame(self, side: str, places: list[int], steps: Sequence[Step]) -> pl.DataFrame:
-        values = [steps[i]["value"] for i in places]
-        if side == "table" and self._op.get("table_filter"):
-            # F1: a table row that fails a filter is a delete; tables of later releases filter inside the plan
-            prefix = self._op["table_filter"]["drop_prefix"]
-            values = [None if value is not None and value.startswith(prefix) else value for value in values]
-        return canonical([(i, steps[i]["key"], steps[i]["ts"]) for i in places], values, value_type(self._op))
+    def _frame(self, relation: str, places: list[int], steps: Sequence[Step]) -> pl.DataFrame:
+        columns = self._bench.catalog[relation].relation.columns
+        records = [self._case.record(steps[i]["in"], steps[i]["key"], steps[i]["value"]) for i in places]
+        rows = [{**dict.fromkeys(columns.names), **record} for record in records]
+        given = ["value" if "value" in record else "payload" for record in records]
+        is_delete = [
+            steps[i]["value"] is None or record[name] is None for i, record, name in zip(places, records, given, strict=True)
+        ]
+        service = {TS: [steps[i]["ts"] for i in places], OFFSET: places, OP: [int(each) for each in is_delete]}
+        frame = pl.DataFrame(rows, schema=columns.polars(), orient="row")
+        return frame.with_columns(pl.Series(name, values, dtype=SERVICE_COLUMNS[name]) for name, values in service.items())
 
     def _output(self, row: dict[str, Any]) -> dict[str, Any]:
         value = row["value"] if row[OP] == 0 else None
-        if self._op["kind"] == "stream_table_join":
+        if not self._is_windowed:
             return {"key": row["key"], "value": value, "ts": row[TS]}
         start, end = (round(row[name].timestamp() * 1000) for name in ("window_start", "window_end"))
         return {"key": {"key": row["key"], "start": start, "end": end}, "value": value, "ts": row[TS]}
@@ -102,7 +110,7 @@ class MergeMachine:
                 rows = [(offset, None, record["ts"]) for offset, record in own]
                 frame = canonical(rows, [record["value"] for _, record in own], STRING).drop("key")
                 slices.append(Slice(item.index, item.feed.name, 0, frame))
-        ordered = order_batch(slices, self._inputs, self._position)
+        ordered = order_batch(slices, self._inputs, self._position).frames
         self._position += len(records)
         self._offset += len(records)
         taken = [

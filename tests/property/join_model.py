@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from engine.plan.model import Hold
 
 
 @dataclass
@@ -64,17 +66,30 @@ class TableModel:
         return [found[at] for at in sorted(found)]
 
 
+class Waiting(NamedTuple):
+    """A stream record that waits; its order is that of the grace's releases."""
+
+    ts: int
+    arrival: int
+    key: str
+    value: str
+    buffered_at: int
+
+
 @dataclass
 class JoinModel:
-    """J1–J8 over one record after the other."""
+    """J1–J11 and T10 over one record after the other. ``now_ms`` is the wall clock of the batch that a record comes with."""
 
     type: str
     retention_ms: int | None
     grace_ms: int | None
     late: str
     expired: str
+    hold: Hold | None = None
     clock: int | None = None
-    waiting: list[tuple[int, int, str, str]] = field(default_factory=list)
+    now_ms: int = 0
+    waiting: list[Waiting] = field(default_factory=list)
+    held: list[Waiting] = field(default_factory=list)
     output: list[tuple[Any, ...]] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     late_rows: list[tuple[str, int, int]] = field(default_factory=list)
@@ -99,7 +114,7 @@ class JoinModel:
             if self.type == "left":
                 self.output.append((pos, ts, key, value, None, "null_key"))
         elif self.grace_ms is None:
-            self._join(pos, key, value, ts, pos)
+            self._release(pos, Waiting(ts, pos, key, value, self.now_ms))
         elif self.clock is not None and ts < self.clock - self.grace_ms:
             reason = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}[self.late]
             self.counters[reason] += 1
@@ -108,16 +123,42 @@ class JoinModel:
             else:
                 self.late_rows.append((reason, ts, pos))
         else:
-            self._buffer(pos, key, value, ts)
+            self.waiting.append(Waiting(ts, pos, key, value, self.now_ms))
+            self.clock = ts if self.clock is None else max(self.clock, ts)
+            self._release_due(pos)
 
-    def _buffer(self, pos: int, key: str, value: str, ts: int) -> None:
+    def advance(self, pos: int, advance_ms: int) -> None:
+        """T10: the clock of an idle task goes on."""
+        if advance_ms and self.clock is not None and self.grace_ms is not None:
+            self.clock += advance_ms
+            self._release_due(pos)
+
+    def end_batch(self, pos: int, reached_ms: int) -> None:
+        """J9, with the table read so far that rows up to ``reached_ms`` need not wait."""
+        while self.held and self.hold is not None:
+            head = self.held[0]
+            is_capped = len(self.held) > self.hold.max_rows or any(
+                each.buffered_at + self.hold.at_most_ms <= self.now_ms for each in self.held
+            )
+            if head.ts > reached_ms and not is_capped:
+                return
+            self.counters["hold_expired"] += head.ts > reached_ms
+            self.held.pop(0)
+            self._join(pos, head.key, head.value, head.ts, head.arrival)
+
+    def _release_due(self, pos: int) -> None:
         assert self.grace_ms is not None
-        self.waiting.append((ts, pos, key, value))
-        self.clock = ts if self.clock is None else max(self.clock, ts)
+        assert self.clock is not None
         until = self.clock - self.grace_ms
-        for entry in sorted(entry for entry in self.waiting if entry[0] <= until):
+        for entry in sorted(entry for entry in self.waiting if entry.ts <= until):
             self.waiting.remove(entry)
-            self._join(pos, entry[2], entry[3], entry[0], entry[1])
+            self._release(pos, entry)
+
+    def _release(self, pos: int, entry: Waiting) -> None:
+        if self.hold is not None:
+            self.held.append(entry)
+        else:
+            self._join(pos, entry.key, entry.value, entry.ts, entry.arrival)
 
     def _join(self, pos: int, key: str, value: str, ts: int, arrival: int) -> None:
         status, _, found = self.table.as_of(key, ts)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.hashing import key_hash
-from engine.core.joins import JoinKeys, TableJoin
+from engine.core.joins import JoinKeys, StreamTableJoiner
+from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
 from engine.plan.model import StreamTableJoin
 from engine.state.memory import MemorySegmentStore
@@ -43,16 +44,17 @@ specs = st.builds(
 
 
 def frame(records: list[tuple[int, Record]], side: str, alias: str) -> pl.DataFrame:
-    rows = [(pos, ts, value is None, pos, key, value) for pos, (where, key, value, ts) in records if where == side]
+    rows = [(2 * pos, ts, value is None, pos, key, value) for pos, (where, key, value, ts) in records if where == side]
     schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{alias}.key": pl.String}
     result = pl.DataFrame(rows, schema={**schema, f"{alias}.value": pl.String}, orient="row")
     return result.with_columns(key_hash(result, [f"{alias}.key"]))
 
 
-def expected(spec: StreamTableJoin, records: list[Record]) -> JoinModel:
+def expected(spec: StreamTableJoin, records: list[Record], advances: dict[int, int]) -> JoinModel:
     model = JoinModel(spec.type, spec.history_retention_ms, spec.grace_ms, spec.late, spec.expired)
     for pos, (side, key, value, ts) in enumerate(records):
         (model.put if side == "table" else model.record)(pos, key, value, ts)
+        model.advance(pos + 1, advances.get(pos + 1, 0))
     return model
 
 
@@ -68,13 +70,14 @@ class Runner:
         self.start(spec, None)
 
     def start(self, spec: StreamTableJoin, state: dict[str, Any] | None) -> None:
-        self.join = TableJoin(spec, STREAM, TABLE, self.keys, state, self.store)
+        self.join = StreamTableJoiner(spec, STREAM, TABLE, self.keys, state, self.store)
 
-    def run(self, batch: list[tuple[int, Record]]) -> None:
+    def run(self, batch: list[tuple[int, Record]], moment: Moment) -> None:
         puts = frame(batch, "table", "w")
-        result = self.join.process(frame(batch, "stream", "s"), puts if puts.height else None)
+        result = self.join.process(frame(batch, "stream", "s"), {0: puts} if puts.height else {}, moment)
         assert result.frame["_pos"].is_sorted()
-        self.output += result.frame.select("_pos", "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
+        places = (pl.col("_pos") + 1) // 2  # a moment's position lies between two records
+        self.output += result.frame.select(places, "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
         for (operator, reason), count in result.counters.items():
             assert operator == "w"
             self.counters[reason] += count
@@ -86,22 +89,23 @@ class Runner:
         self.start(spec, state)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     spec=specs,
     records=records,
     cuts=st.sets(st.integers(1, 49)),
+    advances=st.dictionaries(st.integers(1, 50), st.integers(0, 15), max_size=3),
     is_single=st.booleans(),
     keys=st.builds(JoinKeys, st.booleans(), st.booleans()),
 )
 def test_join_equals_the_model_in_every_slicing(
-    spec: StreamTableJoin, records: list[Record], cuts: set[int], is_single: bool, keys: JoinKeys
+    spec: StreamTableJoin, records: list[Record], cuts: set[int], advances: dict[int, int], is_single: bool, keys: JoinKeys
 ) -> None:
-    runner, model = Runner(spec, keys), expected(spec, records)
+    runner, model = Runner(spec, keys), expected(spec, records, advances)
     order = list(enumerate(records))
-    bounds = list(range(len(records) + 1)) if is_single else sorted({0, len(records), *(c for c in cuts if c < len(records))})
-    for start, stop in pairwise(bounds):
-        runner.run(order[start:stop])
+    inner = range(1, len(records)) if is_single else cuts | advances.keys()
+    for start, stop in pairwise(sorted({0, len(records), *(cut for cut in inner if cut < len(records))})):
+        runner.run(order[start:stop], Moment(position=2 * stop - 1, advance_ms=advances.get(stop, 0)))
         runner.restart(spec)
     assert runner.output == model.output
     assert +runner.counters == +model.counters
@@ -119,9 +123,9 @@ def test_a_changed_grace_holds_from_the_next_record_on(records: list[Record], cu
     runner = Runner(before, JoinKeys(is_stream_hashed=True, is_table_hashed=True))
     model = JoinModel("left", 20, graces[0], "join", "null")
     order = list(enumerate(records))
-    runner.run(order[:cut])
+    runner.run(order[:cut], Moment(position=2 * cut))
     runner.restart(after)
-    runner.run(order[cut:])
+    runner.run(order[cut:], Moment(position=2 * len(order)))
     for pos, (side, key, value, ts) in order:
         if pos == cut:
             model.grace_ms = graces[1]

@@ -7,10 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.operators import Moment
 from engine.core.windows import WindowAggregator
 from engine.plan.model import WindowAggregation
 from engine.state.memory import MemorySegmentStore
@@ -102,3 +104,28 @@ def test_each_final_result_is_the_last_change_of_its_window(rows: list[model.Row
     for final in run(model.spec(*window, grace, "final"), rows, [])[0]:
         known = last.pop((final["key"], final["window_start"]))
         assert known == {name: final[name] for name in known}
+
+
+@pytest.mark.parametrize("emit", ["final", "changes"])
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 5]))
+def test_rows_that_share_a_position_keep_their_order(
+    emit: str, rows: list[model.Row], window: tuple[int, int], grace: int
+) -> None:
+    operator = WindowAggregator(model.spec(*window, grace, emit), model.SCHEMA, None, MemorySegmentStore())
+    shared = model.frame(rows).with_columns(pl.lit(70, pl.Int64).alias("_pos"))
+    expected = [{**row, "_pos": 70} for row in model.run(rows, *window, grace, emit)]
+    assert model.emitted(operator.process(shared).frame) == expected
+
+
+def test_an_idle_task_closes_its_windows_by_the_advance_of_its_time() -> None:
+    operator = WindowAggregator(model.spec(10, 5, 3, "final"), model.SCHEMA, None, MemorySegmentStore())
+    operator.process(model.frame([model.Row(7, "a", 1, None, None)]))
+    assert (operator.due_in_ms, operator.clocks) == (6, {"w": 7})
+    nothing = model.frame([])
+    assert operator.process(nothing, {}, Moment(position=50, advance_ms=5)).frame.is_empty()
+    closed = model.emitted(operator.process(nothing, {}, Moment(position=51, advance_ms=1)).frame)
+    assert [(row["_pos"], row["window_start"], row["rows"]) for row in closed] == [(51, 0, 1)]
+    late = operator.process(model.frame([model.Row(8, "a", 1, None, None)], 60))
+    assert late.counters == {("w", "window_closed"): 1}
+    assert operator.due_in_ms == 5

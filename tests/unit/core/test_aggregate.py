@@ -6,19 +6,28 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from engine.core.aggregate import Aggregates
 from engine.core.running import Groups
-from engine.definition.types import BIGINT, DATE, DOUBLE, INT, STRING, ColumnType, Schema, decimal
+from engine.definition.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, STRING, ColumnType, Schema, decimal, parse_type
 from engine.plan.model import AggregateColumn
+
+LISTS = parse_type("array<int>")
+
+OF_VALUES = (
+    "avg", "collect_list", "collect_set", "first", "first_by_arrival", "histogram", "last", "last_by_arrival", "max", "min", "stddev",
+    "sum", "top_k", "variance",
+)  # fmt: skip
 
 
 def partials_of(function: str, values: list[Any], type_: ColumnType) -> tuple[Aggregates, pl.DataFrame]:
     """One partial per value."""
-    aggregates = Aggregates([AggregateColumn("out", function, "x")], Schema((("x", type_),)))  # type: ignore[arg-type]
-    frame = pl.DataFrame({"x": pl.Series(values, dtype=type_.polars)})
+    column = AggregateColumn("out", function, "x", 2 if function == "top_k" else None)  # type: ignore[arg-type]
+    aggregates = Aggregates([column], Schema((("x", type_),)))
+    frame = pl.DataFrame({"_ts": pl.int_range(len(values), eager=True), "x": pl.Series(values, dtype=type_.polars)})
     return aggregates, pl.DataFrame(aggregates.lift(frame, pl.Series(range(len(values)), dtype=pl.Int64)))
 
 
@@ -64,16 +73,68 @@ def running(function: str, groups: list[list[Any]], type_: ColumnType) -> list[A
         ("min", decimal(10, 2), [Decimal("0.10"), Decimal("-0.20")], Decimal("-0.20")),
         ("max", DOUBLE, [float("inf"), 1.0, float("nan")], 1.0),
         ("concat", STRING, ["b", None, "a"], "ba"),
+        ("trace", STRING, ["b", None, "a"], "0+b+a"),
+        ("variance", BIGINT, [1, 2, None, 3, 4], 5 / 3),
+        ("variance", INT, [2**31 - 1, -(2**31)], (2**32 - 1) ** 2 / 2),
+        ("stddev", BIGINT, [2**63 - 1, 2**63 - 3], 2**0.5),
+        ("stddev", DOUBLE, [1e15 + 1, 1e15 + 2, 1e15 + 3, float("nan")], 1.0),
+        ("stddev", DOUBLE, [1e308, -1e308], 1e308 * 2**0.5),
+        ("stddev", DOUBLE, [5e-324, 5e-324, 5e-324], 0.0),
+        ("stddev", decimal(10, 2), [Decimal("0.10"), Decimal("0.20"), Decimal("0.30")], 0.1),
+        ("first", BOOLEAN, [None, True, False], True),
+        ("last", DATE, [date(2013, 1, 1), date(2012, 7, 1), None], date(2012, 7, 1)),
+        ("first_by_arrival", LISTS, [None, [1, 2], [3]], [1, 2]),
+        ("last_by_arrival", BYTES, [b"a", b"b", None], b"b"),
+        ("collect_list", LISTS, [[1, 2], None, [], [1, 2]], [[1, 2], [], [1, 2]]),
+        ("collect_list", decimal(10, 2), [Decimal("0.10"), Decimal("0.10")], [Decimal("0.10"), Decimal("0.10")]),
+        ("collect_set", DATE, [date(2013, 1, 1), date(2012, 7, 1), date(2013, 1, 1)], [date(2013, 1, 1), date(2012, 7, 1)]),
+        ("collect_set", BOOLEAN, [True, None, False, True], [True, False]),
+        ("top_k", BIGINT, [3, None, 5, 5, 1], [5, 5]),
+        ("top_k", STRING, ["b"], ["b"]),
+        ("histogram", BOOLEAN, [True, None, False, True], [{"key": "false", "value": 1}, {"key": "true", "value": 2}]),
+        ("histogram", decimal(10, 2), [Decimal("1.50"), Decimal("1.5")], [{"key": "1.50", "value": 2}]),
     ],
 )
 def test_nulls_and_what_is_not_finite_are_ignored(function: str, type_: ColumnType, values: list[Any], expected: Any) -> None:
-    assert result(function, values, type_) == expected
+    assert result(function, values, type_) == (pytest.approx(expected, rel=1e-15) if isinstance(expected, float) else expected)
 
 
-@pytest.mark.parametrize("function", ["sum", "avg", "min", "max"])
+@pytest.mark.parametrize("function", OF_VALUES)
 @pytest.mark.parametrize("type_", [BIGINT, DOUBLE, decimal(10, 2)])
 def test_an_aggregate_of_nothing_is_null(function: str, type_: ColumnType) -> None:
     assert result(function, [None, None], type_) is None
+
+
+def test_a_deviation_of_one_value_is_null() -> None:
+    assert (result("stddev", [1.5, None], DOUBLE), result("variance", [1], BIGINT)) == (None, None)
+
+
+def test_a_variance_that_does_not_fit_is_null_and_known() -> None:
+    aggregates, partials = partials_of("variance", [1e308, -1e308], DOUBLE)
+    columns, overflows = aggregates.results(partials.select(aggregates.merge(partials.columns)))
+    assert columns[0].to_list() == [None]
+    assert [mask.tolist() for mask in overflows] == [[True]]
+
+
+def test_equal_event_times_go_by_arrival() -> None:
+    columns = [AggregateColumn("first", "first", "x"), AggregateColumn("last", "last", "x")]
+    aggregates = Aggregates(columns, Schema((("x", STRING),)))
+    frame = pl.DataFrame({"_ts": [5, 1, 1, 5], "x": ["a", "b", "c", "d"]})
+    partials = pl.DataFrame(aggregates.lift(frame, pl.Series([10, 20, 30, 40])))[[3, 2, 1, 0]]
+    found, _ = aggregates.results(partials.select(aggregates.merge(partials.columns)))
+    assert [column.to_list() for column in found] == [["b"], ["d"]]
+
+
+def test_a_value_taken_out_leaves_the_others() -> None:
+    columns = [AggregateColumn("n", "count_distinct", "x"), AggregateColumn("map", "histogram", "x")]
+    aggregates = Aggregates(columns, Schema((("x", STRING),)), with_undo=True)
+    frame = pl.DataFrame({"x": ["a", "b", "a", "b", "a"]})
+    partials = pl.DataFrame(aggregates.lift(frame, pl.Series(range(5)), np.array([1, 1, 1, -1, -1])))
+    found, _ = aggregates.running(partials, Groups.of(pl.DataFrame({"group": [0] * 5})))
+    assert found[0].to_list() == [1, 2, 2, 1, 1]
+    assert [[tuple(entry.values()) for entry in entries] for entries in found[1].to_list()] == [
+        [("a", 1)], [("a", 1), ("b", 1)], [("a", 2), ("b", 1)], [("a", 2)], [("a", 1)],
+    ]  # fmt: skip
 
 
 def test_counts_of_nothing_are_zero() -> None:

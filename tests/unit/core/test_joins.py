@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
+from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import OperatorOutput
 from engine.core.hashing import key_hash
-from engine.core.joins import JoinKeys, TableJoin
+from engine.core.joins import JoinKeys, StreamTableJoiner
+from engine.core.operators import Moment, TableProgress
 from engine.definition.types import STRING, Schema
-from engine.plan.model import StreamTableJoin
+from engine.plan.model import Hold, StreamTableJoin
 from engine.state.memory import MemorySegmentStore
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
 TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
+ALL_HASHED = JoinKeys(is_stream_hashed=True, is_table_hashed=True)
 
 
 class Case:
@@ -26,6 +29,7 @@ class Case:
         self.values = {**values, **changes}
         self.store = MemorySegmentStore()
         self.pos = 0
+        self.progress: TableProgress | None = None
         self.start(None)
 
     def start(self, state: dict[str, Any] | None, **changes: Any) -> None:
@@ -33,15 +37,17 @@ class Case:
         spec = StreamTableJoin(
             name="w", table_index=0, stream_key=("s.key",), table_key=("w.key",), table_columns=("w.value",), **self.values
         )
-        self.join = TableJoin(spec, STREAM, TABLE, JoinKeys(is_stream_hashed=True, is_table_hashed=True), state, self.store)
+        self.join = StreamTableJoiner(spec, STREAM, TABLE, ALL_HASHED, state, self.store)
 
     def restart(self, **changes: Any) -> None:
         self.start(json.loads(json.dumps(self.join.snapshot())), **changes)
 
-    def run(self, *records: tuple[str, str | None, str | None, int]) -> OperatorOutput:
+    def run(self, *records: tuple[str, str | None, str | None, int], now_ms: int = 0, advance_ms: int = 0) -> OperatorOutput:
+        """One batch; the table's progress is ``self.progress``."""
         frames = {side: self._frame(side, records) for side in ("s", "w")}
-        self.pos += len(records)
-        return self.join.process(frames["s"], frames["w"] if frames["w"].height else None)
+        self.pos += len(records) + 1
+        moment = Moment(now_ms, self.pos - 1, advance_ms, {} if self.progress is None else {0: self.progress})
+        return self.join.process(frames["s"], {0: frames["w"]} if frames["w"].height else {}, moment)
 
     def values_of(self, *records: tuple[str, str | None, str | None, int]) -> list[tuple[str, str | None]]:
         return self.run(*records).frame.select("s.value", "w.value").rows()
@@ -159,12 +165,12 @@ def test_a_smaller_grace_releases_at_the_next_record() -> None:
 def test_a_key_hash_of_another_key_is_not_used() -> None:
     case = Case()
     spec = StreamTableJoin("w", "left", 0, ("s.key",), ("w.key",), 10, None, "join", "null", ("w.value", "w.key"))
-    case.join = TableJoin(spec, STREAM, TABLE, JoinKeys(is_stream_hashed=False, is_table_hashed=False), None, case.store)
+    case.join = StreamTableJoiner(spec, STREAM, TABLE, JoinKeys(is_stream_hashed=False, is_table_hashed=False), None, case.store)
     frames = [
         case._frame(side, ((side, "k", "x", 1),)).with_columns(_key_hash=pl.lit(salt, pl.UInt64))
         for salt, side in enumerate("ws")
     ]
-    result = case.join.process(frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), frames[0])
+    result = case.join.process(frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), {0: frames[0]}, Moment(position=2))
     assert result.frame.select("w.key", "_key_hash").rows() == [("k", 1)]
     assert [name for name in result.frame.columns if not name.startswith("_")] == list(case.join.schema.names)
 
@@ -185,3 +191,109 @@ def test_disorder_is_counted_once_whatever_the_batches() -> None:
     case = Case(history_retention_ms=None, grace_ms=None)
     counts = [case.run(("w", "k", "v", ts)).counters.get(("w", "out_of_order"), 0) for ts in (9, 3, 20, 30)]
     assert counts == [0, 1, 0, 0]
+
+
+def hold(until: Literal["table_time", "caught_up"] = "table_time", slack_ms: int = 0, max_rows: int = 100) -> Hold:
+    return Hold(until, slack_ms, at_most_ms=1_000, max_rows=max_rows)
+
+
+def values(result: OperatorOutput) -> list[tuple[str, str | None]]:
+    return result.frame.select("s.value", "w.value").rows()
+
+
+def test_an_advance_of_an_idle_task_releases_at_the_end_of_the_batch() -> None:
+    case = Case(grace_ms=5)
+    case.run(("s", "k", "x", 3), ("s", "k", "y", 6))
+    assert case.join.due_in_ms == 2
+    assert values(case.run(("w", "k", "v", 1), advance_ms=1)) == []
+    result = case.run(("w", "k", "new", 2), advance_ms=1)
+    assert result.frame.select("_pos", "s.value", "w.value").rows() == [(case.pos - 1, "x", "new")]
+    assert case.join.clocks["w"] == 8
+    assert case.run(("s", "k", "late", 2)).counters["w", "late_joined"] == 1
+
+
+def test_an_advance_before_the_first_record_moves_nothing() -> None:
+    case = Case(grace_ms=5)
+    case.run(advance_ms=50)
+    assert case.join.clocks["w"] is None
+    assert case.join.due_in_ms is None
+
+
+def test_a_released_record_is_held_until_the_table_was_read_up_to_its_time_and_the_slack() -> None:
+    case = Case(grace_ms=2, hold=hold(slack_ms=3))
+    case.progress = TableProgress(read_to_ms=7)
+    assert values(case.run(("s", "k", "x", 5), ("s", "k", "y", 8))) == []
+    case.progress = TableProgress(read_to_ms=8)
+    result = case.run(("w", "k", "v", 4))
+    assert values(result) == [("x", "v")]
+    assert result.counters == {}
+    assert case.join.buffered_rows == 1
+
+
+def test_without_grace_records_go_straight_to_the_hold_and_its_head_keeps_all_others_waiting() -> None:
+    case = Case(grace_ms=None, hold=hold())
+    case.progress = TableProgress(read_to_ms=9)
+    assert values(case.run(("s", "k", "x", 20), ("s", "k", "y", 5))) == []
+    case.progress = TableProgress(read_to_ms=20)
+    assert values(case.run(("w", "k", "v", 5))) == [("x", "v"), ("y", "v")]
+
+
+def test_a_table_at_its_end_lets_go_only_where_the_definition_says_so() -> None:
+    for until, expected in (("table_time", []), ("caught_up", [("x", None)])):
+        case = Case(hold=hold(until))
+        case.progress = TableProgress(read_to_ms=0, caught_up_to_ms=AFTER_ALL_TIME)
+        assert values(case.run(("s", "k", "x", 5))) == expected
+
+
+def test_at_most_counts_from_buffering_and_takes_all_before_along() -> None:
+    case = Case(grace_ms=5, hold=hold())
+    case.run(("s", "k", "b", 9), now_ms=100)
+    case.run(("s", "k", "a", 8), now_ms=300)
+    case.run(("s", "k", "c", 14), now_ms=400)
+    assert case.join.wakes_at_ms == 1_100
+    case.restart()
+    assert values(case.run(now_ms=1_099)) == []
+    result = case.run(("w", "k", "v", 1), now_ms=1_100)
+    assert values(result) == [("a", "v"), ("b", "v")]
+    assert result.counters == {("w", "hold_expired"): 2}
+    assert case.join.wakes_at_ms is None
+
+
+def test_a_record_that_waited_too_long_for_the_grace_is_not_held() -> None:
+    case = Case(grace_ms=5, hold=hold())
+    case.run(("s", "k", "x", 1), now_ms=0)
+    result = case.run(("s", "k", "y", 6), now_ms=1_000)
+    assert values(result) == [("x", None)]
+    assert result.counters["w", "hold_expired"] == 1
+
+
+def test_over_max_rows_the_oldest_are_let_go() -> None:
+    case = Case(hold=hold(max_rows=2))
+    result = case.run(*(("s", "k", name, ts) for ts, name in enumerate("abcd")))
+    assert values(result) == [("a", None), ("b", None)]
+    assert result.counters["w", "hold_expired"] == 2
+    assert values(case.run(("s", "k", "e", 9), ("w", "k", "v", 2))) == [("c", "v")]
+
+
+def test_a_long_hold_lets_go_up_to_the_first_record_that_must_wait() -> None:
+    case = Case(hold=hold(max_rows=100_000))
+    case.run(*(("s", "k", "x", 10) for _ in range(7_000)), ("s", "k", "block", 20), *(("s", "k", "x", 20) for _ in range(3_000)))
+    case.progress = TableProgress(read_to_ms=19)
+    assert case.run().frame.height == 7_000
+    assert case.run().frame.is_empty()
+    case.progress = TableProgress(read_to_ms=20)
+    assert case.run().frame.height == 3_001
+
+
+def test_late_records_and_null_keys_are_not_held() -> None:
+    case = Case(grace_ms=2, hold=hold())
+    result = case.run(("s", "k", "x", 9), ("s", "k", "late", 6), ("s", None, "null", 9))
+    assert result.frame.select("s.value", "w.$match").rows() == [("late", "no_version"), ("null", "null_key")]
+    assert result.frame.columns == ["_pos", "_ts", "_op", "_offset", "s.key", "s.value", "_key_hash", "w.value", "w.$match"]
+
+
+def test_a_held_record_meets_the_latest_value_of_an_unversioned_table() -> None:
+    case = Case(history_retention_ms=None, grace_ms=2, hold=hold())
+    case.run(("w", "k", "old", 1), ("s", "k", "x", 5), ("s", "k", "y", 7))
+    case.progress = TableProgress(read_to_ms=6)
+    assert values(case.run(("w", "k", "new", 90))) == [("x", "new")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.core.order import Slice, order_batch
+from engine.core.order import UPSTREAM, Slice, order_batch
 from engine.definition.types import STRING, Schema
 from engine.plan.model import Feed, Input, RelationSchema
 
@@ -25,7 +25,7 @@ def part(index: int, feed: str, rows: list[tuple[int, int, str]], partition: int
 
 def order(slices: list[Slice], inputs: list[Input], first: int = 0) -> str:
     """Values in total order, after checking that positions have no gaps."""
-    frames = order_batch(slices, inputs, first)
+    frames = order_batch(slices, inputs, first).frames
     rows = [row for frame in frames.values() for row in frame.select("_pos", pl.last()).rows()]
     assert sorted(pos for pos, _ in rows) == list(range(first, first + len(rows)))
     for frame in frames.values():
@@ -69,10 +69,10 @@ def test_slices_of_a_partition_are_joined_by_offset() -> None:
 
 
 def test_payload_columns_get_the_inputs_alias_and_those_of_a_later_stage_keep_their_names() -> None:
-    assert order_batch([part(0, "x", [(0, 1, "a")])], [A], 0)[0].columns[-1] == "a.v"
-    assert order_batch([part(0, "up", [(0, 1, "a")])], [], 0)[0].columns[-1] == "v"
+    assert order_batch([part(0, "x", [(0, 1, "a")])], [A], 0).frames[0].columns[-1] == "a.v"
+    assert order_batch([part(UPSTREAM, "", [(0, 1, "a")])], [], 0).frames[UPSTREAM].columns[-1] == "v"
 
 
 def test_a_batch_without_records_has_no_frames() -> None:
-    assert order_batch([], [A, B], 0) == {}
-    assert order_batch([part(0, "x", [])], [A, B], 0) == {}
+    assert order_batch([], [A, B], 0).frames == {}
+    assert order_batch([part(0, "x", [])], [A, B], 0).frames == {}

@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.frames import late_rows
 from engine.core.hashing import key_hash
-from engine.core.order import Slice
+from engine.core.order import UPSTREAM, Slice
 from engine.core.task import build_task
 from engine.definition.types import BIGINT, BYTES, STRING, Schema, parse_type
 from engine.errors import StateCorrupt
@@ -42,7 +42,8 @@ def plan(*stages: Stage, columns: Schema | None = None) -> Plan:
 
 
 def stage(*operators: Operator, index: int = 0, schema: Schema = ENTERING, exchange: tuple[str, ...] = ()) -> Stage:
-    return Stage(index, schema, 0, operators, exchange)
+    emitted = schema if exchange else Schema()
+    return Stage(index, schema, None if index else 0, operators, exchange, emitted)
 
 
 def records(*rows: tuple[int, int, str | None, int | None], feed: str = "log:s", alias: str = "") -> Slice:
@@ -81,12 +82,12 @@ def test_a_stage_before_an_exchange_emits_numbered_records_of_the_next_one() -> 
     task.process([records((0, 1, "a", 7))], 0)
     again = build_task(what.stages[0], what, json.loads(json.dumps(task.snapshot())), store)
     changes = again.process([records((1, 2, "b", 7), (2, 3, "c", None))], 0).changes
-    assert changes.columns == ["_key_hash", "_ts", "_offset", "_op", "s.key", "s.n"]
-    assert changes["_offset"].to_list() == [1, 2]
-    assert changes["_key_hash"].to_list() == key_hash(changes, ["s.n"]).to_list()
+    assert changes.columns == ["_key_hash", "_ts", "_offset", "_op", "_cause_partition", "_cause_offset", "s.key", "s.n"]
+    assert changes["_offset"].to_list() == changes["_cause_offset"].to_list() == [1, 2]
+    assert changes["_key_hash"].to_list() == [key_hash(changes, ["s.n"])[0], 0], "without a key it goes to one task"
 
     second = build_task(what.stages[1], what, None, store)
-    emission = second.process([Slice(0, "", 3, changes)], 0)
+    emission = second.process([Slice(UPSTREAM, "", 3, changes)], 0)
     assert emission.changes.rows() == [(2, 0, 7, 1)]
     assert emission.clocks.keys() == {"w"}
     assert emission.buffered == {"w": 1}
@@ -100,7 +101,7 @@ def test_positions_go_on_after_a_restart() -> None:
     again = build_task(what.stages[0], what, task.snapshot(), store)
     again.process([records((2, 1, "a", 1))], 40)
     state = again.snapshot()
-    assert (state["next_pos"], state["now_ms"]) == (3, 50)
+    assert (state["next_pos"], state["now_ms"]) == (5, 50)
 
 
 def test_state_of_another_format_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.definition.expressions import compile_scalar, qualify
@@ -229,6 +229,7 @@ def matches(text: str, pattern: str) -> bool:
     return bool(text) and head in ("_", text[0]) and matches(text[1:], rest)
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.sampled_from("+-*/%"))
 def test_bigint_arithmetic_is_exact_or_null(left: int, right: int, sign: str) -> None:
     frame = pl.DataFrame({"a": [left], "b": [right]}, schema={"a": pl.Int64, "b": pl.Int64})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.definition.aggregates import is_undoable
 from engine.definition.expressions import ExpressionInvalid, compile_scalar, parse_aggregate, qualify
 from engine.definition.syntax import MAX_NESTING
-from engine.definition.types import Schema, parse_type
+from engine.definition.types import MAX_TYPE_NESTING, Schema, parse_type
+from engine.plan.model import AggregateFunction
 
 SCHEMA = Schema(
     tuple(
@@ -156,6 +160,18 @@ def test_any_text_compiles_or_is_refused_and_never_does_anything_else(text: str)
 @pytest.mark.parametrize(
     ("text", "function", "argument", "kind"),
     [
+        ("stddev(f)", "stddev", '"s"."f"', "double"),
+        ("stddev_samp(i)", "stddev", '"s"."i"', "double"),
+        ("variance(d)", "variance", '"s"."d"', "double"),
+        ("var_samp(i)", "variance", '"s"."i"', "double"),
+        ("first(ts)", "first", '"s"."ts"', "timestamp"),
+        ("last(arr)", "last", '"s"."arr"', "array<int>"),
+        ("earliest_by_offset(i)", "first_by_arrival", '"s"."i"', "int"),
+        ("latest_by_offset(i)", "last_by_arrival", '"s"."i"', "int"),
+        ("last_by_arrival(s.t)", "last_by_arrival", '"s"."t"', "string"),
+        ("collect_list(s.t)", "collect_list", '"s"."t"', "array<string>"),
+        ("collect_set(d)", "collect_set", '"s"."d"', "array<decimal(10,2)>"),
+        ("histogram(i)", "histogram", '"s"."i"', "map<string,bigint>"),
         ("count(*)", "count", None, "bigint"),
         ("COUNT(i)", "count", '"s"."i"', "bigint"),
         ("count(distinct s.t)", "count_distinct", '"s"."t"', "bigint"),
@@ -170,7 +186,18 @@ def test_any_text_compiles_or_is_refused_and_never_does_anything_else(text: str)
 )
 def test_an_aggregate_is_read_with_its_argument_and_type(text: str, function: str, argument: str | None, kind: str) -> None:
     found = parse_aggregate(text, SCHEMA)
-    assert (found[0], found[1], str(found[2])) == (function, argument, kind)
+    assert (found.function, found.argument, found.limit, str(found.type)) == (function, argument, None, kind)
+
+
+@pytest.mark.parametrize("text", ["top_k(i, 3)", "TOPK(s.i, 3)"])
+def test_the_greatest_values_are_read_with_their_number(text: str) -> None:
+    found = parse_aggregate(text, SCHEMA)
+    assert (found.function, found.argument, found.limit, str(found.type)) == ("top_k", '"s"."i"', 3, "array<int>")
+
+
+def test_only_aggregates_that_a_row_can_be_taken_out_of_are_undoable() -> None:
+    undoable = {"count", "count_distinct", "sum", "avg", "stddev", "variance", "histogram", "trace"}
+    assert {function for function in get_args(AggregateFunction) if is_undoable(function)} == undoable
 
 
 @pytest.mark.parametrize(
@@ -179,9 +206,22 @@ def test_an_aggregate_is_read_with_its_argument_and_type(text: str, function: st
         ("i", "expression_malformed"),
         ("i + 1", "expression_malformed"),
         ("sum(i) / count(*)", "not_supported_yet"),
-        ("first(i)", "not_supported_yet"),
-        ("collect_list(i)", "not_supported_yet"),
-        ("stddev(f)", "not_supported_yet"),
+        ("median(i)", "not_supported_yet"),
+        ("stddev_pop(f)", "not_supported_yet"),
+        ("stddev(s.t)", "type_mismatch"),
+        ("collect_set(arr)", "type_mismatch"),
+        ("histogram(arr)", "type_mismatch"),
+        ("top_k(i)", "type_mismatch"),
+        ("top_k(i, 0)", "type_mismatch"),
+        ("top_k(i, 101)", "type_mismatch"),
+        ("top_k(i, '3')", "type_mismatch"),
+        ("top_k(i, i)", "type_mismatch"),
+        ("top_k(i, 1.5)", "type_mismatch"),
+        ("top_k(*, 3)", "type_mismatch"),
+        ("top_k(o, 3)", "type_mismatch"),
+        ("first(*)", "type_mismatch"),
+        ("collect_list(distinct i)", "not_supported_yet"),
+        ("trace(s.t)", "unknown_function"),
         ("sum(distinct i)", "not_supported_yet"),
         ("concat(s.t)", "unknown_function"),
         ("pg_sleep(1)", "unknown_function"),
@@ -201,6 +241,13 @@ def test_an_aggregate_is_refused_with_this_code(text: str, code: str) -> None:
     with pytest.raises(ExpressionInvalid) as caught:
         parse_aggregate(text, SCHEMA)
     assert caught.value.code == code
+
+
+def test_a_list_of_the_deepest_type_is_refused() -> None:
+    deepest = parse_type("array<" * MAX_TYPE_NESTING + "int" + ">" * MAX_TYPE_NESTING)
+    with pytest.raises(ExpressionInvalid) as caught:
+        parse_aggregate("collect_list(x)", Schema((("s.x", deepest),)))
+    assert caught.value.code == "type_mismatch"
 
 
 def test_the_deepest_expression_allowed_compiles_far_down_a_stack() -> None:

@@ -79,9 +79,16 @@ def test_a_key_declared_in_another_order_is_hashed_in_the_order_of_the_first_joi
     assert (second.table_key, second.stream_key) == (("back.b", "back.a"), ("dep.dest", "dep.origin"))
 
 
-def test_joins_that_share_nothing_are_refused_with_the_way_out() -> None:
-    with pytest.raises(DefinitionInvalid, match="query of its own"):
-        build(joins=[WEATHER, {"table": "airline"}], select={"id": "id"})
+def test_joins_that_share_nothing_get_a_stage_each_and_each_table_is_read_where_it_is_joined() -> None:
+    plan = build(joins=[WEATHER, {"table": "airline"}], select={"id": "id", "temp": "temp", "name": "name"})
+    first, second = plan.stages
+    assert (first.running, second.running) == (1, None)
+    assert first.exchange_key == ("dep.carrier",)
+    assert [(one.alias, one.stage, one.hash_key) for one in plan.inputs] == [
+        ("w", 0, ("origin",)), ("dep", 0, ("origin",)), ("airline", 1, ("carrier",)),
+    ]  # fmt: skip
+    assert {"dep.id", "dep.carrier", "w.temp", "w.$match"} <= set(first.emitted)
+    assert {"airline.name", *first.emitted} <= set(second.schema)
 
 
 def test_a_filter_at_the_source_may_name_its_columns_with_the_alias() -> None:
@@ -126,9 +133,11 @@ def test_brackets_and_sides_of_on_do_not_matter() -> None:
     assert build(joins=[{**ROUTE, "on": "(route.b = dep.dest) AND ((route.a = origin))"}], select={"x": "x"}) == plain
 
 
-def test_a_table_whose_rows_several_tasks_would_write_is_refused() -> None:
+def test_a_table_whose_rows_several_tasks_would_write_gets_a_stage_by_its_key() -> None:
     parts: dict[str, Any] = {"joins": [WEATHER], "select": {"id": "id", "temp": "temp"}, "into": {"table": "out"}}
-    assert ("/into/table", "not_supported_yet") in refused(**parts)
+    plan = build(**parts)
+    assert plan.stages[0].exchange_key == ("dep.id",)
+    assert [type(operator) for operator in plan.stages[1].operators] == [Projection]
     keyed = build(catalog(key=["origin", "id"]), **{**parts, "select": {"id": "id", "origin": "dep.origin", "temp": "temp"}})
     assert keyed.output.key == ("origin", "id")
 

@@ -1,0 +1,102 @@
+"""``slackwater test``: runs users' test files and says in plain words, and as a diff, what came out otherwise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from app.testing.case import Case
+from app.testing.difference import Line
+from app.testing.engine_machine import EngineMachine
+from app.testing.expectations import Failure
+from app.testing.running import run_case
+from app.testing.service import ServiceNotStarted, service
+from app.testing.service_machine import ServiceTests
+from app.testing.slicing import Slicing
+from app.testing.verdicts import Run, Verdict, verdicts
+
+_STYLES = {"passed": "green", "failed": "red", "invalid": "red"}
+_SIGNS = {" ": "", "-": "red", "+": "green", "@": "cyan"}
+_out = Console()
+_err = Console(stderr=True)
+
+
+def run_tests(
+    files: Annotated[list[Path], typer.Argument(help="Test files (YAML or JSON), or directories of them.", show_default=False)],
+    slicing: Annotated[str | None, typer.Option(help="How records are cut into batches: record, whole or random:SEED.")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Run the tests on a service of their own, with Spark.")] = False,
+    url: Annotated[str | None, typer.Option(help="Run the tests on this service; what they make there is deleted again.")] = None,
+) -> None:
+    """Run tests of queries: definitions, records, expected results. The engine runs them in milliseconds, without Spark.
+
+    Exits with 1 when a test failed, and with 2 when a file cannot be read or run.
+    """
+    try:
+        chosen = None if slicing is None else Slicing.parse(slicing)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--slicing") from error
+    counts: Counter[str] = Counter()
+    try:
+        with _runner(chosen, is_spark=spark, url=url) as run:
+            for verdict in verdicts(files, run):
+                counts[verdict.state] += 1
+                _show(verdict)
+    except ServiceNotStarted as error:
+        _err.print(Text(str(error), "red"), soft_wrap=True)
+        raise typer.Exit(2) from error
+    _close(counts)
+    if counts["failed"] or counts["invalid"]:
+        raise typer.Exit(2 if counts["invalid"] else 1)
+
+
+@contextmanager
+def _runner(slicing: Slicing | None, *, is_spark: bool, url: str | None) -> Iterator[Run]:
+    """Yield what runs a test: the engine, or a service after it."""
+
+    def by_engine(case: Case) -> list[Failure]:
+        return run_case(case, EngineMachine(case, slicing or case.slicing))
+
+    if url is not None:
+        with ServiceTests(url) as tests:
+            yield tests.run
+    elif is_spark:
+        with service() as running, ServiceTests(running.url) as tests:
+            yield tests.run
+    else:
+        yield by_engine
+
+
+def _show(verdict: Verdict) -> None:
+    """Print a line for the test, and below it what was not as expected."""
+    line = Text.assemble((f"{verdict.state:<8}", _STYLES[verdict.state]), verdict.name)
+    if verdict.state != "invalid":
+        line.append(f"  {verdict.ms:.0f} ms", "dim")
+    _out.print(line, soft_wrap=True)
+    for problem in verdict.problems:
+        where = f"{verdict.path}{'' if problem.line is None else f':{problem.line}'}"
+        _out.print(Text.assemble("  ", (f"{where} {problem.pointer}".rstrip(), "cyan"), f": {problem.detail}"), soft_wrap=True)
+    for failure in verdict.failures:
+        _out.print(Text.assemble("  ", (verdict.place(failure.pointer), "cyan"), f": {failure.title}"), soft_wrap=True)
+        _show_difference(failure.lines)
+
+
+def _show_difference(lines: tuple[Line, ...]) -> None:
+    if any(line.sign == "@" for line in lines):
+        lines = (Line("-", "-- expected"), Line("+", "++ found"), *lines)
+    for line in lines:
+        sign = "" if line.sign == "@" else line.sign
+        _out.print(Text(f"    {sign}{line.text}", _SIGNS[line.sign]), soft_wrap=True)
+
+
+def _close(counts: Counter[str]) -> None:
+    parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
+    if counts["invalid"]:
+        parts.append(f"{counts['invalid']} could not be run")
+    _out.print(Text(", ".join(parts), "red bold" if counts["failed"] or counts["invalid"] else "green bold"))

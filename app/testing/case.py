@@ -1,0 +1,312 @@
+"""A test as it stands in a file: definitions, steps, expectations. Reads it, checks everything in it, plans its queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field, ValidationError
+
+from app.domain.sources import check_source
+from app.testing.documents import Document, FileInvalid, FileProblem
+from app.testing.expectations import Subject, Wanted, read_wanted
+from app.testing.rows import milliseconds
+from app.testing.slicing import Slicing
+from engine.definition.durations import parse_duration
+from engine.definition.queries import Model, Name, QueryDefinition
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.errors import DefinitionInvalid, Problem
+from engine.plan.build import build_plan
+from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
+from engine.plan.model import Plan
+from engine.plan.problems import Problems, pointer_of, problems_of
+
+Json = dict[str, Any]
+
+SHARED_FEED: Final = "slackwater_test"
+"""What sources without a connector of their own share, so that their records keep the file's order (T2)."""
+
+START: Final = "2100-01-01T00:00:00Z"
+"""The wall clock of a test that does not say it: later than any record, so that none counts as one from the future (T7)."""
+
+_WORDS: Final = ("advance", "now", "restart", "expect")
+_STEPS: Final = "a step is a relation with its records, `advance: 10s`, `now: 2024-01-01T00:00:00Z`, `restart`, or `expect`"
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Records for a source, as they were written.
+
+    Attributes:
+        is_list: they stand in a list.
+    """
+
+    pointer: str
+    relation: str
+    records: tuple[Any, ...]
+    is_list: bool
+
+    def pointer_of(self, index: int) -> str:
+        """Return where one of the records stands."""
+        return f"{self.pointer}/{index}" if self.is_list else self.pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The wall clock goes on."""
+
+    pointer: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Every query is stopped and started again from what it kept."""
+
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What must have come of it so far."""
+
+    pointer: str
+    wanted: tuple[Wanted, ...]
+
+
+Step = Append | Wait | Restart | Expect
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test that can be run.
+
+    Attributes:
+        document: where it stands.
+        now_ms: the wall clock at its start.
+        sources: relation → definition, with the feed that a test gives it.
+        given: relation → body as it was written.
+        queries: bodies, one task each unless they say otherwise.
+        plans: of the queries, in their order.
+        steps: in order; the expectations at the end are the last one.
+    """
+
+    document: Document
+    name: str
+    now_ms: int
+    slicing: Slicing
+    sources: Mapping[str, SourceDefinition]
+    given: Mapping[str, Json]
+    queries: tuple[Json, ...]
+    plans: tuple[Plan, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """Everything that is expected anywhere."""
+        return [wanted for step in self.steps if isinstance(step, Expect) for wanted in step.wanted]
+
+
+class _Shape(Model):
+    """The outermost fields of a document."""
+
+    name: str | None = Field(default=None, min_length=1)
+    streams: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    tables: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    queries: tuple[dict[str, Any], ...] = Field(min_length=1)
+    now: str | int = START
+    slicing: str = "record"
+    steps: tuple[Any, ...] = Field(min_length=1)
+    expect: dict[str, Any] | None = None
+
+
+def read_case(document: Document, place: int = 0) -> Case:
+    """Read a document as a test.
+
+    Args:
+        document: the document.
+        place: which one of its file it is; names a test without a name.
+
+    Raises:
+        FileInvalid: with every fault found.
+    """
+    if not isinstance(document.value, dict):
+        problem = FileProblem("", "a test is an object with streams, tables, queries, steps and expect", document.line_of(""))
+        raise FileInvalid(document.path, [problem])
+    problems = Problems()
+    try:
+        shape = _Shape.model_validate(document.value)
+    except ValidationError as error:
+        raise _invalid(document, problems_of(error)) from error
+    now_ms = milliseconds(shape.now)
+    if now_ms is None:
+        problems.add("/now", "invalid_value", f"write a time such as {START}")
+    slicing = _slicing(shape.slicing, problems)
+    sources = _sources(shape, problems)
+    queries, plans = _queries(shape, sources, problems)
+    if problems.found or now_ms is None:
+        raise _invalid(document, problems.found)
+    subjects = {name: Subject(name, "table" if name in shape.tables else "stream") for name in sources}
+    subjects |= {plan.query: Subject.of(plan) for plan in plans}
+    subjects |= {plan.output.name: Subject.of(plan) for plan in plans}
+    steps = _Steps(sources, subjects, now_ms, problems).read(shape)
+    if problems.found:
+        raise _invalid(document, problems.found)
+    name = shape.name or (document.path.stem if place == 0 else f"{document.path.stem} {place + 1}")
+    given = {**shape.streams, **shape.tables}
+    return Case(document, name, now_ms, slicing, sources, given, queries, plans, steps)
+
+
+def _invalid(document: Document, problems: Sequence[Problem]) -> FileInvalid:
+    faults = [FileProblem(each.pointer, each.detail, document.line_of(each.pointer)) for each in problems]
+    return FileInvalid(document.path, faults)
+
+
+def _slicing(text: str, problems: Problems) -> Slicing:
+    try:
+        return Slicing.parse(text)
+    except ValueError as error:
+        problems.add("/slicing", "invalid_value", str(error))
+        return Slicing()
+
+
+def _sources(shape: _Shape, problems: Problems) -> dict[str, SourceDefinition]:
+    sources: dict[str, SourceDefinition] = {}
+    held = _held(shape)
+    kinds: tuple[tuple[str, dict[str, Json], type[SourceDefinition]], ...] = (
+        ("streams", shape.streams, StreamDefinition),
+        ("tables", shape.tables, TableDefinition),
+    )
+    for kind, bodies, model in kinds:
+        for name, body in bodies.items():
+            pointer = f"/{kind}/{name}"
+            if name in sources:
+                problems.add(pointer, "name_taken", f"there is a stream {name!r} already")
+            if name in _WORDS:
+                problems.add(pointer, "name_taken", f"{name!r} is a step of its own; call the relation otherwise in the test")
+            try:
+                sources[name] = model.model_validate(_with_feed(body, name if name in held else SHARED_FEED))
+                check_source(sources[name])
+            except ValidationError as error:
+                _add(problems, pointer, problems_of(error))
+            except DefinitionInvalid as error:
+                _add(problems, pointer, error.problems)
+    return sources
+
+
+def _held(shape: _Shape) -> set[str]:
+    """Return the tables that some query holds for: how far a table was read must not depend on the stream's records (J9)."""
+    joins = [join for query in shape.queries if isinstance(query.get("joins"), list) for join in query["joins"]]
+    return {join["table"] for join in joins if isinstance(join, dict) and "hold" in join and isinstance(join.get("table"), str)}
+
+
+def _with_feed(body: Json, feed: str) -> Json:
+    """Give a source a feed of the built-in log in place of no connector, and of files."""
+    connector = body.get("connector")
+    is_files = isinstance(connector, dict) and connector.get("type") == "files"
+    if connector is not None and not is_files:
+        return body
+    where = {"where": connector["where"]} if isinstance(connector, dict) and "where" in connector else {}
+    return {**body, "connector": {"type": "log", "feed": feed, "partitions": 1, **where}}
+
+
+def _queries(
+    shape: _Shape, sources: Mapping[str, SourceDefinition], problems: Problems
+) -> tuple[tuple[Json, ...], tuple[Plan, ...]]:
+    catalog: dict[str, CatalogEntry] = {name: source_entry(name, each) for name, each in sources.items()}
+    bodies = tuple({"tasks": 1, **body} for body in shape.queries)
+    plans: list[Plan] = []
+    for index, body in enumerate(bodies):
+        pointer = f"/queries/{index}"
+        try:
+            plan = build_plan(QueryDefinition.model_validate(body), catalog)
+        except ValidationError as error:
+            _add(problems, pointer, problems_of(error))
+            continue
+        except DefinitionInvalid as error:
+            _add(problems, pointer, error.problems)
+            continue
+        if any(plan.query == other.query for other in plans):
+            problems.add(f"{pointer}/name", "name_taken", f"there is a query {plan.query!r} already")
+        if plan.output.name in catalog:
+            problems.add(f"{pointer}/into", "name_taken", f"there is a relation {plan.output.name!r} already")
+        catalog[plan.output.name] = derived_entry(plan)
+        plans.append(plan)
+    return bodies, tuple(plans)
+
+
+def _add(problems: Problems, pointer: str, found: Sequence[Problem]) -> None:
+    for problem in found:
+        problems.add(pointer + problem.pointer, problem.code, problem.detail)
+
+
+class _Steps:
+    """Reads the steps, the wall clock going on with them."""
+
+    def __init__(
+        self, sources: Mapping[str, SourceDefinition], subjects: Mapping[str, Subject], now_ms: int, problems: Problems
+    ) -> None:
+        self._sources = sources
+        self._subjects = subjects
+        self._now_ms = now_ms
+        self._problems = problems
+
+    def read(self, shape: _Shape) -> tuple[Step, ...]:
+        steps = [self._step(f"/steps/{index}", step) for index, step in enumerate(shape.steps)]
+        if shape.expect is not None:
+            steps.append(self._expect("/expect", shape.expect))
+        read = tuple(step for step in steps if step is not None)
+        if not self._problems.found and not any(isinstance(step, Expect) for step in read):
+            self._problems.add("", "field_missing", "nothing is expected; end the test with `expect: {result: [...]}`")
+        return read
+
+    def _step(self, pointer: str, step: Any) -> Step | None:
+        if step == "restart":
+            return Restart(pointer)
+        if not isinstance(step, dict) or len(step) != 1:
+            self._problems.add(pointer, "wrong_type", f"{_STEPS}: one of them a step")
+            return None
+        ((name, value),) = step.items()
+        inside = pointer + pointer_of((name,))
+        if name == "expect":
+            return self._expect(inside, value)
+        if name in ("advance", "now"):
+            return self._wait(inside, value, is_relative=name == "advance")
+        if name == "restart" and value is None:
+            return Restart(inside)
+        if name not in self._sources:
+            known = ", ".join(self._sources) or "none"
+            self._problems.add(inside, "unknown_relation", f"there is no source {name!r} (sources: {known}); {_STEPS}")
+            return None
+        return Append(inside, name, tuple(value) if isinstance(value, list) else (value,), isinstance(value, list))
+
+    def _wait(self, pointer: str, value: Any, *, is_relative: bool) -> Wait | None:
+        try:
+            until_ms = self._now_ms + parse_duration(str(value)) if is_relative else milliseconds(value)
+        except ValueError as error:
+            self._problems.add(pointer, "duration_malformed", str(error))
+            return None
+        if until_ms is None:
+            self._problems.add(pointer, "invalid_value", f"write a time such as {START}")
+        elif until_ms < self._now_ms:
+            self._problems.add(pointer, "invalid_value", "the wall clock never goes back (T5)")
+        else:
+            self._now_ms = until_ms
+            return Wait(pointer, until_ms)
+        return None
+
+    def _expect(self, pointer: str, value: Any) -> Expect | None:
+        if not isinstance(value, dict) or not value:
+            self._problems.add(pointer, "wrong_type", "write what is expected of which result: {result: [row, …]}")
+            return None
+        wanted: list[Wanted] = []
+        for name, given in value.items():
+            inside = pointer + pointer_of((name,))
+            subject = self._subjects.get(name)
+            if subject is None:
+                known = ", ".join(dict.fromkeys(each.name for each in self._subjects.values()))
+                self._problems.add(inside, "unknown_relation", f"there is no result and no source {name!r}; there are {known}")
+            else:
+                wanted.append(read_wanted(inside, subject, given, self._problems))
+        return Expect(pointer, tuple(wanted))

@@ -1,0 +1,95 @@
+"""What every operator of a task's chain is, and the moment it works at.
+
+An operator takes a batch's rows of the running relation, in processing order, and gives the rows for the next operator. It must
+give exactly what handling one record after the other would, for every slicing of the input (T3), and after any restart from a
+snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from engine.core.clocks import BEFORE_ALL_TIME
+from engine.core.frames import OperatorOutput
+from engine.definition.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """How far a table's partitions have been read, all of them together (J9).
+
+    Attributes:
+        read_to_ms: smallest, over the partitions, of the greatest event time read.
+        caught_up_to_ms: the same over the partitions that were not read to their ends; ``AFTER_ALL_TIME`` where all were.
+    """
+
+    read_to_ms: int = BEFORE_ALL_TIME
+    caught_up_to_ms: int = BEFORE_ALL_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a batch is handled.
+
+    Attributes:
+        now_ms: the batch's wall clock (T5); never falls.
+        position: the place in the total order behind the batch's last record: what the wall clock alone causes has it.
+        advance_ms: by how much every stream time rises now although no record came (T10); 0 but in an idle task. It happens after the
+            frame was handled, and what it lets go is part of the same output.
+        progress: input index → progress of that table, as of the end of the batch; absent where it is not known.
+    """
+
+    now_ms: int = 0
+    position: int = 0
+    advance_ms: int = 0
+    progress: Mapping[int, TableProgress] = field(default_factory=dict)
+
+
+class Operator:
+    """One step of a task's chain. What is here suits one that remembers nothing.
+
+    Attributes:
+        name: under which its state, clocks and counters are kept; None: it has none.
+        schema: the payload columns it gives.
+    """
+
+    name: str | None = None
+    schema: Schema
+
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:
+        """Handle a batch.
+
+        Args:
+            frame: the running relation's rows; may have none.
+            inputs: the records of the stage's inputs by ``Input.index``, each with ``_pos``; those without records are absent.
+            moment: when.
+        """
+        raise NotImplementedError
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as JSON-able values; every segment it names is durable."""
+        return {}
+
+    @property
+    def clocks(self) -> dict[str, int | None]:
+        """Stream times by name, None before the first record."""
+        return {}
+
+    @property
+    def buffered_rows(self) -> int:
+        """Rows that wait."""
+        return 0
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """By how much stream time must advance until something is let go; None where nothing waits for it."""
+        return None
+
+    @property
+    def wakes_at_ms(self) -> int | None:
+        """The wall clock at which something is let go without input; None where nothing waits for it."""
+        return None

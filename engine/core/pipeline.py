@@ -1,0 +1,117 @@
+"""A whole query in one process: every task of every stage, and the exchanges between them.
+
+What Spark does with packets, without Spark: tests and the conformance corpora run definitions through it. Everything a stage emits
+for the next goes to the task of its key's hash, as ``engine.spark`` sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.core.frames import KEY_HASH, Counters, empty_late, merge_counters
+from engine.core.order import UPSTREAM, Slice
+from engine.core.ports import SegmentStore
+from engine.core.progress import Reading
+from engine.core.task import Task, build_task
+from engine.errors import EngineError
+from engine.plan.model import Plan
+
+
+class Step:
+    """What one batch made of a whole query.
+
+    Attributes:
+        changes: ``_ts``, ``_op`` and the output columns: the tasks' emissions one task after the other.
+        late: rows that must be kept for reading.
+        counters: over all tasks.
+        wakes_at_ms: the earliest wall clock at which a task has something to do without input.
+        failure: why the query must fail after this batch.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[pl.DataFrame] = []
+        self.late: pl.DataFrame = empty_late()
+        self.counters: Counters = {}
+        self.wakes_at_ms: int | None = None
+        self.failure: EngineError | None = None
+
+
+class Pipeline:
+    """Runs a plan.
+
+    Args:
+        plan: what to run, with as many tasks as it says.
+        state: what ``snapshot`` returned, or None.
+        store: gives each task's place for segments: (stage, task) → store.
+    """
+
+    def __init__(self, plan: Plan, state: list[list[Any]] | None, store: Callable[[int, int], SegmentStore]) -> None:
+        self._plan = plan
+        self._stages = [
+            [
+                build_task(stage, plan, None if state is None else state[stage.index][task], store(stage.index, task))
+                for task in range(plan.tasks)
+            ]
+            for stage in plan.stages
+        ]
+
+    def snapshot(self) -> list[list[Any]]:
+        """Return every task's state, JSON-able."""
+        return [[task.snapshot() for task in tasks] for tasks in self._stages]
+
+    def process(self, slices: Iterable[Slice], now_ms: int = 0, readings: Sequence[Reading] = ()) -> Step:
+        """Handle one batch.
+
+        Args:
+            slices: records of the plan's inputs, of all tasks together.
+            now_ms: the wall clock.
+            readings: see ``Task.process``.
+        """
+        raw = list(slices)
+        step = Step()
+        upstream: list[Slice] = []
+        for stage in self._plan.stages:
+            own = {item.index for item in self._plan.inputs if item.stage == stage.index}
+            given = [item for item in raw if item.input_index in own] + upstream
+            upstream = []
+            for ordinal, task in enumerate(self._stages[stage.index]):
+                self._run(task, _share(given, ordinal, self._plan.tasks), now_ms, readings, step, upstream, ordinal)
+        step.changes = [item.frame for item in upstream]
+        return step
+
+    def _run(
+        self,
+        task: Task,
+        slices: list[Slice],
+        now_ms: int,
+        readings: Sequence[Reading],
+        step: Step,
+        upstream: list[Slice],
+        ordinal: int,
+    ) -> None:
+        emission = task.process(slices, now_ms, readings)
+        if emission.changes.height:
+            upstream.append(Slice(UPSTREAM, "", ordinal, emission.changes))
+        if emission.late.height:
+            step.late = pl.concat([step.late, emission.late])
+        merge_counters(step.counters, emission.counters)
+        step.failure = step.failure or emission.failure
+        known = [ms for ms in (step.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
+        step.wakes_at_ms = min(known, default=None)
+
+
+def _share(slices: Iterable[Slice], ordinal: int, tasks: int) -> list[Slice]:
+    """Return the rows of one task; rows without a key belong to task 0."""
+    if tasks == 1:
+        return list(slices)
+    shares = []
+    for item in slices:
+        hashes = item.frame.get_column(KEY_HASH).fill_null(0).to_numpy()
+        rows = np.flatnonzero(hashes % np.uint64(tasks) == ordinal)
+        if len(rows):
+            shares.append(Slice(item.input_index, item.feed_name, item.partition, item.frame[rows]))
+    return shares

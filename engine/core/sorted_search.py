@@ -1,0 +1,138 @@
+"""Finding keys in sorted arrays and putting rows in order, in the access patterns that are fast. Numbers only.
+
+Two things make these cheap: needles in ascending order walk through memory instead of jumping in it, and arrays that already consist
+of a few sorted runs are merged, not sorted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.core.clocks import I64, Bools
+
+U64 = NDArray[np.uint64]
+
+SORTED_FROM: Final = 1_000
+"""Needles from which on sorting them first pays, measured with 100 to 1,000,000 rows to search."""
+
+
+class Runs(NamedTuple):
+    """Rows of some keys in a sorted array, by key.
+
+    Attributes:
+        keys: index of each key that is there, ascending.
+        starts: its first row.
+        stops: the row behind its last one.
+    """
+
+    keys: I64
+    starts: I64
+    stops: I64
+
+
+def search(ascending: NDArray[Any], wanted: NDArray[Any], side: Literal["left", "right"] = "left") -> I64:
+    """Do what ``np.searchsorted`` does, faster for many needles in no order."""
+    if len(wanted) < SORTED_FROM:
+        return np.searchsorted(ascending, wanted, side)
+    order = np.argsort(wanted)
+    places = np.empty(len(wanted), np.int64)
+    places[order] = np.searchsorted(ascending, wanted[order], side)
+    return places
+
+
+def runs_of(own: U64, hashes: U64) -> Runs:
+    """Find the rows of some keys; the cost is bounded by the smaller of both arrays.
+
+    Args:
+        own: hash of each row, ascending.
+        hashes: of the keys, distinct and ascending, at least one.
+    """
+    if len(own) < len(hashes):
+        places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
+        rows = np.flatnonzero(hashes[places] == own)
+        keys = places[rows]
+        firsts = np.flatnonzero(np.append(keys[:1] >= 0, keys[1:] != keys[:-1]))
+        starts = rows[firsts]
+        return Runs(keys[firsts], starts, starts + np.diff(np.append(firsts, len(rows))))
+    places = np.searchsorted(own, hashes)
+    keys = np.flatnonzero(own[np.minimum(places, len(own) - 1)] == hashes)
+    starts = places[keys]
+    return Runs(keys, starts, _run_ends(own, starts))
+
+
+def _run_ends(own: U64, starts: I64) -> I64:
+    """Return where the run of equal values that begins at each start ends; most runs have one row."""
+    stops = starts + 1
+    longer = np.flatnonzero(stops < len(own))
+    longer = longer[own[stops[longer]] == own[starts[longer]]]
+    stops[longer] = np.searchsorted(own, own[starts[longer]], "right")
+    return stops
+
+
+class KeyOrder(NamedTuple):
+    """Rows by (hash, time, position), or by (hash, position).
+
+    Attributes:
+        rows: the rows in order.
+        is_same: whether each has the hash of the one before.
+        times: event time of each; None where it orders nothing.
+    """
+
+    rows: I64
+    is_same: Bools
+    times: I64 | None
+
+
+def key_order(hashes: U64, times: I64 | None, positions: I64, *, is_merge: bool) -> KeyOrder:
+    """Order rows by hash, then by time and position.
+
+    Args:
+        hashes: of the rows.
+        times: event times; None: they order nothing.
+        positions: where rows come nearly always in ascending order.
+        is_merge: the rows are a few runs that have this order already.
+    """
+    rows = np.argsort(hashes, kind="stable") if is_merge else _stable_order(hashes)
+    found = hashes[rows]
+    is_same = np.zeros(len(rows), np.bool_)
+    is_same[1:] = found[1:] == found[:-1]
+    wrong = _misplaced(rows, is_same, times, positions)
+    if len(wrong):
+        groups = np.cumsum(~is_same) - 1
+        is_wrong = np.zeros(int(groups[-1]) + 1, np.bool_)
+        is_wrong[groups[wrong]] = True
+        places = np.flatnonzero(is_wrong[groups])
+        own = rows[places]
+        within = (positions[own],) if times is None else (positions[own], times[own])
+        rows[places] = own[np.lexsort((*within, groups[places]))]
+    return KeyOrder(rows, is_same, None if times is None else times[rows])
+
+
+def _stable_order(hashes: U64) -> I64:
+    """Return what a stable ``argsort`` does: sorts numbers made of the hashes' upper bits and the rows' numbers.
+
+    Values are sorted several times as fast as indexes. Where hashes differ in their lower bits only, which hashes of few rows hardly
+    ever do, the result is checked and made again.
+    """
+    bits = np.uint64(len(hashes).bit_length())
+    packed = ((hashes >> bits) << bits) | np.arange(len(hashes), dtype=np.uint64)
+    packed.sort()
+    rows = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+    found = hashes[rows]
+    return rows if (found[1:] >= found[:-1]).all() else np.argsort(hashes, kind="stable")
+
+
+def _misplaced(rows: I64, is_same: Bools, times: I64 | None, positions: I64) -> I64:
+    """Return the places whose row belongs before the row of the same hash in front of it."""
+    places = np.flatnonzero(is_same)
+    own, before = rows[places], rows[places - 1]
+    if times is None:
+        return places[positions[own] < positions[before]]
+    own_times, times_before = times[own], times[before]
+    is_wrong = own_times < times_before
+    tied = np.flatnonzero(own_times == times_before)
+    is_wrong[tied] = positions[own[tied]] < positions[before[tied]]
+    return places[is_wrong]

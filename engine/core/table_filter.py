@@ -1,0 +1,127 @@
+"""A filter over a table's changes (F1, STRICT 6 and 7): a row that fails becomes a delete, where the result had a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.core.clocks import Bools, running_clock
+from engine.core.frames import (
+    KEY_HASH,
+    OP,
+    POS,
+    SERVICE_COLUMNS,
+    TS,
+    Counters,
+    OperatorOutput,
+    add_counter,
+    empty_late,
+    late_rows,
+)
+from engine.core.hashing import key_hash
+from engine.core.operators import Moment, Operator
+from engine.core.ports import SegmentStore
+from engine.core.versioned_table import MATCHED, VersionedTable
+from engine.definition.expressions import compile_scalar
+from engine.definition.types import Schema
+from engine.plan.model import TableFilter
+
+
+class TableFilterer(Operator):
+    """Keeps which of a table's versions, or latest rows, passed.
+
+    Over a versioned table the result is versioned: every accepted row that passes goes on with its own time, also one out of order;
+    a delete only where the result has a row as of the delete's own time. Over an unversioned table the latest by arrival counts.
+
+    Counted are ``null_key``, ``table_history_expired`` (V1; kept as late rows) and, for an unversioned table, ``out_of_order``.
+
+    Args:
+        spec: what to do.
+        schema: columns of the running table.
+        state: what ``snapshot`` returned, or None. ``spec`` may differ from the one it was made with in retention.
+        store: where the versions live.
+    """
+
+    def __init__(self, spec: TableFilter, schema: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+        state = state or {}
+        self.name: str = spec.name
+        self.schema = schema
+        self._spec = spec
+        self._condition = compile_scalar(spec.condition, schema).expr
+        kept_retention_ms = spec.history_retention_ms if spec.is_result_versioned else None
+        self._passed = VersionedTable(schema.select(spec.key), spec.key, kept_retention_ms, state.get("passed"), store)
+        self._clock: int | None = state.get("clock")
+        self._seen: int = state.get("seen", 0)
+
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+        """Handle the next changes; see ``Operator.process``."""
+        if frame.is_empty():
+            return OperatorOutput(frame)
+        counters: Counters = {}
+        frame = frame.with_columns(key_hash(frame, self._spec.key))
+        if null_keys := frame.get_column(KEY_HASH).null_count():
+            add_counter(counters, self.name, "null_key", null_keys)
+            frame = frame.filter(pl.col(KEY_HASH).is_not_null())
+        frame, late = self._accepted(frame, counters)
+        is_delete = self._is_delete(frame)
+        was_there = self._put(frame, is_delete, counters)
+        told = np.flatnonzero(~is_delete | was_there)
+        return OperatorOutput(self._told(frame[told], is_delete[told]), late, counters)
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"passed": self._passed.snapshot(), "clock": self._clock, "seen": self._seen}
+
+    @property
+    def clocks(self) -> dict[str, int | None]:
+        """Table time, under the operator's name."""
+        return {self.name: self._clock}
+
+    def _accepted(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Reject what is older than the retained history (V1)."""
+        if frame.is_empty():
+            return frame, empty_late()
+        times = frame.get_column(TS).to_numpy()
+        before, after = running_clock(self._clock, times)  # a rejected row is older than T: it moves nothing
+        self._clock = int(after[-1])
+        if self._spec.history_retention_ms is None:
+            return frame, empty_late()
+        is_rejected = times < before - self._spec.history_retention_ms
+        rejected = np.flatnonzero(is_rejected)
+        add_counter(counters, self.name, "table_history_expired", len(rejected))
+        late = late_rows(frame[rejected], self.name, "table_history_expired", pl.Series(before[rejected]))
+        return frame[np.flatnonzero(~is_rejected)], late
+
+    def _is_delete(self, frame: pl.DataFrame) -> Bools:
+        """Say which changes leave no row: deletes, and rows for which the condition is not true."""
+        passes = frame.select(self._condition.alias(OP)).to_series().fill_null(False)
+        is_delete: Bools = (frame.get_column(OP).to_numpy() != 0) | ~passes.to_numpy()
+        return is_delete
+
+    def _put(self, frame: pl.DataFrame, is_delete: Bools, counters: Counters) -> Bools:
+        """Remember what passed; say where the result had a row before, as of each delete's own time. Unspecified for rows."""
+        sequence = np.arange(self._seen, self._seen + frame.height)
+        self._seen += frame.height
+        puts = frame[[*SERVICE_COLUMNS, *self._spec.key]]
+        batch = self._passed.open(puts.with_columns(pl.Series(POS, sequence), pl.Series(OP, is_delete.astype(np.int8))))
+        if self._passed.retention_ms is None:
+            add_counter(counters, self.name, "out_of_order", batch.out_of_order())
+        was_there = np.full(frame.height, self._spec.tells_every_delete)
+        if not self._spec.tells_every_delete and is_delete.any():
+            asked = np.flatnonzero(is_delete)
+            hashes, times = (puts.get_column(name).to_numpy()[asked] for name in (KEY_HASH, TS))
+            was_there[asked] = batch.lookup(hashes, times, sequence[asked]).status == MATCHED
+        self._passed.commit(batch)
+        return was_there
+
+    def _told(self, frame: pl.DataFrame, is_delete: Bools) -> pl.DataFrame:
+        """Give deletes their form: of the columns only the key is filled."""
+        if not is_delete.any():
+            return frame
+        others = [name for name in self.schema.names if name not in self._spec.key]
+        is_row = pl.lit(pl.Series(~is_delete))
+        nulled = [pl.when(is_row).then(pl.col(name)).alias(name) for name in others]
+        return frame.with_columns(pl.Series(OP, is_delete.astype(np.int8)), *nulled)

@@ -1,0 +1,66 @@
+"""What of a plan kept state depends on: the rest may be edited in place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+
+from engine.plan.model import (
+    Hold,
+    Input,
+    LateRecords,
+    Operator,
+    Plan,
+    Stage,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TimeLimitSuppression,
+    WallClockSuppression,
+    WindowedAggregation,
+)
+
+
+def state_fingerprint(plan: Plan) -> str:
+    """Return a digest of what kept state depends on.
+
+    Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
+    records, how long a hold waits, limits and bounds of suppression, how long silence may last, what a window keeps for reading, how
+    many late records are kept; and of the relations what concerns only their reading: columns that the query does not use, what
+    happens to bad records.
+    """
+    kept = replace(
+        plan,
+        inputs=tuple(map(_state_of_input, plan.inputs)),
+        stages=tuple(replace(stage, operators=tuple(map(_state_of, stage.operators))) for stage in plan.stages),
+        output=replace(plan.output, retention_ms=None),
+        late_records=LateRecords(0, 0),
+        idle_after_ms=None,
+    )
+    parts = {"plan": asdict(kept), "operators": list(map(_operator_types, plan.stages))}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _operator_types(stage: Stage) -> list[str]:
+    """Name the operators: as bare fields two different ones may look alike."""
+    return [type(operator).__name__ for operator in stage.operators]
+
+
+def _state_of(operator: Operator) -> Operator:
+    if isinstance(operator, StreamTableJoin):
+        grace_ms = None if operator.grace_ms is None else 0
+        hold = None if operator.hold is None else Hold("table_time", 0, 0, 0)
+        return replace(operator, grace_ms=grace_ms, late="join", expired="null", hold=hold)
+    if isinstance(operator, StreamStreamJoin | WindowedAggregation):
+        return replace(operator, grace_ms=0)
+    if isinstance(operator, TimeLimitSuppression):
+        return replace(operator, limit_ms=0, buffer=None)
+    if isinstance(operator, WallClockSuppression):
+        return replace(operator, limit_ms=0, buffer=None, is_event_driven=False)
+    return operator
+
+
+def _state_of_input(source: Input) -> Input:
+    relation = source.relation
+    columns = relation.columns.select(source.columns)
+    return replace(source, relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False))

@@ -1,0 +1,197 @@
+"""Stages as they grow: which operators share a task, where records are exchanged, by what inputs are hashed.
+
+Records that an operator must see together have to be in one task. A stage's records are spread by the hash of some columns (its
+*spread*); an operator fits into the stage as long as what it wants together has some of these columns in common. Where it has none,
+the next stage begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from engine.definition.queries import StartAt
+from engine.definition.types import ColumnType, Schema
+from engine.plan.model import (
+    ForeignKeyLookup,
+    Input,
+    Operator,
+    Projection,
+    Stage,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
+from engine.plan.scope import Checked, Scope, Side, reference
+
+_Reader = StreamTableJoin | TableTableJoin | ForeignKeyLookup | StreamStreamJoin
+
+
+@dataclass(slots=True)
+class _Read:
+    """One relation that a stage reads.
+
+    Attributes:
+        place: in ``Scope.sides``.
+        hashed_by: from a column of the spread to the relation's own column that equals it.
+    """
+
+    place: int
+    hashed_by: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A stage in the making.
+
+    Attributes:
+        entering: columns of the running relation at its beginning.
+        spread: columns whose hash chooses the task, None while nothing has asked for any.
+        emitted: columns at its end.
+    """
+
+    entering: Schema
+    spread: tuple[str, ...] | None
+    reads: list[_Read] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
+    emitted: Schema = field(default_factory=Schema)
+
+
+class Stages:
+    """Takes operators in the order of T9 and gives stages and inputs."""
+
+    def __init__(self, scope: Scope, used: frozenset[str], original: Callable[[str], str]) -> None:
+        """Begin with the input of the query.
+
+        Args:
+            scope: the relations.
+            used: qualified columns that anything after the inputs reads.
+            original: gives the column that another one always equals.
+        """
+        self._scope = scope
+        self._columns = tuple(_needed(side, used) for side in scope.sides)
+        self._original = original
+        source = scope.source
+        self.schema = self._schema_of(0)
+        hashed_by = {source.qualified(name): name for name in self._columns[0]}
+        # The changes of one row of a table must stay in their order, so a table is always spread by its key.
+        spread = source.key() if source.kind == "table" else None
+        self._drafts = [_Draft(self.schema, spread, [_Read(0, hashed_by)])]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The running relation's columns."""
+        return self.schema.names
+
+    def add(self, operator: Operator, schema: Schema | None = None) -> None:
+        """Append an operator; ``schema`` has the columns behind it, where they are others than before it."""
+        self._drafts[-1].operators.append(operator)
+        self.schema = schema or self.schema
+
+    def read(self, place: int, hashed_by: Mapping[str, str]) -> Schema:
+        """Let the stage read one more relation and return its columns.
+
+        Args:
+            place: in ``Scope.sides``; an operator that reads it names it so until ``finish``.
+            hashed_by: from the running relation's columns to the relation's own ones that equal them.
+        """
+        self._drafts[-1].reads.append(_Read(place, {self._original(name): own for name, own in hashed_by.items()}))
+        return self._schema_of(place)
+
+    def compute(self, computed: Mapping[str, Checked]) -> None:
+        """Add columns that are more than columns, by name."""
+        if not computed:
+            return
+        columns = (*((name, reference(name)) for name in self.columns), *((name, value.text) for name, value in computed.items()))
+        types = tuple((name, value.scalar.type) for name, value in computed.items())
+        self.add(Projection(columns), Schema((*self.schema.items(), *types)))
+
+    def gather(self, columns: tuple[str, ...], computed: Mapping[str, Checked]) -> None:
+        """Bring records with equal values of these columns into one task, in this stage or, where it must be, in a new one.
+
+        Args:
+            columns: of the running relation or of ``computed``.
+            computed: columns that are made first, and what of.
+        """
+        self.compute(computed)
+        draft, wanted = self._drafts[-1], tuple(dict.fromkeys(map(self._original, columns)))
+        if draft.spread is None:
+            usable = tuple(name for name in wanted if name in draft.entering)
+            is_fitting = bool(usable) or not wanted
+        else:
+            usable = tuple(name for name in draft.spread if name in wanted)
+            is_fitting = bool(usable) or not draft.spread
+        if is_fitting:
+            draft.spread = usable
+            return
+        if draft.spread is None:
+            read = {column for value in computed.values() for column in value.scalar.columns}
+            draft.spread = tuple(name for name in draft.entering if name in read)
+        self.exchange(wanted)
+
+    def exchange(self, columns: tuple[str, ...]) -> None:
+        """Begin a new stage whose records are spread by these columns."""
+        self._drafts[-1].emitted = self.schema
+        self._drafts.append(_Draft(self.schema, columns))
+
+    def finish(self) -> tuple[tuple[Stage, ...], tuple[Input, ...]]:
+        """Return the stages and the inputs, a stage's tables before its streams (T2)."""
+        first = self._drafts[0]
+        if first.spread is None:
+            first.spread = self._scope.source.key()
+        sides = self._scope.sides
+        reads = [(number, read) for number, draft in enumerate(self._drafts) for read in draft.reads]
+        order = sorted(reads, key=lambda item: (item[0], sides[item[1].place].kind == "stream", item[1].place))
+        inputs = tuple(self._input(index, number, read) for index, (number, read) in enumerate(order))
+        index_of = {read.place: index for index, (_, read) in enumerate(order)}
+        return tuple(self._stage(number, draft, inputs, index_of) for number, draft in enumerate(self._drafts)), inputs
+
+    def _schema_of(self, place: int) -> Schema:
+        side = self._scope.sides[place]
+        return side.schema().select(map(side.qualified, self._columns[place]))
+
+    def _input(self, index: int, stage: int, read: _Read) -> Input:
+        side, spread = self._scope.sides[read.place], self._drafts[stage].spread or ()
+        return Input(
+            index=index,
+            alias=side.alias,
+            relation=side.entry.relation,
+            feed=side.entry.feed,
+            columns=self._columns[read.place],
+            hash_key=tuple(read.hashed_by[name] for name in spread),
+            start=_start(self._scope) if side.kind == "stream" else "earliest",
+            stage=stage,
+        )
+
+    def _stage(self, number: int, draft: _Draft, inputs: tuple[Input, ...], index_of: Mapping[int, int]) -> Stage:
+        columns: dict[str, ColumnType] = {} if number == 0 else dict(draft.entering.items())
+        for source in inputs:
+            if source.stage == number:
+                columns |= {f"{source.alias}.{name}": source.relation.columns[name] for name in source.columns}
+        following = None if number + 1 == len(self._drafts) else self._drafts[number + 1]
+        return Stage(
+            index=number,
+            schema=Schema(tuple(columns.items())),
+            running=index_of[0] if number == 0 else None,
+            operators=tuple(_renumbered(operator, index_of) for operator in draft.operators),
+            exchange_key=() if following is None else following.spread or (),
+            emitted=draft.emitted,
+        )
+
+
+def _needed(side: Side, used: frozenset[str]) -> tuple[str, ...]:
+    relation = side.entry.relation
+    return tuple(name for name in relation.columns.names if name in relation.key or side.qualified(name) in used)
+
+
+def _renumbered(operator: Operator, index_of: Mapping[int, int]) -> Operator:
+    """Give an operator the index of the input that it reads, in place of the relation's place."""
+    if isinstance(operator, StreamStreamJoin):
+        return replace(operator, stream_index=index_of[operator.stream_index])
+    return replace(operator, table_index=index_of[operator.table_index]) if isinstance(operator, _Reader) else operator
+
+
+def _start(scope: Scope) -> Literal["earliest", "latest"] | int:
+    start = scope.definition.start
+    return start.at_ms if isinstance(start, StartAt) else start

@@ -1,0 +1,237 @@
+"""What a record costs as the state grows, and how much memory a process needs beside it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import polars as pl
+import psutil
+
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS
+from engine.core.grace_buffer import GraceBuffer
+from engine.core.hashing import key_hash
+from engine.core.versioned_table import VersionedTable
+from engine.definition.types import BIGINT, Schema
+from engine.state.files import FileSegmentStore
+from tests.bench.nxt import BASE_MS, Ints, below, draw
+
+BOUND: Final = 2.5
+"""A search in a thousand times as many rows takes ten steps more: this is what is left of it."""
+
+BATCH_RECORDS: Final = 100_000
+MEASURED_BATCHES: Final = 16
+LOADED_AT_ONCE: Final = 500_000
+RETENTION_MS: Final = 3_600_000
+KEEP_MANIFESTS: Final = 2
+SAMPLE_SECONDS: Final = 0.002
+
+INDEX_KEYS: Final = {"tiny": (1_000, 10_000), "small": (10_000, 100_000, 1_000_000, 5_000_000)}
+WAITING_ROWS: Final = {"tiny": (1_000, 10_000), "small": (1_000, 10_000, 100_000, 1_000_000)}
+TOUCHED_KEYS: Final = 1_000
+MEMORY_BATCHES: Final = 50
+
+COLUMNS: Final = Schema((("item", BIGINT), ("version", BIGINT)))
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Cost at one size of the state.
+
+    Attributes:
+        what: the operation.
+        state_rows: rows in the state.
+        nanoseconds: CPU time per record; the least of the runs.
+        ratio: to the smallest state of the series.
+        bound: what the ratio should stay below.
+    """
+
+    what: str
+    state_rows: int
+    nanoseconds: float
+    ratio: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Private memory of a process of its own.
+
+    Attributes:
+        what: the operation.
+        state_bytes: size of the segments.
+        rows: rows in them.
+        touched_keys: distinct keys of each batch.
+        batches: how many were handled.
+        peak_growth_bytes: greatest private memory less that before the state was opened; mapped files are not counted.
+    """
+
+    what: str
+    state_bytes: int
+    rows: int
+    touched_keys: int
+    batches: int
+    peak_growth_bytes: int
+
+
+def measure_scaling(size: str, runs: int) -> list[Growth]:
+    """Measure reading and putting versions by keys in the index, and the grace buffer by rows that wait."""
+    index = {keys: _least([_index_cost(keys) for _ in range(runs)]) for keys in INDEX_KEYS[size]}
+    buffer = {rows: _least([_buffer_cost(rows) for _ in range(runs)]) for rows in WAITING_ROWS[size]}
+    return [*_series(index), *_series(buffer)]
+
+
+def _least(costs: list[dict[str, float]]) -> dict[str, float]:
+    return {what: min(cost[what] for cost in costs) for what in costs[0]}
+
+
+def _series(costs: dict[int, dict[str, float]]) -> list[Growth]:
+    first = next(iter(costs.values()))
+    return [
+        Growth(what, rows, cost[what] * 1e9, cost[what] / first[what], BOUND) for what in first for rows, cost in costs.items()
+    ]
+
+
+def _index_cost(keys: int) -> dict[str, float]:
+    """Return CPU seconds per record of lookups and of puts, both over uniform keys."""
+    with tempfile.TemporaryDirectory() as root:
+        store = FileSegmentStore(Path(root), KEEP_MANIFESTS)
+        table = _loaded(keys, store)
+        lookups = puts = 0.0
+        for batch in range(MEASURED_BATCHES):
+            frame = _versions(batch, below(draw(7, _numbers(batch), 0), keys), keys)
+            hashes, positions = frame[KEY_HASH].to_numpy(), frame[POS].to_numpy()
+            times = frame[TS].to_numpy()
+            lookups += _cpu(lambda: table.open(None).lookup(hashes, times, positions))  # noqa: B023 - called at once
+            store.begin(batch + 1)
+            puts += _cpu(lambda: _put(table, frame))  # noqa: B023 - called at once
+    records = MEASURED_BATCHES * BATCH_RECORDS
+    return {"lookup by keys in the index": lookups / records, "put by keys in the index": puts / records}
+
+
+def _loaded(keys: int, store: FileSegmentStore) -> VersionedTable:
+    """Return a table with one version of each key."""
+    table = VersionedTable(COLUMNS, ["item"], RETENTION_MS, None, store)
+    store.begin(0)
+    for first in range(0, keys, LOADED_AT_ONCE):
+        items = np.arange(first, min(first + LOADED_AT_ONCE, keys))
+        _put(table, _frame(items, np.full(len(items), BASE_MS), items))
+    return table
+
+
+def _put(table: VersionedTable, frame: pl.DataFrame) -> None:
+    table.commit(table.open(frame))
+    table.snapshot()
+
+
+def _numbers(batch: int) -> Ints:
+    return np.arange(batch * BATCH_RECORDS, (batch + 1) * BATCH_RECORDS)
+
+
+def _versions(batch: int, items: Ints, keys: int) -> pl.DataFrame:
+    """Return one batch of new versions, a batch a second."""
+    numbers = _numbers(batch)[: len(items)]
+    return _frame(items, BASE_MS + 1 + numbers * 1000 // BATCH_RECORDS, numbers + keys)
+
+
+def _frame(items: Ints, times: Ints, positions: Ints) -> pl.DataFrame:
+    rows = pl.DataFrame({POS: positions, TS: times, OP: np.zeros(len(items), np.int8), OFFSET: positions, "item": items})
+    return rows.with_columns(key_hash(rows, ["item"]), pl.Series("version", positions))
+
+
+def _buffer_cost(waiting: int) -> dict[str, float]:
+    """Return CPU seconds per record of a grace buffer in which so many rows wait; one record comes per millisecond."""
+    with tempfile.TemporaryDirectory() as root:
+        store = FileSegmentStore(Path(root), KEEP_MANIFESTS)
+        buffer = GraceBuffer(waiting, "join", None, store)
+        spent = 0.0
+        filling = -(-waiting // BATCH_RECORDS) + 1
+        for batch in range(filling + MEASURED_BATCHES):
+            numbers = _numbers(batch)
+            delays = below(draw(9, numbers, 0), min(waiting, 1_000))
+            frame = _frame(numbers, BASE_MS + numbers - delays, numbers)
+            store.begin(batch)
+            cost = _cpu(partial(_buffered, buffer, frame))
+            spent += cost if batch >= filling else 0.0
+    return {"grace buffer by rows waiting": spent / (MEASURED_BATCHES * BATCH_RECORDS)}
+
+
+def _buffered(buffer: GraceBuffer, frame: pl.DataFrame) -> None:
+    buffer.process(frame, None, int(frame[POS][-1]) + 1, 0)
+    buffer.snapshot()
+
+
+def _cpu(act: Callable[[], object]) -> float:
+    start = time.process_time()
+    act()
+    return time.process_time() - start
+
+
+def measure_memory(size: str) -> list[MemoryUse]:
+    """Measure, in processes of their own, what lookups and puts of few keys need beside a great state."""
+    keys = INDEX_KEYS[size][-1]
+    with tempfile.TemporaryDirectory() as root:
+        state = _loaded(keys, FileSegmentStore(Path(root), KEEP_MANIFESTS)).snapshot()
+        held = sum(path.stat().st_size for path in Path(root).glob("*.arrow"))
+        uses = []
+        for what in ("lookup", "put"):
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                growth = pool.submit(_peak_growth, Path(root), state, keys, what).result()
+            uses.append(MemoryUse(f"{what} in the index", held, keys, TOUCHED_KEYS, MEMORY_BATCHES, growth))
+    return uses
+
+
+def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int:
+    """Handle some batches and return by how much private memory grew at most."""
+    frames = [_versions(batch, below(draw(11, np.arange(TOUCHED_KEYS), batch), keys), keys) for batch in range(MEMORY_BATCHES)]
+    before = _private_bytes()
+    with _Peak() as peak:
+        store = FileSegmentStore(root, KEEP_MANIFESTS)
+        table = VersionedTable(COLUMNS, ["item"], RETENTION_MS, state, store)
+        for batch, frame in enumerate(frames):
+            store.begin(batch + 1)
+            if what == "put":
+                _put(table, frame)
+            else:
+                table.open(None).lookup(*(frame[name].to_numpy() for name in (KEY_HASH, TS, POS)))
+    return peak.private_bytes - before
+
+
+class _Peak:
+    """Sample this process while the ``with`` block runs.
+
+    Attributes:
+        private_bytes: greatest resident memory without mapped files, whose pages the kernel takes back when it needs them.
+    """
+
+    def __init__(self) -> None:
+        self.private_bytes = 0
+        self._stop = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self.private_bytes = max(self.private_bytes, _private_bytes())
+
+
+def _private_bytes() -> int:
+    used = psutil.Process().memory_info()
+    return int(used.rss - getattr(used, "shared", 0))

@@ -1,0 +1,300 @@
+"""Naive aggregates, running aggregation and aggregation over tables: lists of rows, aggregated afresh after every record."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import polars as pl
+from hypothesis import strategies as st
+
+from engine.definition.types import BIGINT, DOUBLE, STRING, Schema, decimal
+from engine.plan.model import AggregateColumn
+
+SCHEMA = Schema(
+    (
+        ("s.key", STRING),
+        ("s.group", STRING),
+        ("s.number", BIGINT),
+        ("s.double", DOUBLE),
+        ("s.text", STRING),
+        ("s.money", decimal(20, 2)),
+    )
+)
+
+UNDOABLE = (
+    AggregateColumn("rows", "count", None),
+    AggregateColumn("numbers", "count", "s.number"),
+    AggregateColumn("distinct_texts", "count_distinct", "s.text"),
+    AggregateColumn("distinct_doubles", "count_distinct", "s.double"),
+    AggregateColumn("sum_number", "sum", "s.number"),
+    AggregateColumn("sum_double", "sum", "s.double"),
+    AggregateColumn("sum_money", "sum", "s.money"),
+    AggregateColumn("avg_double", "avg", "s.double"),
+    AggregateColumn("stddev_double", "stddev", "s.double"),
+    AggregateColumn("variance_number", "variance", "s.number"),
+    AggregateColumn("stddev_money", "stddev", "s.money"),
+    AggregateColumn("texts", "histogram", "s.text"),
+    AggregateColumn("numbers_by_text", "histogram", "s.number"),
+)
+OTHERS = (
+    AggregateColumn("min_text", "min", "s.text"),
+    AggregateColumn("max_double", "max", "s.double"),
+    AggregateColumn("first_text", "first", "s.text"),
+    AggregateColumn("last_number", "last", "s.number"),
+    AggregateColumn("first_arrived", "first_by_arrival", "s.money"),
+    AggregateColumn("last_arrived", "last_by_arrival", "s.double"),
+    AggregateColumn("list", "collect_list", "s.text"),
+    AggregateColumn("set", "collect_set", "s.double"),
+    AggregateColumn("set_of_numbers", "collect_set", "s.number"),
+    AggregateColumn("top_numbers", "top_k", "s.number", 3),
+    AggregateColumn("top_text", "top_k", "s.text", 1),
+    AggregateColumn("joined", "concat", "s.text"),
+)
+ALL = UNDOABLE + OTHERS
+
+
+class Row(NamedTuple):
+    """One input record."""
+
+    ts: int
+    key: str | None
+    group: str | None
+    number: int | None
+    double: float | None
+    text: str | None
+    money: Decimal | None
+    op: int = 0
+
+
+DOUBLES = st.one_of(
+    st.sampled_from([0.0, -0.0, 0.1, 1e308, -1e308, 5e-324, -1e16, 1.0, 1e16, float("nan"), float("inf")]),
+    st.floats(min_value=-1e300, max_value=1e300, allow_nan=False),
+)
+ROWS = st.lists(
+    st.builds(
+        Row,
+        ts=st.integers(0, 20),
+        key=st.sampled_from(["a", "b", "c", "d", None]),
+        group=st.sampled_from(["x", "x", "y", "z", None]),
+        number=st.one_of(st.none(), st.integers(-3, 3), st.integers(-(2**62), 2**62)),
+        double=st.one_of(st.none(), DOUBLES),
+        text=st.one_of(st.none(), st.sampled_from(["x", "y", "zz", ""])),
+        money=st.one_of(st.none(), st.integers(-(10**18), 10**18).map(lambda cents: Decimal(cents).scaleb(-2))),
+        op=st.sampled_from([0, 0, 0, 0, 1]),
+    ),
+    max_size=40,
+)
+CUTS = st.lists(st.integers(0, 40), max_size=12)
+
+
+def frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
+    """The rows as an operator's input; pairs of records share a position, offsets count from 1000."""
+    places = range(first, first + len(rows))
+    columns = [[getattr(row, name.removeprefix("s.")) for row in rows] for name in SCHEMA]
+    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
+    return pl.DataFrame(
+        {
+            "_pos": [10 * (place // 2) for place in places],
+            "_ts": [row.ts for row in rows],
+            "_op": [row.op for row in rows],
+            "_key_hash": [0] * len(rows),
+            "_offset": [1000 + place for place in places],
+            **dict(zip(SCHEMA, columns, strict=True)),
+        },
+        schema={**service, **SCHEMA.polars()},
+    )
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """An output row with values that compare: doubles told apart to the bit, but spreads only to twelve digits."""
+    return {name: _plain(name, value) for name, value in row.items() if name != "_key_hash"}
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.12g}" if name.startswith(("stddev", "variance")) else repr(value + 0.0)
+    if isinstance(value, list):
+        return [(each["key"], each["value"]) if isinstance(each, dict) else _plain(name, each) for each in value]
+    return value
+
+
+def values(rows: Sequence[Row], columns: Sequence[AggregateColumn], *, is_table: bool = False) -> dict[str, Any]:
+    """Every aggregate over rows in arrival order. A table's emptied group has sums of 0 (A2)."""
+    results = {column.name: _aggregate(column, rows) for column in columns}
+    if is_table and not rows:
+        results |= {column.name: _zero(column) for column in columns if column.function == "sum"}
+    return plain(results)
+
+
+def _zero(column: AggregateColumn) -> Any:
+    return {"s.number": 0, "s.double": 0.0, "s.money": Decimal(0)}[column.argument or ""]
+
+
+def _aggregate(column: AggregateColumn, rows: Sequence[Row]) -> Any:
+    if column.argument is None:
+        return len(rows)
+    name = column.argument.removeprefix("s.")
+    pairs = [(row.ts, getattr(row, name)) for row in rows]
+    pairs = [
+        (ts, value) for ts, value in pairs if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+    ]
+    found = [value + 0.0 if isinstance(value, float) else value for _, value in pairs]
+    if column.function in ("count", "count_distinct"):
+        return len(found) if column.function == "count" else len(set(found))
+    return _of_some(column, pairs, found) if found else None
+
+
+def _of_some(column: AggregateColumn, pairs: list[tuple[int, Any]], found: list[Any]) -> Any:
+    match column.function:
+        case "sum":
+            return _sum(found)
+        case "avg":
+            total = _rounded(sum(map(Fraction, found)))
+            return None if total is None else total / len(found)
+        case "variance" | "stddev":
+            return _spread(list(map(Fraction, found)), is_root=column.function == "stddev")
+        case "min" | "max":
+            return min(found) if column.function == "min" else max(found)
+        case "first" | "last":
+            times = [ts for ts, _ in pairs]
+            place = times.index(min(times)) if column.function == "first" else len(times) - 1 - times[::-1].index(max(times))
+            return found[place]
+        case "first_by_arrival" | "last_by_arrival":
+            return found[0] if column.function == "first_by_arrival" else found[-1]
+        case "collect_list":
+            return found
+        case "collect_set":
+            return list(dict.fromkeys(found))
+        case "top_k":
+            return sorted(found, reverse=True)[: column.limit]
+        case "histogram":
+            return sorted(Counter(map(str, found)).items())
+        case _:
+            return "".join(found)
+
+
+def _sum(found: list[Any]) -> Any:
+    if isinstance(found[0], float):
+        return _rounded(sum(map(Fraction, found)))
+    total = sum(found)
+    return None if isinstance(total, int) and not -(2**63) <= total < 2**63 else total
+
+
+def _spread(found: list[Fraction], *, is_root: bool) -> float | None:
+    if len(found) < 2:
+        return None
+    mean = sum(found) / len(found)
+    variance = sum((value - mean) ** 2 for value in found) / (len(found) - 1)
+    if not is_root:
+        return _rounded(variance)
+    return float(Fraction(math.isqrt(int(variance * 4**1400)), 2**1400))
+
+
+def _rounded(exact: Fraction) -> float | None:
+    try:
+        return float(exact)
+    except OverflowError:
+        return None
+
+
+@dataclass
+class Shown:
+    """Which groups have a result that is shown, when only those with at most ``most`` rows are."""
+
+    most: int | None
+    groups: set[str] = field(default_factory=set)
+
+    def output(self, group: str, rows: int) -> int | None:
+        """The ``_op`` of a group's next output, None for no output."""
+        if self.most is None or rows <= self.most:
+            self.groups.add(group)
+            return 0
+        if group in self.groups:
+            self.groups.remove(group)
+            return 1
+        return None
+
+
+def _output(place: int, group: str, ts: int, op: int, results: dict[str, Any]) -> dict[str, Any]:
+    service = {"_pos": 10 * (place // 2), "_ts": ts, "_op": op, "_offset": 1000 + place}
+    return {**service, "group": group, **(dict.fromkeys(results) if op else results)}
+
+
+def run_stream(rows: Sequence[Row], columns: Sequence[AggregateColumn], most: int | None = None) -> list[dict[str, Any]]:
+    """A3 over one record after the other, by ``group``; ``most`` is the greatest number of rows that ``having`` lets pass."""
+    groups: dict[str, list[Row]] = {}
+    shown = Shown(most)
+    outputs = []
+    for place, row in enumerate(rows):
+        if row.group is None or row.op:
+            continue
+        held = groups.setdefault(row.group, [])
+        held.append(row)
+        op = shown.output(row.group, len(held))
+        if op is not None:
+            outputs.append(_output(place, row.group, max(each.ts for each in held), op, values(held, columns)))
+    return outputs
+
+
+@dataclass
+class TableGroups:
+    """A1, A2 over one change after the other: the rows of a table by ``key``, aggregated by ``group``."""
+
+    columns: Sequence[AggregateColumn]
+    retention_ms: int | None
+    most: int | None = None
+    latest: dict[str, Row] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    traces: dict[str, str] = field(default_factory=dict)
+    counters: Counter[str] = field(default_factory=Counter)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    clock: int = -1
+
+    def run(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        shown = Shown(self.most)
+        for place, row in enumerate(rows):
+            self._put(place, row, shown)
+        return self.outputs
+
+    def _put(self, place: int, row: Row, shown: Shown) -> None:
+        if row.key is None:
+            self.counters["null_key"] += 1
+            return
+        before, self.clock = self.clock, max(self.clock, row.ts)
+        if self.retention_ms is not None and row.ts < before - self.retention_ms:
+            self.counters["table_history_expired"] += 1
+            return
+        known = self.latest.get(row.key)
+        if known is not None and row.ts < known.ts:
+            self.counters["out_of_order"] += 1
+            if self.retention_ms is not None:
+                return
+        if row.op == 0 and row.group is None:
+            self.counters["null_group"] += 1
+        self.latest[row.key] = row
+        old = known if known is not None and known.op == 0 and known.group is not None else None
+        new = row if row.op == 0 and row.group is not None else None
+        touched = {each.group: None for each in (old, new) if each is not None and each.group is not None}
+        for group in touched:
+            self._trace(group, old, new)
+            self.times[group] = max(row.ts, self.times.get(group, row.ts))
+            held = [each for each in self.latest.values() if each.op == 0 and each.group == group]
+            if new is not None and old is not None and new.group != old.group and group == old.group:
+                held = [each for each in held if each is not row]
+            op = shown.output(group, len(held))
+            if op is not None:
+                results = {**values(held, self.columns, is_table=True), "trace": self.traces[group]}
+                self.outputs.append(_output(place, group, self.times[group], op, results))
+
+    def _trace(self, group: str, old: Row | None, new: Row | None) -> None:
+        trace = self.traces.get(group, "0")
+        for mark, row in (("-", old), ("+", new)):
+            if row is not None and row.group == group and row.text is not None:
+                trace += mark + row.text
+        self.traces[group] = trace

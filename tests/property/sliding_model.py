@@ -1,0 +1,157 @@
+"""A record-by-record model of sliding windows, written from W4 and STRICT 3, 4, 15–17, 19: dicts and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.plan.model import AggregateColumn, SlidingAggregation
+from tests.property.window_model import AGGREGATES, Row, aggregate
+
+
+@dataclass
+class _Window:
+    first: int
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass
+class _Group:
+    """Accepted records with their places, every window ever declared, those that were open then."""
+
+    accepted: list[tuple[int, Row]] = field(default_factory=list)
+    declared: set[int] = field(default_factory=set)
+    windows: dict[int, _Window] = field(default_factory=dict)
+
+
+def spec(
+    difference: int,
+    grace: int,
+    emit: str,
+    having: str | None = None,
+    aggregates: tuple[AggregateColumn, ...] = AGGREGATES,
+) -> SlidingAggregation:
+    return SlidingAggregation("w", (("key", "s.key"),), difference, grace, aggregates, emit, having)  # type: ignore[arg-type]
+
+
+class Model:
+    """Handles record after record.
+
+    Args:
+        difference: d.
+        grace: g; may be changed between records.
+        emit: changes or final.
+        having: least (final) or greatest (changes) number of rows that is shown.
+    """
+
+    def __init__(self, difference: int, grace: int, emit: str, having: int | None = None) -> None:
+        self._difference = difference
+        self.grace = grace
+        self._emit = emit
+        self._having = having
+        self._stream_time: int | None = None
+        self._boundary = 0
+        self._groups: dict[str, _Group] = {}
+        self.outputs: list[dict[str, Any]] = []
+        self.refused: list[int] = []
+
+    def take(self, place: int, row: Row) -> None:
+        """Handle one record."""
+        if row.key is None or row.op:
+            return
+        self._rise(row.ts)
+        if row.ts + self._difference < self._boundary:
+            self.refused.append(place)
+        else:
+            self._accept(place, row.key, row)
+        self._close(10 * place, 1000 + place)
+
+    def advance(self, position: int, by: int) -> None:
+        """T10."""
+        if self._stream_time is not None:
+            self._rise(self._stream_time + by)
+            self._close(position, -1)
+
+    def _rise(self, to: int) -> None:
+        self._stream_time = to if self._stream_time is None else max(self._stream_time, to)
+        self._boundary = max(self._boundary, self._stream_time - self.grace)
+
+    def _accept(self, place: int, key: str, row: Row) -> None:
+        group = self._groups.setdefault(key, _Group())
+        existing = [start for start in group.windows if start <= row.ts <= start + self._difference and self._is_open(start)]
+        for start in existing:
+            group.windows[start].rows.append(row)
+        group.accepted.append((place, row))
+        new = self._declared(group) - group.declared
+        group.declared |= new
+        new = {start for start in new if self._is_open(start)}
+        for start in new:
+            inside = [(at, each) for at, each in group.accepted if start <= each.ts <= start + self._difference]
+            group.windows[start] = _Window(inside[0][0], [each for _, each in inside])
+        if self._emit == "changes":
+            for start in self._order(row.ts, existing, new):
+                self._change(place, key, start, is_new=start in new)
+
+    def _declared(self, group: _Group) -> set[int]:
+        times = {row.ts for _, row in group.accepted}
+        left = {max(0, time - self._difference) for time in times}
+        right = {time + 1 for time in times if any(time + 1 <= other <= time + 1 + self._difference for other in times)}
+        return left | right
+
+    def _is_open(self, start: int) -> bool:
+        return start + self._difference >= self._boundary
+
+    def _order(self, time: int, existing: list[int], new: set[int]) -> list[int]:
+        """STRICT 4, word for word."""
+        left, right = max(0, time - self._difference), time + 1
+        after_previous = sorted(new - {left, right})
+        assert len(after_previous) <= 1, "only the window after the previous record is new beside a record's own two"
+        if time >= self._difference:
+            own = [start for start in (left, right) if start in new]
+            return [*sorted(existing, reverse=True), *after_previous, *own]
+        from_zero = [0] if 0 in existing or 0 in new else []
+        rest = sorted(start for start in existing if start)
+        return [*rest, *([right] if right in new else []), *(start for start in after_previous if start), *from_zero]
+
+    def _change(self, place: int, key: str, start: int, *, is_new: bool) -> None:
+        window = self._groups[key].windows[start]
+        rows = len(window.rows)
+        if self._having is None or rows <= self._having:
+            self._output(10 * place, 1000 + place, key, start, 0)
+        elif not is_new and rows - 1 <= self._having:
+            self._output(10 * place, 1000 + place, key, start, 1)
+
+    def _close(self, position: int, offset: int) -> None:
+        due = [
+            (start, w.first, key) for key, g in self._groups.items() for start, w in g.windows.items() if not self._is_open(start)
+        ]
+        for start, _, key in sorted(due):
+            window = self._groups[key].windows[start]
+            if self._emit == "final" and (self._having is None or len(window.rows) >= self._having):
+                self._output(position, offset, key, start, 0)
+            del self._groups[key].windows[start]
+
+    def _output(self, position: int, offset: int, key: str, start: int, op: int) -> None:
+        rows = self._groups[key].windows[start].rows
+        values = aggregate(rows)
+        service = {"_pos": position, "_ts": max(row.ts for row in rows), "_op": op, "_offset": offset}
+        bounds = {"key": key, "window_start": start, "window_end": start + self._difference}
+        self.outputs.append({**service, **bounds, **(dict.fromkeys(values) if op else values)})
+
+
+def run(
+    rows: Sequence[Row],
+    difference: int,
+    grace: int,
+    emit: str,
+    having: int | None = None,
+    advances: Mapping[int, int] | None = None,
+) -> Model:
+    """Handle all records; ``advances``: number of records handled → by how much the clock rises then."""
+    model = Model(difference, grace, emit, having)
+    for place, row in enumerate(rows):
+        model.take(place, row)
+        if advances and place + 1 in advances:
+            model.advance(10 * place + 5, advances[place + 1])
+    return model

@@ -1,0 +1,166 @@
+"""S6 under any slicing, any restart: alone against a model, and behind tumbling and hopping windows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.corrections import Corrections
+from engine.core.operators import Moment
+from engine.core.windows import WindowAggregator
+from engine.plan.model import AggregateColumn
+from engine.state.memory import MemorySegmentStore
+from tests.property import suppress_model as model
+from tests.property import window_model
+
+DELAYS = st.sampled_from([0, 1, 5, 20])
+CUTS = st.lists(st.integers(0, 30), max_size=10)
+COUNT = (AggregateColumn("value", "count", None),)
+
+
+@st.composite
+def steps(draw: st.DrawFn, delay: int) -> list[model.Step]:
+    """Steps as a window operator could take them: it never changes a window that has closed."""
+    made: list[model.Step] = []
+    clock = place = 0
+    for number in range(draw(st.integers(0, 30))):
+        clock += draw(st.sampled_from([0, 0, 1, 2, 5, 30]))
+        place += draw(st.sampled_from([0, 1, 1]))
+        windows = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.sampled_from([0, 4]), st.sampled_from([None, 1, 2, 3]))
+        changes = []
+        for key, back, size, value in draw(st.lists(windows, max_size=3)):
+            start = max(clock // 4 - back, 0) * 4
+            if start + size + delay > clock:
+                changes.append(model.WindowChange(key, start, start + size, value))
+        made.append(model.Step(10 * place, 100 + number, clock, tuple(changes)))
+    return made
+
+
+def edges(cuts: Sequence[int], made: Sequence[model.Step]) -> list[int]:
+    """Where to cut; a position is never cut."""
+    inner = {cut for cut in cuts if 0 < cut < len(made) and made[cut].position != made[cut - 1].position}
+    return [0, *sorted(inner), len(made)]
+
+
+def rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    bounds = [pl.col(name).dt.epoch("ms") for name in ("window_start", "window_end")]
+    return frame.with_columns(bounds).drop("_key_hash").to_dicts()
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), delay=DELAYS, cuts=CUTS, restarts=st.booleans())
+def test_any_slicing_equals_the_step_by_step_model(data: st.DataObject, delay: int, cuts: list[int], restarts: bool) -> None:
+    made = data.draw(steps(delay))
+    store = MemorySegmentStore()
+    operator = Corrections(model.WINDOWED, ("key",), delay, None, store)
+    emitted = []
+    for start, end in itertools.pairwise(edges(cuts, made)):
+        part = made[start:end]
+        arrays = [np.array([getattr(step, name) for step in part], dtype=np.int64) for name in ("position", "offset", "clock")]
+        emitted += rows(operator.process(model.change_frame(part), *arrays))
+        if restarts:
+            state = json.loads(json.dumps(operator.snapshot()))
+            store.purge()
+            operator = Corrections(model.WINDOWED, ("key",), delay, state, store)
+    assert emitted == model.corrections(made, delay)
+
+
+def behind_windows(
+    records: Sequence[window_model.Row], window: tuple[int, int, int], cuts: Sequence[int], emit: str, having: str | None = None
+) -> list[dict[str, Any]]:
+    """What the window operator emits; the cuts are restarts too."""
+    store = MemorySegmentStore()
+    spec = window_model.spec(*window, emit, having, COUNT)
+    operator = WindowAggregator(spec, window_model.SCHEMA, None, store)
+    emitted = []
+    for start, end in itertools.pairwise([0, *sorted({cut for cut in cuts if 0 < cut < len(records)}), len(records)]):
+        emitted += rows(operator.process(window_model.frame(records[start:end], start)).frame)
+        operator = WindowAggregator(spec, window_model.SCHEMA, json.loads(json.dumps(operator.snapshot())), store)
+    return emitted
+
+
+RECORDS = st.lists(
+    st.builds(
+        window_model.Row,
+        ts=st.integers(0, 60),
+        key=st.sampled_from(["a", "b", "c", None]),
+        number=st.none(),
+        double=st.none(),
+        text=st.none(),
+        op=st.sampled_from([0, 0, 0, 1]),
+    ),
+    max_size=30,
+)
+WINDOWS = st.sampled_from([(5, 5, 0), (5, 5, 10), (12, 5, 7), (1, 1, 3), (40, 3, 20)])
+
+
+@settings(max_examples=50, deadline=None)
+@given(records=RECORDS, window=WINDOWS, cuts=CUTS, most=st.sampled_from([None, 1, 2]))
+def test_windows_show_their_changes_as_the_model_does(
+    records: list[window_model.Row], window: tuple[int, int, int], cuts: list[int], most: int | None
+) -> None:
+    having = None if most is None else f"value <= {most}"
+    changes = behind_windows(records, window, [], "changes", having)
+    clock, made = -1, []
+    for place, record in enumerate(records):
+        if record.key is None or record.op:
+            continue
+        clock = max(clock, record.ts)
+        own = [change for change in changes if change["_pos"] == 10 * place]
+        changed = [model.WindowChange(c["key"], c["window_start"], c["window_end"], c["value"]) for c in own]
+        made.append(model.Step(10 * place, 1000 + place, clock, tuple(changed)))
+    expected = [{**row, "_ts": None} for row in model.corrections(made, window[2])]
+    emitted = behind_windows(records, window, cuts, "corrections", having)
+    seen = [{**row, "_ts": None} for row in emitted]
+    if most is not None:  # ties go by a window's first record, matching or not, which the model does not know
+        seen, expected = sorted(seen, key=by_window), sorted(expected, key=by_window)
+    assert seen == expected
+
+
+def by_window(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["_pos"], row["window_end"], row["window_start"], row["key"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(records=RECORDS, window=WINDOWS, cuts=CUTS)
+def test_rows_marked_final_are_the_final_results(
+    records: list[window_model.Row], window: tuple[int, int, int], cuts: list[int]
+) -> None:
+    corrected = behind_windows(records, window, cuts, "corrections")
+    marked = [{name: row[name] for name in row if name != "$state"} for row in corrected if row["$state"] == "final"]
+    assert marked == behind_windows(records, window, [], "final")
+
+
+def test_an_idle_task_shows_and_closes_its_windows_by_wall_clock() -> None:
+    operator = WindowAggregator(
+        window_model.spec(10, 10, 5, "corrections", None, COUNT), window_model.SCHEMA, None, MemorySegmentStore()
+    )
+    operator.process(window_model.frame([window_model.Row(3, "a", None, None, None)]))
+    nothing = window_model.frame([])
+    assert operator.due_in_ms == 7
+    shown = operator.process(nothing, {}, Moment(position=77, advance_ms=7)).frame
+    assert shown.select("_pos", "window_end", "$state").rows()[0][::2] == (77, "preliminary")
+    assert operator.due_in_ms == 5
+    closed = operator.process(nothing, {}, Moment(position=78, advance_ms=6)).frame
+    assert closed["$state"].to_list() == ["final"]
+    assert (operator.due_in_ms, operator.clocks) == (None, {"w": 16})
+
+
+def test_a_shown_window_that_was_deleted_comes_back_as_a_correction_after_a_restart() -> None:
+    store = MemorySegmentStore()
+    values = [1, None, 3]
+    made = [model.Step(10 * i, i, 5 + i, (model.WindowChange("a", 0, 5, value),)) for i, value in enumerate(values)]
+    state, states = None, []
+    for step in made:
+        operator = Corrections(model.WINDOWED, ("key",), 20, state, store)
+        arrays = [np.array([getattr(step, name)]) for name in ("position", "offset", "clock")]
+        states += operator.process(model.change_frame([step]), *arrays).select("_op", "$state").rows()
+        state = operator.snapshot()
+    assert states == [(0, "preliminary"), (1, "correction"), (0, "correction")]

@@ -1,0 +1,233 @@
+"""Suppression by event time and by wall clock: any slicing, any restart, any bound, ticks and idle advances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.operators import Moment
+from engine.core.suppress import TimeLimitSuppressor, WallClockSuppressor
+from engine.plan.model import SuppressBuffer, TimeLimitSuppression, WallClockSuppression
+from engine.state.memory import MemorySegmentStore
+from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, table_frame
+
+UNBOUNDED = Limits(None, None, is_stop=False)
+EARLY = st.builds(
+    Limits,
+    rows=st.sampled_from([None, 0, 1, 2, 4]),
+    bytes=st.sampled_from([None, 0, 12, 30, 60]),
+    is_stop=st.just(False),
+)
+STOP = st.builds(Limits, rows=st.sampled_from([None, 2, 4]), bytes=st.sampled_from([None, 30, 60]), is_stop=st.just(True))
+LIMITS_MS = st.sampled_from([0, 1, 4, 15, 1000])
+CUTS = st.sets(st.integers(0, 60), max_size=12)
+KEYS = st.sampled_from(["a", "b", "c", "dd", "e", None])
+VALUES = st.sampled_from(["v", "w", "longer", "ß", None, None])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Batch]:
+    """Batches in time; a position may be shared inside one."""
+    made: list[Batch] = []
+    now, place = 100, 0
+    for _ in range(draw(st.integers(1, 8))):
+        now += draw(st.sampled_from([0, 1, 3, 10]))
+        changes = []
+        for ts, key, value, step in draw(
+            st.lists(st.tuples(st.integers(0, 40), KEYS, VALUES, st.sampled_from([0, 1, 1, 1])), max_size=12)
+        ):
+            place += step or not changes
+            changes.append(Change(10 * place, ts, key, value))
+        made.append(Batch(now, draw(st.sampled_from([0, 0, 0, 2, 20])), tuple(changes)))
+        place += 1
+    return made
+
+
+def expected(model: Suppression, made: Sequence[Batch]) -> Suppression:
+    for batch in made:
+        if model.failed_at is None:
+            model.take(batch, _behind(batch))
+    return model
+
+
+def _behind(batch: Batch) -> int:
+    return batch.changes[-1].position + 5 if batch.changes else 0
+
+
+def parts(made: Sequence[Batch], cuts: set[int]) -> list[Batch]:
+    """The batches cut further, never inside a position; only a batch's last part has its advance."""
+    cut: list[Batch] = []
+    number = 0
+    for batch in made:
+        start = 0
+        for end in range(1, len(batch.changes)):
+            number += 1
+            if number in cuts and batch.changes[end].position != batch.changes[end - 1].position:
+                cut.append(Batch(batch.now, 0, batch.changes[start:end]))
+                start = end
+        cut.append(batch._replace(changes=batch.changes[start:]))
+    return cut
+
+
+def run(
+    spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Batch], *, restarts: bool
+) -> tuple[list[tuple[int, int, Any]], int | None]:
+    """What the operator emits, and where it fails."""
+    store = MemorySegmentStore()
+    state: dict[str, Any] | None = None
+    operator: TimeLimitSuppressor | WallClockSuppressor | None = None
+    outputs = []
+    for batch in made:
+        if operator is None or restarts:
+            operator = build(spec, state, store)
+        result = operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch), batch.advance))
+        outputs += [
+            (row[0], row[1], row[2:]) for row in result.frame.select("_pos", "_offset", "_ts", "_op", "key", "value").rows()
+        ]
+        if result.failure is not None:
+            assert result.failure.code == "suppress_buffer_full"
+            return outputs, result.failure.position  # type: ignore[attr-defined]
+        state = json.loads(json.dumps(operator.snapshot()))
+        store.purge()
+    return outputs, None
+
+
+def build(
+    spec: TimeLimitSuppression | WallClockSuppression, state: dict[str, Any] | None, store: MemorySegmentStore
+) -> TimeLimitSuppressor | WallClockSuppressor:
+    if isinstance(spec, TimeLimitSuppression):
+        return TimeLimitSuppressor(spec, TABLE, state, store)
+    return WallClockSuppressor(spec, TABLE, state, store)
+
+
+def by_event_time(limit: int, limits: Limits) -> TimeLimitSuppression:
+    return TimeLimitSuppression(
+        "s", ("key",), limit, SuppressBuffer(limits.rows, limits.bytes, "stop" if limits.is_stop else "emit_early")
+    )
+
+
+def by_wall_clock(limit: int, limits: Limits, *, is_event_driven: bool = False) -> WallClockSuppression:
+    bounds = SuppressBuffer(limits.rows, limits.bytes, "stop" if limits.is_stop else "emit_early")
+    return WallClockSuppression("s", ("key",), limit, bounds, is_event_driven)
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=batches(), limit=LIMITS_MS, cuts=CUTS, restarts=st.booleans())
+def test_a_time_limit_equals_the_change_by_change_model(made: list[Batch], limit: int, cuts: set[int], restarts: bool) -> None:
+    model = expected(Suppression(limit, UNBOUNDED, is_wall_clock=False), made)
+    assert run(by_event_time(limit, UNBOUNDED), parts(made, cuts), restarts=restarts) == (model.outputs, None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=batches(), limit=LIMITS_MS, limits=EARLY, cuts=CUTS, restarts=st.booleans())
+def test_a_full_buffer_emits_its_oldest_entries_early(
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool
+) -> None:
+    model = expected(Suppression(limit, limits, is_wall_clock=False), made)
+    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=batches(), limit=LIMITS_MS, limits=STOP, cuts=CUTS, restarts=st.booleans())
+def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool
+) -> None:
+    model = expected(Suppression(limit, limits, is_wall_clock=False), made)
+    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, model.failed_at)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    made=batches(),
+    limit=LIMITS_MS,
+    limits=st.one_of(st.just(UNBOUNDED), EARLY),
+    cuts=CUTS,
+    restarts=st.booleans(),
+    driven=st.booleans(),
+)
+def test_a_wall_clock_limit_equals_the_change_by_change_model(
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, driven: bool
+) -> None:
+    ticking = parts(made, cuts)
+    model = expected(Suppression(limit, limits, is_wall_clock=True, is_event_driven=driven), ticking)
+    spec = by_wall_clock(limit, limits, is_event_driven=driven)
+    assert run(spec, ticking, restarts=restarts) == (model.outputs, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=batches(), limit=LIMITS_MS, cuts=CUTS)
+def test_cuts_inside_one_wall_clock_time_change_nothing(made: list[Batch], limit: int, cuts: set[int]) -> None:
+    made = [batch._replace(changes=tuple(change for change in batch.changes if change.key is not None)) for batch in made]
+    spec = by_wall_clock(limit, UNBOUNDED)
+    assert run(spec, parts(made, cuts), restarts=True) == run(spec, made, restarts=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=batches(), limit=st.sampled_from([1, 4, 15]))
+def test_a_key_is_emitted_at_most_once_per_limit_of_wall_clock(made: list[Batch], limit: int) -> None:
+    last: dict[str, int] = {}
+    operator = build(by_wall_clock(limit, UNBOUNDED), None, MemorySegmentStore())
+    for batch in made:
+        emitted = operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch))).frame["key"].to_list()
+        assert len(set(emitted)) == len(emitted)
+        assert all(batch.now - last[key] >= limit for key in emitted if key in last)
+        last.update(dict.fromkeys(emitted, batch.now))
+
+
+def test_a_tick_releases_what_is_due_and_says_when_it_wants_the_next_one() -> None:
+    operator = WallClockSuppressor(by_wall_clock(10, UNBOUNDED), TABLE, None, MemorySegmentStore())
+    operator.process(table_frame([Change(0, 5, "a", "v")]), {}, Moment(100))
+    operator.process(table_frame([Change(1, 6, "a", "w"), Change(2, 7, "b", "x")]), {}, Moment(104))
+    assert (operator.wakes_at_ms, operator.buffered_rows) == (110, 2)
+    tick = operator.process(table_frame([]), {}, Moment(110, 77)).frame
+    assert tick.select("_pos", "_ts", "key", "value").rows() == [(77, 6, "a", "w")]
+    assert operator.wakes_at_ms == 114
+    assert operator.process(table_frame([]), {}, Moment(90)).frame.is_empty()  # a clock that went back is the last one
+    assert operator.process(table_frame([]), {}, Moment(114)).frame["key"].to_list() == ["b"]
+    assert operator.wakes_at_ms is None
+
+
+def test_an_event_driven_limit_ignores_ticks() -> None:
+    operator = WallClockSuppressor(by_wall_clock(10, UNBOUNDED, is_event_driven=True), TABLE, None, MemorySegmentStore())
+    operator.process(table_frame([Change(0, 5, "a", "v")]), {}, Moment(100))
+    assert operator.process(table_frame([]), {}, Moment(500)).frame.is_empty()
+    assert operator.wakes_at_ms is None
+    assert operator.process(table_frame([Change(1, 5, "b", "v")]), {}, Moment(500)).frame["key"].to_list() == ["a"]
+
+
+def test_an_idle_task_releases_by_the_advance_of_its_time() -> None:
+    operator = TimeLimitSuppressor(by_event_time(10, UNBOUNDED), TABLE, None, MemorySegmentStore())
+    operator.process(table_frame([Change(0, 5, "a", "v"), Change(1, 8, "b", "v")]), {}, Moment())
+    assert (operator.due_in_ms, operator.clocks) == (7, {"s": 8})
+    idle = operator.process(table_frame([]), {}, Moment(position=9, advance_ms=7)).frame
+    assert idle.select("_pos", "key").rows() == [(9, "a")]
+    assert (operator.due_in_ms, operator.buffered_rows, operator.clocks) == (3, 1, {"s": 15})
+
+
+@pytest.mark.parametrize(
+    ("limits", "word"), [(Limits(1, None, is_stop=True), "max_rows 1"), (Limits(None, 20, is_stop=True), "max_bytes 20")]
+)
+def test_a_full_buffer_says_what_to_raise(limits: Limits, word: str) -> None:
+    operator = TimeLimitSuppressor(by_event_time(1000, limits), TABLE, None, MemorySegmentStore())
+    failure = operator.process(table_frame([Change(0, 1, "a", "v"), Change(1, 2, "b", "long value")]), {}, Moment()).failure
+    assert failure is not None
+    assert word in str(failure)
+    assert not failure.retryable
+    assert operator.buffered_rows == 1
+
+
+def test_a_change_that_the_buffer_held_stays_held_after_its_state_grew() -> None:
+    operator = TimeLimitSuppressor(by_event_time(10**6, UNBOUNDED), TABLE, None, MemorySegmentStore())
+    rows = [Change(i, i, f"k{i % 700}", str(i)) for i in range(5000)]
+    for start in range(0, len(rows), 250):
+        assert operator.process(table_frame(rows[start : start + 250]), {}, Moment()).frame.is_empty()
+    released = operator.process(table_frame([Change(6000, 10**6 + 699, "z", "z")]), {}, Moment()).frame
+    assert released["key"].to_list() == [f"k{i}" for i in range(700)]
+    assert released["value"].to_list() == [str(i) for i in (*range(4900, 5000), *range(4300, 4900))]
+    assert pl.Series([6000]).equals(released["_pos"].unique())

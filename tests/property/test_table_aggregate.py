@@ -1,0 +1,86 @@
+"""Aggregation over a table equals aggregating its rows afresh after every change, under any slicing and any restart (A1, A2)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.operators import Moment, Operator
+from engine.core.table_aggregate import TableAggregator, TableRegrouper
+from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
+from engine.state.memory import MemorySegmentStore
+from tests.property import aggregate_model as model
+
+COLUMNS = (*model.UNDOABLE, AggregateColumn("trace", "trace", "s.text"))
+RETENTIONS = st.sampled_from([None, 0, 3, 10, 100])
+
+
+def build(
+    retention_ms: int | None, having: str | None, state: dict[str, Any], store: MemorySegmentStore
+) -> tuple[Operator, Operator]:
+    columns = tuple(name for name in model.SCHEMA if name not in ("s.key", "s.group"))
+    regrouping = TableRegrouping("t", ("s.key",), retention_ms, ("s.group",), columns)
+    regrouper = TableRegrouper(regrouping, model.SCHEMA, state.get("regrouper"), store)
+    aggregation = TableAggregation("t", (("group", "s.group"),), COLUMNS, having)
+    return regrouper, TableAggregator(aggregation, regrouper.schema, state.get("aggregator"), store)
+
+
+def run(
+    rows: Sequence[model.Row], retention_ms: int | None, cuts: Sequence[int], having: str | None = None, *, restarts: bool = False
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
+    """Chain both steps; returns what they emitted, the late rows and the counters."""
+    store = MemorySegmentStore()
+    regrouper, aggregator = build(retention_ms, having, {}, store)
+    emitted: list[dict[str, Any]] = []
+    late: list[dict[str, Any]] = []
+    counters: dict[str, int] = {}
+    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    for start, end in itertools.pairwise(edges):
+        messages = regrouper.process(model.frame(rows[start:end], start), {}, Moment())
+        output = aggregator.process(messages.frame, {}, Moment())
+        assert messages.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *regrouper.schema.names]
+        assert output.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *aggregator.schema.names]
+        emitted += output.frame.to_dicts()
+        late += messages.late.to_dicts()
+        for (_, reason), count in (*messages.counters.items(), *output.counters.items()):
+            counters[reason] = counters.get(reason, 0) + count
+        if restarts:
+            state = json.loads(json.dumps({"regrouper": regrouper.snapshot(), "aggregator": aggregator.snapshot()}))
+            store.purge()
+            regrouper, aggregator = build(retention_ms, having, state, store)
+    return emitted, late, dict(sorted(counters.items()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, restarts=st.booleans())
+def test_any_slicing_equals_aggregating_the_rows_afresh(
+    rows: list[model.Row], retention_ms: int | None, cuts: list[int], restarts: bool
+) -> None:
+    expected = model.TableGroups(model.UNDOABLE, retention_ms)
+    emitted, late, counters = run(rows, retention_ms, cuts, restarts=restarts)
+    assert [model.plain(row) for row in emitted] == expected.run(rows)
+    counters.pop("sum_overflow", None)
+    assert counters == dict(expected.counters)
+    assert len(late) == counters.get("table_history_expired", 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS)
+def test_slices_and_restarts_change_no_bit_no_late_row_and_no_counter(
+    rows: list[model.Row], retention_ms: int | None, cuts: list[int]
+) -> None:
+    assert repr(run(rows, retention_ms, cuts, restarts=True)) == repr(run(rows, retention_ms, []))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, most=st.integers(1, 2))
+def test_a_group_that_stops_matching_having_is_deleted_once(
+    rows: list[model.Row], retention_ms: int | None, cuts: list[int], most: int
+) -> None:
+    emitted, _, _ = run(rows, retention_ms, cuts, f"rows <= {most}", restarts=True)
+    assert [model.plain(row) for row in emitted] == model.TableGroups(model.UNDOABLE, retention_ms, most).run(rows)

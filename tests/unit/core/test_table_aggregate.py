@@ -1,0 +1,159 @@
+"""Aggregation over tables in small: what the regrouper sends, what the aggregator makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from engine.core.frames import OperatorOutput
+from engine.core.hashing import key_hash
+from engine.core.operators import Moment
+from engine.core.segments import MIN_MERGED
+from engine.core.table_aggregate import TableAggregator, TableRegrouper
+from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
+from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
+from engine.state.memory import MemorySegmentStore
+
+SCHEMA = Schema((("t.key", STRING), ("t.group", STRING), ("t.x", BIGINT)))
+COUNT_AND_SUM = (
+    AggregateColumn("rows", "count", None),
+    AggregateColumn("total", "sum", "t.x"),
+    AggregateColumn("mean", "avg", "t.x"),
+)
+
+Put = tuple[int, str | None, str | None, int | None]
+"""Event time, key, group, x. A group of "-" stands for a tombstone."""
+
+
+def regrouper(retention_ms: int | None = None) -> TableRegrouper:
+    spec = TableRegrouping("t", ("t.key",), retention_ms, ("t.group",), ("t.x",))
+    return TableRegrouper(spec, SCHEMA, None, MemorySegmentStore())
+
+
+def aggregator(having: str | None = None) -> TableAggregator:
+    spec = TableAggregation("t", (("group", "t.group"),), COUNT_AND_SUM, having)
+    return TableAggregator(spec, regrouper().schema, None, MemorySegmentStore())
+
+
+def puts(*rows: Put) -> pl.DataFrame:
+    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
+    return pl.DataFrame(
+        {
+            "_pos": range(len(rows)),
+            "_ts": [row[0] for row in rows],
+            "_op": [int(row[2] == "-") for row in rows],
+            "_key_hash": [0] * len(rows),
+            "_offset": [100 + i for i in range(len(rows))],
+            "t.key": [row[1] for row in rows],
+            "t.group": [None if row[2] == "-" else row[2] for row in rows],
+            "t.x": [row[3] for row in rows],
+        },
+        schema={**service, **SCHEMA.polars()},
+    )
+
+
+def messages(*rows: Put, retention_ms: int | None = None) -> list[tuple[Any, ...]]:
+    output = regrouper(retention_ms).process(puts(*rows), {}, Moment())
+    return output.frame.select("_pos", "_ts", "_offset", "t.group", "t.$old.t.x", "t.$new.t.x", "t.$has_old", "t.$has_new").rows()
+
+
+def results(*rows: Put, having: str | None = None) -> list[tuple[Any, ...]]:
+    output = aggregator(having).process(regrouper().process(puts(*rows), {}, Moment()).frame, {}, Moment())
+    return output.frame.select("group", "_ts", "_op", "rows", "total", "mean").rows()
+
+
+def test_a_row_that_stays_in_its_group_is_one_message() -> None:
+    assert messages((1, "a", "x", 5), (2, "a", "x", 7))[1:] == [(1, 2, 101, "x", 5, 7, True, True)]
+
+
+def test_a_row_that_moves_leaves_its_old_group_first() -> None:
+    moved = messages((1, "a", "z", 5), (2, "a", "b", 7))[1:]
+    assert moved == [(1, 2, 101, "z", 5, None, True, False), (1, 2, 101, "b", None, 7, False, True)]
+
+
+def test_a_message_is_keyed_by_its_group() -> None:
+    frame = regrouper().process(puts((1, "a", "z", 5), (2, "a", "b", 7)), {}, Moment()).frame
+    assert frame["_key_hash"].to_list() == key_hash(frame, ["t.group"]).to_list()
+
+
+def test_a_row_without_a_group_is_counted_and_sends_nothing() -> None:
+    output = regrouper().process(puts((1, "a", "x", 5), (2, "a", None, 7), (3, "a", None, 8), (4, "b", "-", None)), {}, Moment())
+    assert output.frame.select("t.group", "t.$has_old", "t.$has_new").rows() == [("x", False, True), ("x", True, False)]
+    assert output.counters == {("t", "null_group"): 2}
+
+
+def test_a_put_out_of_order_counts_in_an_unversioned_table_and_not_in_a_versioned_one() -> None:
+    rows: tuple[Put, ...] = ((5, "a", "x", 5), (3, "a", "y", 3))
+    assert [message[3] for message in messages(*rows)] == ["x", "x", "y"]
+    assert [message[3] for message in messages(*rows, retention_ms=10)] == ["x"]
+
+
+def test_a_put_older_than_retention_is_counted_and_kept_as_late() -> None:
+    output: OperatorOutput = regrouper(3).process(puts((10, "a", "x", 5), (6, "b", "x", 3), (7, None, "x", 1)), {}, Moment())
+    assert output.counters == {("t", "table_history_expired"): 1, ("t", "null_key"): 1}
+    assert output.late.select("reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
+        ("table_history_expired", 6, 10, 101)
+    ]
+
+
+def test_an_emptied_group_stays_with_zeros_and_nulls() -> None:
+    assert results((1, "a", "x", 5), (2, "a", "-", None)) == [("x", 1, 0, 1, 5, 5.0), ("x", 2, 0, 0, 0, None)]
+
+
+def test_a_sum_of_nulls_alone_is_null_until_the_group_is_empty() -> None:
+    assert [row[4] for row in results((1, "a", "x", None), (2, "a", "-", None))] == [None, 0]
+
+
+def test_the_result_time_never_falls() -> None:
+    assert [row[1] for row in results((9, "a", "x", 5), (4, "b", "x", 5), (6, "a", "-", None))] == [9, 9, 9]
+
+
+def test_having_deletes_a_group_that_became_empty() -> None:
+    rows: tuple[Put, ...] = ((1, "a", "x", 5), (2, "a", "-", None), (3, "a", "-", None), (4, "a", "x", 6))
+    assert results(*rows, having="rows > 0") == [("x", 1, 0, 1, 5, 5.0), ("x", 2, 1, None, None, None), ("x", 4, 0, 1, 6, 6.0)]
+
+
+def test_zeros_of_both_signs_are_one_group() -> None:
+    schema = Schema((("t.key", STRING), ("t.group", DOUBLE)))
+    own = TableRegrouper(TableRegrouping("t", ("t.key",), None, ("t.group",), ()), schema, None, MemorySegmentStore())
+    frame = puts((1, "a", "-", None), (2, "a", "-", None)).drop("t.x")
+    frame = frame.with_columns(pl.Series("t.group", [0.0, -0.0]), pl.lit(0, pl.Int8).alias("_op"))
+    assert own.process(frame, {}, Moment()).frame["t.$has_old"].to_list() == [False, True]
+
+
+def test_the_clocks_are_the_greatest_times() -> None:
+    first, second = regrouper(), aggregator()
+    assert (first.clocks, second.clocks) == ({"t": None}, {"t": None})
+    second.process(first.process(puts((9, "a", "x", 5), (4, "b", "x", 5)), {}, Moment()).frame, {}, Moment())
+    assert (first.clocks, second.clocks) == ({"t": 9}, {"t": 9})
+
+
+def test_a_trace_keeps_its_order_over_batches() -> None:
+    columns = (AggregateColumn("trace", "trace", "cast(t.x as string)"),)
+    store = MemorySegmentStore()
+    first = regrouper()
+    second = TableAggregator(TableAggregation("t", (("group", "t.group"),), columns), first.schema, None, store)
+    batches: list[list[Put]] = [[(1, "a", "x", 1), (2, "b", "x", 2), (3, "a", "x", 3)], [(4, "b", "-", None)], [(5, "c", "x", 4)]]
+    frames = [second.process(first.process(puts(*rows), {}, Moment()).frame, {}, Moment()).frame for rows in batches]
+    traces = [trace for frame in frames for trace in frame["trace"].to_list()]
+    assert traces == ["0+1", "0+1+2", "0+1+2-1+3", "0+1+2-1+3-2", "0+1+2-1+3-2+4"]
+
+
+def test_a_tombstone_of_a_versioned_table_is_remembered_as_long_as_an_older_put_is_accepted() -> None:
+    own = regrouper(10)
+    for row in [(5, "a", "-", None), *((6, f"b{i}", "x", i) for i in range(MIN_MERGED))]:
+        own.process(puts(row), {}, Moment())
+    output = own.process(puts((4, "a", "x", 1)), {}, Moment())
+    assert (output.frame.height, output.counters) == (0, {("t", "out_of_order"): 1})
+
+
+def test_a_tombstone_of_a_versioned_table_is_forgotten_once_no_older_put_is_accepted() -> None:
+    rows: list[Put] = [(5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)]
+    held = []
+    for retention_ms in (10, None):
+        own = regrouper(retention_ms)
+        for row in (*rows, (16, "b", "x", 1)):
+            own.process(puts(row), {}, Moment())
+        held.append(sum(segment["rows"] for segment in own.snapshot()["rows"]))
+    assert held == [1, MIN_MERGED]

@@ -1,0 +1,74 @@
+"""The filter over a table on literal changes."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from engine.core.frames import OperatorOutput
+from engine.core.operators import Moment
+from engine.core.table_filter import TableFilterer
+from engine.definition.types import BIGINT, STRING, Schema
+from engine.plan.model import TableFilter
+from engine.state.memory import MemorySegmentStore
+
+SCHEMA = Schema((("t.key", STRING), ("t.number", BIGINT)))
+SPEC = TableFilter("kept", "t.number > 0", ("t.key",), 100)
+
+
+def process(spec: TableFilter, *changes: tuple[str | None, int | None, int], is_delete: bool = False) -> OperatorOutput:
+    frame = pl.DataFrame(
+        {
+            "_pos": range(len(changes)),
+            "_ts": [ts for *_, ts in changes],
+            "_op": [int(is_delete and i == len(changes) - 1) for i in range(len(changes))],
+            "_key_hash": [0] * len(changes),
+            "_offset": range(len(changes)),
+            "t.key": [key for key, *_ in changes],
+            "t.number": [number for _, number, _ in changes],
+        },
+        schema={
+            "_pos": pl.Int64,
+            "_ts": pl.Int64,
+            "_op": pl.Int8,
+            "_key_hash": pl.UInt64,
+            "_offset": pl.Int64,
+            **SCHEMA.polars(),
+        },
+    )
+    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(frame, {}, Moment())
+
+
+def told(output: OperatorOutput) -> list[tuple[object, ...]]:
+    return output.frame.select("_pos", "_ts", "_op", "t.key", "t.number").rows()
+
+
+def test_a_row_that_fails_deletes_only_what_was_there() -> None:
+    output = process(SPEC, ("a", -1, 5), ("a", 1, 6), ("a", -1, 7), ("a", -1, 8))
+    assert told(output) == [(1, 6, 0, "a", 1), (2, 7, 1, "a", None)]
+
+
+def test_a_condition_that_is_null_fails() -> None:
+    assert told(process(SPEC, ("a", 1, 5), ("a", None, 6))) == [(0, 5, 0, "a", 1), (1, 6, 1, "a", None)]
+
+
+def test_versioned_result_is_asked_as_of_the_failing_rows_own_time() -> None:
+    output = process(SPEC, ("a", 1, 10), ("a", -1, 5), ("a", 2, 3), ("a", -1, 4))
+    assert told(output) == [(0, 10, 0, "a", 1), (2, 3, 0, "a", 2), (3, 4, 1, "a", None)]
+
+
+def test_unversioned_result_is_asked_for_the_last_by_arrival() -> None:
+    unversioned = TableFilter("kept", "t.number > 0", ("t.key",), None)
+    output = process(unversioned, ("a", 1, 10), ("a", -1, 5), ("a", -1, 11))
+    assert told(output) == [(0, 10, 0, "a", 1), (1, 5, 1, "a", None)]
+    assert output.counters == {("kept", "out_of_order"): 1}
+
+
+def test_a_delete_passes_where_there_was_a_row() -> None:
+    assert told(process(SPEC, ("a", 1, 5), ("a", None, 5), is_delete=True)) == [(0, 5, 0, "a", 1), (1, 5, 1, "a", None)]
+
+
+def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None:
+    output = process(SPEC, (None, 1, 900), ("a", 1, 200), ("b", 1, 99))
+    assert told(output) == [(1, 200, 0, "a", 1)]
+    assert output.counters == {("kept", "null_key"): 1, ("kept", "table_history_expired"): 1}
+    assert output.late.select("reason", "event_time_ms", "stream_time_ms").rows() == [("table_history_expired", 99, 200)]

@@ -1,0 +1,159 @@
+"""The table-table join on literal changes: the tables of the reference (TT-4, TT-5, TT-8), keys, deletes, complete history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.core.clocks import AFTER_ALL_TIME
+from engine.core.hashing import key_hash
+from engine.core.operators import Moment
+from engine.core.table_joins import TableTableJoiner
+from engine.core.version_search import MAX_LISTED, VersionSearch
+from engine.definition.types import BIGINT, INT, STRING, Schema
+from engine.plan.model import TableTableJoin
+from engine.state.memory import MemorySegmentStore
+
+LEFT = Schema((("l.id", INT), ("l.value", STRING)))
+RIGHT = Schema((("r.id", BIGINT), ("r.value", STRING)))
+INNER = TableTableJoin(
+    "r", "inner", 4, ("l.id",), ("r.id",), 100, 100, "latest", ("l.id", "l.value"), ("r.id", "r.value")
+)  # fmt: skip
+
+Change = tuple[str, int | None, str | None, int]
+
+
+def side(changes: list[tuple[int, Change]], name: str, schema: Schema) -> pl.DataFrame:
+    rows = [(pos, change) for pos, change in changes if change[0] == name]
+    return pl.DataFrame(
+        {
+            "_pos": [pos for pos, _ in rows],
+            "_ts": [change[3] for _, change in rows],
+            "_op": [int(change[2] is None) for _, change in rows],
+            "_key_hash": [0] * len(rows),
+            "_offset": [pos for pos, _ in rows],
+            f"{name}.id": [change[1] for _, change in rows],
+            f"{name}.value": [change[2] for _, change in rows],
+        },
+        schema={
+            "_pos": pl.Int64,
+            "_ts": pl.Int64,
+            "_op": pl.Int8,
+            "_key_hash": pl.UInt64,
+            "_offset": pl.Int64,
+            **schema.polars(),
+        },
+    )
+
+
+def told(spec: TableTableJoin, *changes: Change) -> list[tuple[Any, ...]]:
+    """(position, time, left value, right value) of what one batch tells; a delete has ``None`` for its values."""
+    placed = list(enumerate(changes))
+    joiner = TableTableJoiner(spec, LEFT, RIGHT, None, MemorySegmentStore())
+    output = joiner.process(side(placed, "l", LEFT), {4: side(placed, "r", RIGHT)}, Moment())
+    rows = output.frame.select("_pos", "_ts", "_op", "l.value", "r.value").rows()
+    return [(pos, ts, *(("delete",) if op else values)) for pos, ts, op, *values in rows]
+
+
+def test_both_sides_are_read_at_their_latest() -> None:
+    changes: list[Change] = [("l", 1, "a0", 0), ("l", 1, "a4", 4), ("r", 1, "b2", 2), ("r", 1, "b1", 1)]
+    assert told(INNER, *changes) == [(2, 4, "a4", "b2")]
+
+
+def test_out_of_order_change_of_an_unversioned_side_counts() -> None:
+    changes: list[Change] = [("l", 1, "a4", 4), ("r", 1, "b2", 2), ("r", 1, "b1", 1)]
+    assert told(replace(INNER, right_retention_ms=None), *changes) == [(1, 4, "a4", "b2"), (2, 4, "a4", "b1")]
+
+
+def test_a_tombstone_at_the_latest_time_is_remembered() -> None:
+    changes: list[Change] = [("r", 1, "b", 12), ("l", 1, "a", 12), ("l", 1, None, 12), ("l", 1, "old", 9)]
+    assert told(INNER, *changes) == [(1, 12, "a", "b"), (2, 12, "delete")]
+
+
+def test_nothing_is_deleted_twice_nor_what_never_was() -> None:
+    changes: list[Change] = [("l", 1, None, 1), ("r", 1, "b", 2), ("l", 1, "a", 3), ("l", 1, None, 4), ("l", 1, None, 5)]
+    assert told(INNER, *changes) == [(2, 3, "a", "b"), (3, 4, "delete")]
+
+
+def test_right_join_keeps_right_rows_and_ignores_left_rows_alone() -> None:
+    changes: list[Change] = [("l", 1, "a", 1), ("r", 1, "b", 2), ("l", 1, None, 3), ("r", 1, None, 4), ("l", 1, "a", 5)]
+    spec = replace(INNER, type="right")
+    assert told(spec, *changes) == [(1, 2, "a", "b"), (2, 3, None, "b"), (3, 4, "delete")]
+
+
+def test_keys_of_both_sides_are_filled_in_every_row_and_delete() -> None:
+    joiner = TableTableJoiner(replace(INNER, type="outer"), LEFT, RIGHT, None, MemorySegmentStore())
+    changes: list[tuple[int, Change]] = [
+        (0, ("l", 1, "a", 1)),
+        (1, ("r", 2, "b", 1)),
+        (2, ("l", 1, None, 2)),
+        (3, ("r", 2, None, 2)),
+    ]
+    output = joiner.process(side(changes, "l", LEFT), {4: side(changes, "r", RIGHT)}, Moment()).frame
+    assert output.select("_op", "l.id", "l.value", "r.id", "r.value").rows() == [
+        (0, 1, "a", 1, None),
+        (0, 2, None, 2, "b"),
+        (1, 1, None, 1, None),
+        (1, 2, None, 2, None),
+    ]
+    assert output.schema["l.id"] == pl.Int32
+    assert output.schema["r.id"] == pl.Int64
+
+
+def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None:
+    joiner = TableTableJoiner(INNER, LEFT, RIGHT, None, MemorySegmentStore())
+    changes: list[tuple[int, Change]] = [
+        (0, ("l", None, "a", 500)),
+        (1, ("l", 1, "a", 200)),
+        (2, ("l", 2, "b", 99)),
+        (3, ("l", 2, "b", 100)),
+    ]
+    output = joiner.process(side(changes, "l", LEFT), {}, Moment())
+    assert output.counters == {("r", "null_key"): 1, ("r", "table_history_expired"): 1}
+    assert output.late.select("input", "reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
+        ("r", "table_history_expired", 99, 200, 2)
+    ]
+    assert joiner.clocks == {"r.left": 200, "r.right": None}
+
+
+def test_complete_history_tells_again_every_version_that_a_late_change_alters() -> None:
+    spec = replace(INNER, type="left", history="complete")
+    changes: list[Change] = [("l", 1, "a0", 0), ("r", 1, "b10", 10), ("r", 1, "b20", 20), ("l", 1, "a5", 5), ("l", 1, None, 15)]
+    assert told(spec, *changes) == [
+        (0, 0, "a0", None),
+        (1, 10, "a0", "b10"),
+        (2, 20, "a0", "b20"),
+        (3, 5, "a5", None),
+        (3, 10, "a5", "b10"),
+        (3, 20, "a5", "b20"),
+        (4, 15, "delete"),
+        (4, 20, "delete"),
+    ]
+
+
+def test_complete_history_ends_a_late_row_where_a_delete_was_not_worth_telling() -> None:
+    spec = replace(INNER, history="complete")
+    changes: list[Change] = [("l", 1, "a", 0), ("l", 1, None, 5), ("r", 1, "b", 3)]
+    assert told(spec, *changes) == [(2, 3, "a", "b"), (2, 5, "delete")]
+
+
+def test_complete_history_does_not_tell_versions_that_ended_before_the_horizon() -> None:
+    spec = replace(INNER, history="complete", left_retention_ms=10)
+    changes: list[Change] = [("l", 1, "a", 0), ("l", 1, "c", 95), ("l", 2, "x", 100), ("r", 1, "b20", 20), ("r", 1, "b10", 10)]
+    assert told(spec, *changes) == [(3, 20, "a", "b20"), (3, 95, "c", "b20")]
+
+
+def test_versions_between_are_found_in_parts_where_there_are_many() -> None:
+    count = 1 + int(MAX_LISTED**0.5)
+    keys = pl.DataFrame({"key": ["k"] * count})
+    hashes = key_hash(keys, ["key"])
+    frame = pl.DataFrame({"_key_hash": hashes, "_ts": np.arange(count), "_pos": np.arange(count)})
+    search = VersionSearch(frame, hashes.unique().to_numpy(), 0, is_by_time=True)
+    probes = np.zeros(count, np.int64)
+    found, places = search.between(probes, probes - 1, np.full(count, AFTER_ALL_TIME), np.arange(count))
+    assert np.bincount(found, minlength=count).tolist() == list(range(count))
+    assert (np.diff(found) >= 0).all()
+    assert places[-3:].tolist() == [count - 4, count - 3, count - 2]
