@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from app.client import ServiceError
 from app.testing.case import Case
 from app.testing.difference import Line
 from app.testing.engine_machine import EngineMachine
@@ -48,8 +50,8 @@ def run_tests(
             for verdict in verdicts(files, run):
                 counts[verdict.state] += 1
                 _show(verdict)
-    except ServiceNotStarted as error:
-        _err.print(Text(str(error), "red"), soft_wrap=True)
+    except (ServiceNotStarted, ServiceError, TimeoutError, httpx.TransportError) as error:
+        _err.print(Text(f"the service did not do its part: {error}", "red"), soft_wrap=True)
         raise typer.Exit(2) from error
     _close(counts)
     if counts["failed"] or counts["invalid"]:
@@ -91,8 +93,7 @@ def _show_difference(lines: tuple[Line, ...]) -> None:
     if any(line.sign == "@" for line in lines):
         lines = (Line("-", "-- expected"), Line("+", "++ found"), *lines)
     for line in lines:
-        sign = "" if line.sign == "@" else line.sign
-        _out.print(Text(f"    {sign}{line.text}", _SIGNS[line.sign]), soft_wrap=True)
+        _out.print(Text(f"    {line}", _SIGNS[line.sign]), soft_wrap=True)
 
 
 def _close(counts: Counter[str]) -> None:

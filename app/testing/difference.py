@@ -22,6 +22,9 @@ class Line:
     sign: Sign
     text: str
 
+    def __str__(self) -> str:
+        return self.text if self.sign == "@" else self.sign + self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:

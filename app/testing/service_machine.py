@@ -14,6 +14,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+import httpx
+
 from app.client import Client, ServiceError
 from app.testing.case import Append, Case, Json, Restart, Wait
 from app.testing.documents import FileInvalid, FileProblem
@@ -29,6 +31,7 @@ RUNNING_S: Final = 120
 """A first query waits for Spark itself to start, which takes half a minute on a busy machine."""
 
 READ_S: Final = 120
+FAILED_S: Final = 30
 POLL_S: Final = 0.1
 PAGE: Final = 10_000
 
@@ -57,6 +60,7 @@ class ServiceTests:
 
         Raises:
             FileInvalid: it asks for what a service cannot do, or the service refuses a definition.
+            ServiceError, TimeoutError, httpx.TransportError: the service does not answer, or a query does not get on.
         """
         _refuse_what_cannot_be(case)
         by_engine = run_case(case, EngineMachine(case, case.slicing))
@@ -125,9 +129,9 @@ class ServiceMachine:
             self._wait_running(plan.query, above=0)
 
     def clean(self) -> None:
-        """Delete what was made, readers first."""
+        """Delete what was made, readers first, as far as the service still does."""
         for path in reversed(self._made):
-            with suppress(ServiceError):
+            with suppress(ServiceError, httpx.TransportError):
                 self._client.call("DELETE", path)
 
     def append(self, step: Append) -> None:
@@ -163,6 +167,8 @@ class ServiceMachine:
         """See ``Machine``."""
         self._wait_read()
         subject, query = wanted.subject, wanted.subject.query
+        if wanted.failure is not None and query is not None and query not in self._codes:
+            self._wait_failed(query)
         return Found(
             changes=() if wanted.changes is None else self._changes(subject, wanted.changes),
             rows=() if wanted.rows is None else self._rows(subject),
@@ -236,6 +242,12 @@ class ServiceMachine:
                 return
             self._check_deadline(deadline, f"{query} did not run within {RUNNING_S} s", status)
             time.sleep(POLL_S)
+
+    def _wait_failed(self, query: str) -> None:
+        """Wait for a failure that is expected: what came before it is committed first."""
+        status = self._client.status(self._prefix + query, wait_for="failed", timeout=FAILED_S)
+        if status["state"] == "failed":
+            self._note_failure(query, status)
 
     def _note_failure(self, query: str, status: Json) -> None:
         error = status["error"] or {}

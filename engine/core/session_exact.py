@@ -4,8 +4,9 @@ A *chain* is one session while it only takes records: what it began with, then i
 several sessions their chains end, and one begins with all their elements by (end, start) and then the record (STRICT 21). So a
 chain's rows up to one of them are the session as it stood with that record, in the order in which its parts are folded.
 
-``in_line`` makes the chains of a whole batch at once where no record joins two sessions. ``record_by_record`` is exact for
-anything, one record at a time; it is for the few components (see ``session_components``) of which the fast paths cannot be sure.
+``in_line`` makes the chains of a whole batch at once where every record extends the one session there is, or is too late for it.
+``record_by_record`` is exact for anything, one record at a time; it is for the few components (see ``session_components``) of which
+the fast paths cannot be sure.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.core.clocks import I64, Bools
+from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools
 from engine.core.running import Groups
 from engine.core.session_components import Components
 
@@ -59,8 +60,8 @@ class Chains:
         )
 
 
-def in_line(components: Components, is_candidate: Bools, horizons: I64, gap_ms: int) -> tuple[Chains, Bools]:
-    """Follow the components in which every record extends the one session there is, or begins it.
+def in_line(components: Components, is_candidate: Bools, horizons: I64, gap_ms: int) -> tuple[Chains, I64, Bools]:
+    """Follow the components in which every record begins the one session there is, extends it, or is late.
 
     Args:
         components: all.
@@ -69,29 +70,89 @@ def in_line(components: Components, is_candidate: Bools, horizons: I64, gap_ms: 
         gap_ms: records at most this far apart belong together.
 
     Returns:
-        The chains of the components that are so, and which these are.
+        The chains of the components that are so, the indexes of the late records in them, and which components these are.
     """
     own = _in_arrival_order(components, is_candidate & (components.sessions <= 1))
+    is_late = _late_for_one_session(components, own, horizons, gap_ms)
+    late, own = own[is_late], own[~is_late]
     owners, records, times = components.ids[own], components.records[own], components.first[own]
-    is_begin = np.ones(len(own), np.bool_)
-    is_begin[1:] = owners[1:] != owners[:-1]
-    begins, numbers = np.flatnonzero(is_begin), np.cumsum(is_begin) - 1
-    groups = Groups(numbers, begins[numbers])
+    groups = _groups(owners)
+    begins = np.flatnonzero(groups.firsts == np.arange(len(own)))
     first = components.first[-1 - groups.maxima(len(components.ids) - 1 - own)]  # places are by time inside a component
     last = np.maximum(components.first[groups.maxima(own)], components.last[own[groups.firsts]])
     open_from = horizons[records + 1]
     is_near = (times[1:] >= first[:-1] - gap_ms) & (times[1:] <= last[:-1] + gap_ms)
     is_fit = (records < 0) | (times >= open_from)
-    is_fit[1:] = np.where(is_begin[1:], is_fit[1:], is_near & (last[:-1] >= open_from[1:]))
+    is_fit[1:] = np.where(groups.ids[1:] != groups.ids[:-1], is_fit[1:], is_near & (last[:-1] >= open_from[1:]))
     is_in_line = np.zeros(len(components.starts), np.bool_)
     is_in_line[owners[begins]] = np.logical_and.reduceat(is_fit, begins)
     kept = np.flatnonzero(is_in_line[owners])
-    is_begin = is_begin[kept]
+    is_begin = (groups.firsts == np.arange(len(own)))[kept]
     replacing = np.flatnonzero(~is_begin)
     ids, is_session = np.cumsum(is_begin) - 1, np.ones(int(is_begin.sum()), np.bool_)
     bounds = (first[kept], last[kept])
     elements = components.elements[own[kept]]
-    return Chains(elements, ids, records[kept] >= 0, *bounds, is_session, replacing, replacing - 1), is_in_line
+    chains = Chains(elements, ids, records[kept] >= 0, *bounds, is_session, replacing, replacing - 1)
+    return chains, components.records[late[is_in_line[components.ids[late]]]], is_in_line
+
+
+def _late_for_one_session(components: Components, own: I64, horizons: I64, gap_ms: int) -> Bools:
+    """Say which records are late, if the component has but one session while they come.
+
+    A record before the horizon only counts where it is near the session, and that is open. Such records never move the session's
+    end, so the end is known without them. They move its beginning: one that is further than a gap before all records that are not
+    behind the horizon has to be asked for in turn, which is rare.
+
+    Args:
+        components: all.
+        own: places of the elements of some components: by component, then arrival.
+        horizons: at 0 the horizon before the batch, then the one with each record.
+        gap_ms: records at most this far apart belong together.
+    """
+    records, times, open_from = components.records[own], components.first[own], horizons[components.records[own] + 1]
+    is_old = (records >= 0) & (times < open_from)
+    if not is_old.any():
+        return is_old
+    groups = _groups(components.ids[own])
+    count = len(components.ids)
+    at_least = groups.maxima(np.where(is_old, 0, count - own))  # places are by time inside a component; 0: nothing came yet
+    first = np.where(at_least > 0, components.first[np.minimum(count - at_least, count - 1)], AFTER_ALL_TIME)
+    latest = groups.maxima(np.where(is_old, 0, own + 1))
+    last = np.where(latest > 0, components.first[latest - 1], BEFORE_ALL_TIME)
+    has_session = records[groups.firsts] < 0
+    last = np.where(has_session, np.maximum(last, components.last[own[groups.firsts]]), last)
+    is_late = is_old & (last < open_from)
+    asked = np.flatnonzero(is_old & ~is_late & (times < first))
+    is_late[asked] = _too_early(groups.ids[asked], times[asked], first[asked], gap_ms)
+    return is_late
+
+
+def _too_early(owners: I64, times: I64, first: I64, gap_ms: int) -> list[bool]:
+    """Say of records before the horizon, by component and arrival, which are more than a gap before their session.
+
+    Args:
+        owners: component of each.
+        times: event time of each.
+        first: where the session begins at the latest, when each comes.
+        gap_ms: records at most this far apart belong together.
+    """
+    found = []
+    component, earliest = -1, AFTER_ALL_TIME
+    for owner, time, begin in zip(owners.tolist(), times.tolist(), first.tolist(), strict=True):
+        if owner != component:
+            component, earliest = owner, AFTER_ALL_TIME
+        is_early = time < min(begin, earliest) - gap_ms
+        found.append(is_early)
+        if not is_early:
+            earliest = min(earliest, time)
+    return found
+
+
+def _groups(owners: I64) -> Groups:
+    is_begin = np.ones(len(owners), np.bool_)
+    is_begin[1:] = owners[1:] != owners[:-1]
+    ids = np.cumsum(is_begin) - 1
+    return Groups(ids, np.flatnonzero(is_begin)[ids])
 
 
 @dataclass(slots=True)

@@ -245,16 +245,25 @@ class SessionAggregator(Operator):
         records = pl.DataFrame([*own, *self._fold.lift(frame, arrivals)])
         return (records, 0) if held is None else (pl.concat([held, records], how="diagonal"), held.height)
 
-    def _traced(
-        self, batch: _Batch, components: Components, is_exact: Bools, horizons: I64, counters: Counters
+    def _followed(
+        self, batch: _Batch, components: Components, is_candidate: Bools, horizons: I64, counters: Counters
     ) -> tuple[Chains, I64] | None:
-        """Follow components record by record; None where that would take too much at once."""
+        """Follow components in order of arrival, record by record only where that must be; None where it would take too much at once.
+
+        Returns:
+            Their chains, and the indexes of their late records.
+        """
+        chains, late, is_in_line = in_line(components, is_candidate, horizons, self._spec.gap_ms)
+        is_exact = is_candidate & ~is_in_line
+        if not is_exact.any():
+            return chains, late
         limit = max(_MAX_ROWS, 4 * len(components.ids)) if batch.frame.height > 1 else None
         traced = record_by_record(components, is_exact, horizons, self._spec.gap_ms, limit)
-        if traced is not None:
-            records = components.records[is_exact[components.ids]]
-            add_counter(counters, self._spec.name, "exact_path", int((records >= 0).sum()))
-        return traced
+        if traced is None:
+            return None
+        records = components.records[is_exact[components.ids]]
+        add_counter(counters, self._spec.name, "exact_path", int((records >= 0).sum()))
+        return chains.followed_by(traced[0]), np.concatenate([late, traced[1]])
 
     # EMIT FINAL
 
@@ -268,18 +277,15 @@ class SessionAggregator(Operator):
         if self._fold.is_order_kept:
             is_sure &= ~components.has_record
         of_sure = is_sure[components.ids]
-        rows, numbers = components.elements[of_sure], components.ids[of_sure]
         late = components.records[is_late[components.ids]]
-        is_exact = ~(is_late | is_sure)
-        if is_exact.any():
-            traced = self._traced(batch, components, is_exact, horizons, counters)
-            if traced is None:
-                return None
-            chains, more_late = traced
-            of_session = chains.is_session[chains.ids]
-            rows = np.concatenate([rows, chains.elements[of_session]])
-            numbers = np.concatenate([numbers, chains.ids[of_session] + len(components.starts)])
-            late = np.concatenate([late, more_late])
+        followed = self._followed(batch, components, ~(is_late | is_sure), horizons, counters)
+        if followed is None:
+            return None
+        chains, more_late = followed
+        of_session = chains.is_session[chains.ids]
+        rows = np.concatenate([components.elements[of_sure], chains.elements[of_session]])
+        numbers = np.concatenate([components.ids[of_sure], chains.ids[of_session] + len(components.starts)])
+        late = np.concatenate([late, more_late])
         merged = self._fold.merge(elements[rows], numbers)
         begins = np.flatnonzero(np.append([True], numbers[1:] != numbers[:-1])) if len(numbers) else numbers
         is_changed = np.maximum.reduceat(rows, begins) >= sessions
@@ -308,15 +314,11 @@ class SessionAggregator(Operator):
         horizons = np.append([self._horizon], batch.horizons)
         is_late = components.are_late(horizons)
         is_touched = components.has_record & ~is_late
-        chains, is_in_line = in_line(components, is_touched, horizons, self._spec.gap_ms)
-        late = components.records[is_late[components.ids]]
-        is_exact = is_touched & ~is_in_line
-        if is_exact.any():
-            traced = self._traced(batch, components, is_exact, horizons, counters)
-            if traced is None:
-                return None
-            chains, more_late = chains.followed_by(traced[0]), traced[1]
-            late = np.concatenate([late, more_late])
+        followed = self._followed(batch, components, is_touched, horizons, counters)
+        if followed is None:
+            return None
+        chains, more_late = followed
+        late = np.concatenate([components.records[is_late[components.ids]], more_late])
         if not len(chains.elements):
             return _Outcome(elements.clear(), self._nothing, late)
         shown = self._fold.changes(elements, chains, sessions)

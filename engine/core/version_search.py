@@ -11,13 +11,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from engine.core.clocks import AFTER_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, POS, TS
 from engine.core.segments import expand
-
-U64 = NDArray[np.uint64]
+from engine.core.sorted_search import U64, search
 
 SINGLE_STEPS: Final = 3
 """Steps taken one by one before the sparse table is built: most probes meet none or one version put later."""
@@ -33,21 +31,24 @@ class VersionSearch:
     """The versions of some keys, sorted by (key, time, position), or by (key, position) for an unversioned table.
 
     Args:
-        frame: versions with ``_key_hash``, ``_ts``, ``_pos``; every key in ``hashes``.
+        frame: versions with ``_key_hash``, ``_ts``, ``_pos``; every key in ``hashes``. What agrees in key and time stands in the
+            order of ``_pos``, for an unversioned table what agrees in key.
         hashes: the distinct keys, ascending.
         first_new: position from which on versions belong to this batch; all others are older than any probe.
         is_by_time: False ignores event times: the latest by arrival counts.
+        keys: index into ``hashes`` of each version, where it is known.
     """
 
-    def __init__(self, frame: pl.DataFrame, hashes: U64, first_new: int, *, is_by_time: bool) -> None:
-        keys = np.searchsorted(hashes, frame.get_column(KEY_HASH).to_numpy())
+    def __init__(self, frame: pl.DataFrame, hashes: U64, first_new: int, *, is_by_time: bool, keys: I64 | None = None) -> None:
+        if keys is None:
+            keys = search(hashes, frame.get_column(KEY_HASH).to_numpy())
         times = frame.get_column(TS).to_numpy() if is_by_time else np.zeros(frame.height, np.int64)
         positions = frame.get_column(POS).to_numpy()
         self._scale(times, len(hashes))
         composite = self._composite(keys, times)
-        order = np.lexsort((positions, composite))
+        order = np.argsort(composite, kind="stable")  # segments are sorted already: a few runs to merge
         self._sorted = composite[order]
-        self._starts = np.searchsorted(keys[order], np.arange(len(hashes) + 1))
+        self._starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=len(hashes)))])
         self.rows = order
         self.times = frame.get_column(TS).to_numpy()[order]
         self._positions = positions[order]
@@ -80,7 +81,7 @@ class VersionSearch:
         Returns:
             Places in sorted order (see ``rows``), -1 for none.
         """
-        found = np.searchsorted(self._sorted, self._composite(keys, times), "right") - 1
+        found = search(self._sorted, self._composite(keys, times), "right") - 1
         return self._walk_down(found, self._starts[keys], positions)
 
     def latest(self, keys: I64, positions: I64) -> I64:
@@ -89,7 +90,7 @@ class VersionSearch:
 
     def next_times(self, keys: I64, times: I64, positions: I64) -> I64:
         """Return the time of each key's first version after ``times``, put before ``positions``; ``AFTER_ALL_TIME`` for none."""
-        place = np.searchsorted(self._sorted, self._composite(keys, times), "right")
+        place = search(self._sorted, self._composite(keys, times), "right")
         stops = self._starts[keys + 1]
         result = np.full(len(keys), AFTER_ALL_TIME, np.int64)
         pending = np.flatnonzero(place < stops)
@@ -108,8 +109,8 @@ class VersionSearch:
         Returns:
             The probe and the place in sorted order of each version, ascending by probe, then by time.
         """
-        starts = np.searchsorted(self._sorted, self._composite(keys, after), "right")
-        stops = np.maximum(np.searchsorted(self._sorted, self._composite(keys, until), "right"), starts)
+        starts = search(self._sorted, self._composite(keys, after), "right")
+        stops = np.maximum(search(self._sorted, self._composite(keys, until), "right"), starts)
         totals = np.cumsum(stops - starts)
         cuts = np.searchsorted(totals, np.arange(MAX_LISTED, totals[-1] if len(totals) else 0, MAX_LISTED))
         parts = [self._seen(chunk, starts, stops, positions) for chunk in np.split(np.arange(len(keys)), cuts)]

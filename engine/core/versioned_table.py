@@ -23,10 +23,10 @@ from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, cloc
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.segments import KeyIndex
+from engine.core.sorted_search import U64, search
 from engine.core.version_search import VersionSearch
 from engine.definition.types import Schema
 
-U64 = NDArray[np.uint64]
 I8 = NDArray[np.int8]
 
 MATCHED, NO_VERSION, DELETED, HISTORY_EXPIRED, NULL_KEY = range(5)
@@ -259,15 +259,22 @@ class TableBatch:
 
     def _search(self, distinct: U64, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys: those kept and those of the batch."""
-        parts = self._index.ranges(distinct, low, high)
-        new = self.accepted_puts
-        if new.height and len(distinct):
-            hashes = new.get_column(KEY_HASH).to_numpy()
-            is_touched = distinct[np.minimum(np.searchsorted(distinct, hashes), len(distinct) - 1)] == hashes
-            new = new if is_touched.all() else new[np.flatnonzero(is_touched)]
-        versions = pl.concat([*parts, new], rechunk=True) if parts else new.rechunk()
+        parts = self._index.find(distinct, low, high)
+        new, keys = self._new_versions(distinct)
+        versions = pl.concat([*(part.frame for part in parts), new], rechunk=True) if parts else new.rechunk()
         first_new = int(self._put_positions[0]) if len(self._put_positions) else AFTER_ALL_TIME
-        return versions, VersionSearch(versions, distinct, first_new, is_by_time=self._retention_ms is not None)
+        keys = np.concatenate([*(part.keys for part in parts), keys])
+        return versions, VersionSearch(versions, distinct, first_new, is_by_time=self._retention_ms is not None, keys=keys)
+
+    def _new_versions(self, distinct: U64) -> tuple[pl.DataFrame, I64]:
+        """Return the accepted puts of some keys, and the index of each one's key."""
+        new = self.accepted_puts
+        if new.is_empty() or not len(distinct):
+            return new.clear(), np.empty(0, np.int64)
+        hashes = new.get_column(KEY_HASH).to_numpy()
+        keys = np.minimum(search(distinct, hashes), len(distinct) - 1)
+        touched = np.flatnonzero(distinct[keys] == hashes)
+        return (new, keys) if len(touched) == len(keys) else (new[touched], keys[touched])
 
 
 def _extremes(keys: I64, times: I64, key_count: int) -> tuple[I64, I64]:

@@ -147,7 +147,7 @@ def _suppress(draw: st.DrawFn, *, is_windowed: bool) -> dict[str, Any]:
 
 
 @st.composite
-def _definitions(draw: st.DrawFn) -> dict[str, Any]:
+def definitions(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a definition whose parts suit each other, mostly."""
     kind = draw(st.sampled_from(["stream", "table"]))
     source = draw(_named(kind))
@@ -185,7 +185,7 @@ def _spoil(draw: st.DrawFn, value: Any) -> Any:
 
 @st.composite
 def _spoilt(draw: st.DrawFn) -> dict[str, Any]:
-    body = draw(_definitions())
+    body = draw(definitions())
     for _ in range(draw(st.integers(1, 2))):
         name = draw(st.sampled_from([*body, draw(st.sampled_from(_FIELDS))]))
         body = {**body, name: _spoil(draw, body.get(name))}
@@ -224,7 +224,7 @@ def _check(body: dict[str, Any]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(_definitions())
+@given(definitions())
 def test_a_sound_definition_is_planned_or_refused_and_its_plan_fits_together(body: dict[str, Any]) -> None:
     _check(body)
 

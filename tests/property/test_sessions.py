@@ -195,12 +195,26 @@ def test_the_fast_paths_agree_with_the_exact_one(
             assert not len(late)
             assert sorted(exact.elements[exact.is_session[exact.ids]]) == sorted(members)
             assert exact.is_session.sum() == 1
-        line, is_in_line = in_line(components, only, horizons, gap)
+        line, late_in_line, is_in_line = in_line(components, only, horizons, gap)
         if is_in_line[number]:
-            assert not len(late)
+            assert sorted(late_in_line) == sorted(late)
             assert {name: getattr(line, name).tolist() for name in line.__slots__} == {
                 name: getattr(exact, name).tolist() for name in exact.__slots__
             }
+
+
+def test_late_records_do_not_keep_a_session_from_being_followed_at_once() -> None:
+    times = [50, 60, 62, 45, 41, 34, 39]  # with gap 5 and the horizon at 52: 45 is near, then 41 is; 34 is not, nor does it bring 39
+    keys = pl.DataFrame({HASH: pl.Series([1] * len(times), dtype=pl.UInt64), START: times, END: times})
+    horizons = np.array([0, 45, 50, 52, 52, 52, 52, 52])
+    components = components_of(keys, [], 0, 10)
+    only = np.ones(len(components.starts), np.bool_)
+    line, late, is_in_line = in_line(components, only, horizons, 10)
+    assert is_in_line.all()
+    assert line.elements.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    line, late, is_in_line = in_line(components_of(keys, [], 0, 10), only, np.append(horizons[:4], [52] * 4), 5)
+    assert is_in_line.all()
+    assert (line.elements.tolist(), late.tolist()) == ([0, 1, 2, 3, 4], [5, 6])
 
 
 def test_a_session_that_closes_within_a_batch_takes_no_part_in_later_merges_of_it() -> None:

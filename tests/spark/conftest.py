@@ -75,6 +75,10 @@ class Launcher:
                 ensure_feed(connection, plan.output.name, plan.output.partitions)
         return plan
 
+    def replanned(self, **definition: Any) -> Plan:
+        """Build the plan of an edited definition whose output exists."""
+        return build_plan(QueryDefinition.model_validate(definition), self.catalog)
+
     def launch(self, plan: Plan, identity: UUID, epoch: int, **options: Any) -> RunningQuery:
         """Launch a query whose id and checkpoint id are ``identity``."""
         with self.connect() as connection:
@@ -139,5 +143,7 @@ def launcher(spark: SparkSession, dsn: str, tmp_path: Path) -> Iterator[Launcher
         connection.execute("TRUNCATE log.feed, log.commit, log.counter, log.late_record, log.reject CASCADE")
         connection.execute("DROP SCHEMA views CASCADE")
         connection.execute("CREATE SCHEMA views")
+        connection.execute("DROP SCHEMA history CASCADE")
+        connection.execute("CREATE SCHEMA history")
     yield Launcher(spark, dsn, tmp_path)
     close_shared_connections()
