@@ -89,7 +89,9 @@ class _Query:
     def _readings(self, given: Mapping[str, pl.DataFrame]) -> list[Reading]:
         """Everything that there is has always been read to the end."""
         return [
-            Reading(item.feed.name, 0, None if item.relation.name not in given else int(given[item.relation.name][TS].max()), True)  # type: ignore[arg-type]
+            Reading(
+                item.feed.name, 0, None if item.relation.name not in given else int(given[item.relation.name][TS].max()), True
+            )  # type: ignore[arg-type]
             for item in self.plan.inputs
             if item.feed.name in self._held
         ]

@@ -7,6 +7,7 @@ operator decides depends on where a batch ended. It also knows when it is idle (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,16 @@ STATE_FORMAT: Final = 2
 
 HASH_WITHOUT_KEY: Final = 0
 """Where an emission goes whose exchange key has a null: to one task, which then decides what a null key means (T6)."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a batch made so far."""
+
+    changes: list[pl.DataFrame] = field(default_factory=list)
+    late: list[pl.DataFrame] = field(default_factory=list)
+    counters: Counters = field(default_factory=dict)
+    failure: EngineError | None = None
 
 
 class Task:
@@ -60,35 +71,45 @@ class Task:
         """
         self._now_ms = max(self._now_ms, now_ms)
         self._progress.add(readings)
+        has_input = any(item.frame.height for item in slices)
+        advance_ms = self._silence()
+        made = _Made()
+        if advance_ms and has_input:
+            # What silence did, it did before these records came: they are judged by the advanced time.
+            self._run([], advance_ms, made)
+            advance_ms = 0
+        self._run(slices, advance_ms, made)
+        if has_input:
+            self._last_input_ms, self._advanced_ms = self._now_ms, 0
+        return Emission(
+            pl.concat(made.changes),
+            pl.concat(made.late) if made.late else empty_late(),
+            made.counters,
+            clocks={name: clock for operator in self._chain for name, clock in operator.clocks.items()},
+            buffered={operator.name: operator.buffered_rows for operator in self._chain if operator.name is not None},
+            failure=made.failure,
+            wakes_at_ms=self._wakes_at_ms(),
+        )
+
+    def _run(self, slices: Sequence[Slice], advance_ms: int, made: _Made) -> None:
+        """Let records, and then the clock, go through the chain."""
         batch = order_batch(slices, self._inputs, self._next_pos)
-        count = sum(frame.height for frame in batch.frames.values())
-        position = self._next_pos + count
+        position = self._next_pos + sum(frame.height for frame in batch.frames.values())
         # What the clock causes has a place of its own behind the batch's last record.
         self._next_pos = position + 1
-        moment = Moment(self._now_ms, position, self._advance(count > 0), self._progress.of(self._inputs))
+        moment = Moment(self._now_ms, position, advance_ms, self._progress.of(self._inputs))
         running = batch.frames.get(self._running)
         frame = self._empty if running is None else running[self._empty.columns]
-        counters: Counters = {}
-        late: list[pl.DataFrame] = []
-        failure: EngineError | None = None
         for operator in self._chain:
             result = operator.process(frame, batch.frames, moment)
             frame = result.frame
-            failure = failure or result.failure
-            merge_counters(counters, result.counters)
+            made.failure = made.failure or result.failure
+            merge_counters(made.counters, result.counters)
             if result.late.height:
-                late.append(result.late)
+                made.late.append(result.late)
         changes = self._changes(frame, batch.causes)
         self._emitted += changes.height
-        return Emission(
-            changes,
-            pl.concat(late) if late else empty_late(),
-            counters,
-            clocks={name: clock for operator in self._chain for name, clock in operator.clocks.items()},
-            buffered={operator.name: operator.buffered_rows for operator in self._chain if operator.name is not None},
-            failure=failure,
-            wakes_at_ms=self._wakes_at_ms(),
-        )
+        made.changes.append(changes)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON-able values; every segment it names is durable."""
@@ -103,11 +124,8 @@ class Task:
             "operators": {operator.name: operator.snapshot() for operator in self._chain if operator.name is not None},
         }
 
-    def _advance(self, has_input: bool) -> int:
-        """Return by how much stream times rise in this batch (T10)."""
-        if has_input:
-            self._last_input_ms, self._advanced_ms = self._now_ms, 0
-            return 0
+    def _silence(self) -> int:
+        """Return by how much stream times rise because no record came until now (T10)."""
         if self._idle_after_ms is None or self._last_input_ms is None:
             return 0
         silent_ms = self._now_ms - self._last_input_ms - self._idle_after_ms

@@ -30,9 +30,11 @@ BOUND: Final = 2.5
 """A search in a thousand times as many rows takes ten steps more: this is what is left of it."""
 
 BATCH_RECORDS: Final = 100_000
-MEASURED_BATCHES: Final = 16
+LEAST_BATCHES: Final = 16
 LOADED_AT_ONCE: Final = 500_000
-RETENTION_MS: Final = 3_600_000
+BATCH_MS: Final = 1_000
+"""Event time of a batch. It is also the retention, so that the index keeps about one version of each key and its size."""
+
 KEEP_MANIFESTS: Final = 2
 SAMPLE_SECONDS: Final = 0.002
 
@@ -103,25 +105,24 @@ def _series(costs: dict[int, dict[str, float]]) -> list[Growth]:
 
 
 def _index_cost(keys: int) -> dict[str, float]:
-    """Return CPU seconds per record of lookups and of puts, both over uniform keys."""
+    """Return CPU seconds per record of lookups and of puts over uniform keys, while the index is put over once."""
+    batches = max(LEAST_BATCHES, keys // BATCH_RECORDS)
     with tempfile.TemporaryDirectory() as root:
         store = FileSegmentStore(Path(root), KEEP_MANIFESTS)
         table = _loaded(keys, store)
         lookups = puts = 0.0
-        for batch in range(MEASURED_BATCHES):
+        for batch in range(batches):
             frame = _versions(batch, below(draw(7, _numbers(batch), 0), keys), keys)
-            hashes, positions = frame[KEY_HASH].to_numpy(), frame[POS].to_numpy()
-            times = frame[TS].to_numpy()
-            lookups += _cpu(lambda: table.open(None).lookup(hashes, times, positions))  # noqa: B023 - called at once
             store.begin(batch + 1)
-            puts += _cpu(lambda: _put(table, frame))  # noqa: B023 - called at once
-    records = MEASURED_BATCHES * BATCH_RECORDS
+            lookups += _cpu(partial(_look_up, table, frame))
+            puts += _cpu(partial(_put, table, frame))
+    records = batches * BATCH_RECORDS
     return {"lookup by keys in the index": lookups / records, "put by keys in the index": puts / records}
 
 
 def _loaded(keys: int, store: FileSegmentStore) -> VersionedTable:
     """Return a table with one version of each key."""
-    table = VersionedTable(COLUMNS, ["item"], RETENTION_MS, None, store)
+    table = VersionedTable(COLUMNS, ["item"], BATCH_MS, None, store)
     store.begin(0)
     for first in range(0, keys, LOADED_AT_ONCE):
         items = np.arange(first, min(first + LOADED_AT_ONCE, keys))
@@ -134,14 +135,18 @@ def _put(table: VersionedTable, frame: pl.DataFrame) -> None:
     table.snapshot()
 
 
+def _look_up(table: VersionedTable, frame: pl.DataFrame) -> None:
+    table.open(None).lookup(*(frame[name].to_numpy() for name in (KEY_HASH, TS, POS)))
+
+
 def _numbers(batch: int) -> Ints:
     return np.arange(batch * BATCH_RECORDS, (batch + 1) * BATCH_RECORDS)
 
 
 def _versions(batch: int, items: Ints, keys: int) -> pl.DataFrame:
-    """Return one batch of new versions, a batch a second."""
+    """Return one batch of new versions."""
     numbers = _numbers(batch)[: len(items)]
-    return _frame(items, BASE_MS + 1 + numbers * 1000 // BATCH_RECORDS, numbers + keys)
+    return _frame(items, BASE_MS + 1 + numbers * BATCH_MS // BATCH_RECORDS, numbers + keys)
 
 
 def _frame(items: Ints, times: Ints, positions: Ints) -> pl.DataFrame:
@@ -156,14 +161,14 @@ def _buffer_cost(waiting: int) -> dict[str, float]:
         buffer = GraceBuffer(waiting, "join", None, store)
         spent = 0.0
         filling = -(-waiting // BATCH_RECORDS) + 1
-        for batch in range(filling + MEASURED_BATCHES):
+        for batch in range(filling + LEAST_BATCHES):
             numbers = _numbers(batch)
             delays = below(draw(9, numbers, 0), min(waiting, 1_000))
             frame = _frame(numbers, BASE_MS + numbers - delays, numbers)
             store.begin(batch)
             cost = _cpu(partial(_buffered, buffer, frame))
             spent += cost if batch >= filling else 0.0
-    return {"grace buffer by rows waiting": spent / (MEASURED_BATCHES * BATCH_RECORDS)}
+    return {"grace buffer by rows waiting": spent / (LEAST_BATCHES * BATCH_RECORDS)}
 
 
 def _buffered(buffer: GraceBuffer, frame: pl.DataFrame) -> None:
@@ -197,13 +202,13 @@ def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int
     before = _private_bytes()
     with _Peak() as peak:
         store = FileSegmentStore(root, KEEP_MANIFESTS)
-        table = VersionedTable(COLUMNS, ["item"], RETENTION_MS, state, store)
+        table = VersionedTable(COLUMNS, ["item"], BATCH_MS, state, store)
         for batch, frame in enumerate(frames):
             store.begin(batch + 1)
             if what == "put":
                 _put(table, frame)
             else:
-                table.open(None).lookup(*(frame[name].to_numpy() for name in (KEY_HASH, TS, POS)))
+                _look_up(table, frame)
     return peak.private_bytes - before
 
 

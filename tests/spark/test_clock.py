@@ -78,7 +78,7 @@ def test_a_hold_waits_for_the_table_and_lets_go_at_the_latest_after_at_most(laun
     plan = launcher.plan(
         name="priced", tasks=2, **{"from": {"stream": "events"}},
         joins=[{"table": "prices", "as": "p", "type": "left", "on": "events.k = p.k", "grace": "0s",
-                "hold": {"until": "table_time", "at_most": "4s"}}],
+                "hold": {"until": "table_time", "at_most": "12s"}}],
         select={"k": "events.k", "v": "events.v", "price": "p.v"}, into={"stream": "priced"},
     )  # fmt: skip
     with running(launcher, plan) as (_, identity):
