@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -89,12 +90,15 @@ class _Query:
     def _readings(self, given: Mapping[str, pl.DataFrame]) -> list[Reading]:
         """Everything that there is has always been read to the end."""
         return [
-            Reading(
-                item.feed.name, 0, None if item.relation.name not in given else int(given[item.relation.name][TS].max()), True
-            )  # type: ignore[arg-type]
+            Reading(item.feed.name, 0, _newest(given.get(item.relation.name)), is_at_end=True)
             for item in self.plan.inputs
             if item.feed.name in self._held
         ]
+
+
+def _newest(records: pl.DataFrame | None) -> int | None:
+    """Return the greatest event time, None of nothing."""
+    return None if records is None else cast("int | None", records.get_column(TS).max())
 
 
 class Workbench:
