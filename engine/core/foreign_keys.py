@@ -44,6 +44,7 @@ from engine.core.latest_rows import (
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.segments import expand
+from engine.core.sorted_search import numbered, search, stable_order
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.foreign_keys import action_column, answer_schema, foreign_key_columns, generation_column, subscription_schema
@@ -129,7 +130,7 @@ class ForeignKeySubscriber(Operator):
         leaving, told = np.flatnonzero(is_left & batch.is_new), np.flatnonzero(is_told & batch.is_new)
         rows = np.concatenate([leaving, told])
         actions = np.concatenate([np.full(len(leaving), LEAVE), np.where(is_row[told], ENTER, DELETE)])
-        order = np.lexsort((actions != LEAVE, batch.sequence[rows]))
+        order = np.argsort(2 * batch.sequence[rows] + (actions != LEAVE))  # no two messages of a change are alike in this
         return self._written(frame, batch, rows[order], actions[order])
 
     def _written(self, frame: pl.DataFrame, batch: LatestBatch, rows: I64, actions: I64) -> pl.DataFrame:
@@ -242,7 +243,7 @@ class ForeignKeyAnswerer(Operator):
         hashes, sequence = (messages.get_column(name).to_numpy() for name in (KEY_HASH, POS))
         found[has_key] = batch.before(hashes[asked[has_key]], sequence[asked[has_key]])
         cause = np.concatenate([sequence[asked], batch.sequence[changed]]) - self._next
-        order = np.argsort(cause, kind="stable")
+        order = stable_order(cause)
         is_ended = np.concatenate([actions[asked] == DELETE, np.zeros(len(changed), np.bool_)])
         left, right = np.concatenate([asked, subscribers]), np.concatenate([found, changed])
         return self._written(source, batch, causes[cause[order]], left[order], right[order], is_ended[order])
@@ -267,20 +268,22 @@ class ForeignKeyAnswerer(Operator):
             they meet, as rows of ``batch``.
         """
         changed_hashes = batch.rows.get_column(KEY_HASH).to_numpy()[changes]
-        touched, keys = np.unique(changed_hashes, return_inverse=True)
+        touched, keys = numbered(changed_hashes)
         source = pl.concat([messages, *self._subscriptions.rows_of(touched)], rechunk=True)
         hashes, members, sequence, ops = (source.get_column(name).to_numpy() for name in (KEY_HASH, _MEMBER, POS, OP))
         is_met = np.isin(hashes, touched)
         is_met[: messages.height] &= ~is_null
         rows = np.flatnonzero(is_met)
-        rows = rows[np.lexsort((sequence[rows], members[rows], hashes[rows]))]
+        rows = rows[np.argsort(sequence[rows])]
+        for column in (members, hashes):
+            rows = rows[stable_order(column[rows])]
         ends = np.full(len(rows), AFTER_ALL_TIME)
         is_replaced = (hashes[rows[1:]] == hashes[rows[:-1]]) & (members[rows[1:]] == members[rows[:-1]])
         ends[:-1][is_replaced] = sequence[rows[1:]][is_replaced]
         own_keys = np.searchsorted(touched, hashes[rows])
         codes = arrival_codes(keys, batch.sequence[changes], self._next, end)
-        starts = np.searchsorted(codes, arrival_codes(own_keys, sequence[rows], self._next, end))
-        stops = np.searchsorted(codes, arrival_codes(own_keys, ends, self._next, end))
+        starts = search(codes, arrival_codes(own_keys, sequence[rows], self._next, end))
+        stops = search(codes, arrival_codes(own_keys, ends, self._next, end))
         is_told = (ops[rows] == 0) & (stops > starts)
         rows, starts, stops = rows[is_told], starts[is_told], stops[is_told]
         by_key = source[list(self._spec.key)][rows].select(pl.arg_sort_by(*self._spec.key)).to_series().to_numpy()

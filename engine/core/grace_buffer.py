@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import I64, Bools, running_clock
+from engine.core.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
 from engine.core.frames import POS, TS
 from engine.core.ports import SegmentStore
+from engine.core.sorted_search import stable_order
 from engine.core.waiting import WaitingRows
 
 
@@ -96,7 +97,7 @@ class GraceBuffer:
         if passing is not None:
             through.append(np.flatnonzero(passing))
         old = self._queue.take(int(releases.due_times[-1])) if len(releases.places) else []
-        by_time = np.argsort(times[accepted], kind="stable")
+        by_time = _by_time(times[accepted])
         released = np.maximum(np.searchsorted(releases.due_times, times[accepted[by_time]]), by_time)
         is_due = released < len(releases.places)
         rows = np.concatenate([*through, accepted[by_time[is_due]]])
@@ -125,6 +126,10 @@ class _Releases:
         return _Releases(np.append(self.places, place), np.append(self.due_times, due_time), self.positions)
 
 
+def _by_time(times: I64) -> I64:
+    return stable_order(times - times.min(initial=AFTER_ALL_TIME))
+
+
 def _in_output_order(
     frame: pl.DataFrame, rows: I64, places: I64, through: int, old: list[pl.DataFrame], releases: _Releases
 ) -> tuple[pl.DataFrame, Bools]:
@@ -147,8 +152,8 @@ def _in_output_order(
     old_places = [releases.places[np.searchsorted(releases.due_times, part)] for part in times]
     all_times = np.concatenate([*times, frame.get_column(TS).to_numpy()[rows]])
     all_places = np.concatenate([*old_places, places])
-    order = np.argsort(all_times, kind="stable")
-    order = order[np.argsort(all_places[order], kind="stable")]
+    order = _by_time(all_times)
+    order = order[stable_order(all_places[order])]
     count = sum(map(len, times))
     is_passing = (order >= count) & (order < count + through)
     if old:

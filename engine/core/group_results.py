@@ -19,7 +19,8 @@ from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter
 from engine.core.group_store import HASH, GroupStore
 from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
-from engine.core.running import Groups
+from engine.core.running import Groups, grouped
+from engine.core.sorted_search import distinct
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import ColumnType, Schema
 
@@ -136,16 +137,14 @@ class GroupResults:
             One row per message that shows something, in order: ``MESSAGE``, ``_ts``, ``_op``, ``_key_hash`` and the output columns.
             A delete keeps its group, its aggregates are null.
         """
-        chain = self._chain(lifted)
-        groups = Groups.of(chain.select(HASH, *self._grouping.own))
+        chain, groups = self._chain(lifted)
         is_state = np.ones(chain.height, np.bool_)  # after the last record of each message, and what was before the batch
         numbers = chain[MESSAGE].fill_null(-1).to_numpy()
         is_state[:-1] = (numbers[1:] != numbers[:-1]) | (groups.ids[1:] != groups.ids[:-1])
         values, overflows = self._aggregates.running(chain, groups)
         for mask in overflows:
             add_counter(counters, self._name, "sum_overflow", int((mask & is_state & (numbers >= 0)).sum()))
-        times, time_of = np.unique(chain[LATEST].to_numpy(), return_inverse=True)
-        result_times = pl.Series(TS, times[groups.maxima(time_of)])
+        result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
         group = [chain[own].alias(name) for own, (name, _) in zip(self._grouping.own, self._grouping.columns, strict=True)]
         states = pl.DataFrame([chain[MESSAGE], result_times, chain[HASH].alias(KEY_HASH), *group, *values])
         if not is_state.all():
@@ -154,14 +153,14 @@ class GroupResults:
         self._groups.append(lifted.drop(MESSAGE))
         return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE)
 
-    def _chain(self, lifted: pl.DataFrame) -> pl.DataFrame:
+    def _chain(self, lifted: pl.DataFrame) -> tuple[pl.DataFrame, Groups]:
         """Put what is known of the touched groups, one row each, before the batch's partials; groups stand together."""
-        held = self._groups.matching(np.unique(lifted[HASH].to_numpy()))
+        held = self._groups.matching(distinct(lifted[HASH].to_numpy()))
         chain = lifted
         if held:
             known = self._merge(pl.concat(held, how="diagonal"))
             chain = pl.concat([known.with_columns(pl.lit(None, pl.Int64).alias(MESSAGE)), lifted], how="diagonal")
-        return chain.sort(HASH, *self._grouping.own, maintain_order=True)
+        return grouped(chain, HASH, self._grouping.own)
 
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge partials of equal groups; the hash alone could collide."""

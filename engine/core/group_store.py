@@ -15,6 +15,7 @@ import polars as pl
 from engine.core.hashing import U64
 from engine.core.ports import SegmentStore
 from engine.core.segments import expand, merge_start
+from engine.core.sorted_search import runs_of
 
 HASH: Final = "_hash"
 
@@ -64,10 +65,9 @@ class GroupStore:
             asked = hashes[first : np.searchsorted(hashes, np.uint64(segment.max_hash), "right")]
             if len(asked):
                 run = self._store.load(segment.segment)
-                own = run[HASH].to_numpy()
-                places = expand(np.searchsorted(own, asked, "left"), np.searchsorted(own, asked, "right"))
-                if len(places):
-                    found.append(run[places])
+                there = runs_of(run[HASH].to_numpy(), asked)
+                if len(there.keys):
+                    found.append(run[expand(there.starts, there.stops)])
         return found
 
     def append(self, rows: pl.DataFrame) -> None:

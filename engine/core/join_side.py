@@ -156,7 +156,7 @@ class _Marks(WaitingRows):
 
     def append(self, frame: pl.DataFrame) -> None:
         if frame.height:
-            self._append(frame, lambda rows, _: rows.unique().sort(TS))
+            self._append(frame, lambda parts, _: [pl.concat(parts).unique().sort(TS)])
 
 
 def find_partners(probes: Probes, targets: pl.DataFrame) -> tuple[I64, I64]:

@@ -17,17 +17,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from engine.core.clocks import I64, Bools, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
 from engine.core.ports import SegmentStore
-from engine.core.running import Groups, codes_of
+from engine.core.running import Groups
 from engine.core.segments import expand, merge_start
+from engine.core.sorted_search import U64, distinct, key_order, runs_of, search
 from engine.definition.types import Schema
 from engine.errors import InvariantBroken
-
-U64 = NDArray[np.uint64]
 
 INDEX_COLUMNS: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(), OP: pl.Int8()}
 
@@ -82,10 +80,9 @@ class LatestIndex:
             last = np.searchsorted(hashes, np.uint64(segment.max_hash), "right")
             if first < last:
                 frame = self._store.load(segment.segment)
-                own, wanted = frame.get_column(KEY_HASH).to_numpy(), hashes[first:last]
-                rows = expand(np.searchsorted(own, wanted, "left"), np.searchsorted(own, wanted, "right"))
-                if len(rows):
-                    found.append(frame[rows])
+                runs = runs_of(frame.get_column(KEY_HASH).to_numpy(), hashes[first:last])
+                if len(runs.keys):
+                    found.append(frame[expand(runs.starts, runs.stops)])
         return found
 
     def append(self, frame: pl.DataFrame, horizon: int | None = None) -> None:
@@ -103,13 +100,19 @@ class LatestIndex:
             frame = pl.concat([*(self._store.load(segment.segment) for segment in merged), frame])
             self._released += [segment.segment for segment in merged]
             self._segments = self._segments[:start]
-        frame = self._newest(frame.sort(*self._hashes, POS))
+        frame = self._newest(self._sorted(frame, is_merge=bool(merged)))
         if not self._segments:
             is_kept = pl.col(OP) == 0
             frame = frame.filter(is_kept if horizon is None else is_kept | (pl.col(TS) >= horizon))
         if frame.height:
             hashes = frame.get_column(KEY_HASH)
             self._segments.append(_Segment(self._store.save(frame), frame.height, hashes.item(0), hashes.item(-1)))
+
+    def _sorted(self, frame: pl.DataFrame, *, is_merge: bool) -> pl.DataFrame:
+        if len(self._hashes) > 1:
+            return frame.sort(*self._hashes, POS)
+        hashes, positions = (frame.get_column(name).to_numpy() for name in (KEY_HASH, POS))
+        return frame[key_order(hashes, None, positions, is_merge=is_merge).rows]
 
     def _newest(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Keep the last of the rows that replace each other; ``frame`` is sorted.
@@ -226,18 +229,19 @@ class LatestBatch:
             puts = puts[np.flatnonzero(~is_refused)]
         hashes = puts.get_column(KEY_HASH).to_numpy()
         self._is_by_time = is_by_time
-        self._distinct = np.unique(hashes if probed is None else np.concatenate([hashes, probed]))
+        self._distinct = distinct(hashes if probed is None else np.concatenate([hashes, probed]))
         stored = index.rows_of(self._distinct)
         self._arrange(pl.concat([*stored, puts], rechunk=True), puts.height)
 
     def _arrange(self, frame: pl.DataFrame, put_count: int) -> None:
         """Sort by key and arrival and leave out the changes that are not their key's latest."""
-        order = np.lexsort((frame.get_column(POS).to_numpy(), frame.get_column(KEY_HASH).to_numpy()))
+        hashes, sequence = frame.get_column(KEY_HASH).to_numpy(), frame.get_column(POS).to_numpy()
+        order = key_order(hashes, None, sequence, is_merge=False).rows
         self.ignored = 0
         if self._is_by_time:
             keys = Groups.of(frame.select(KEY_HASH)[order])
-            codes = codes_of(frame.get_column(TS))[order]
-            is_latest = keys.maxima(codes) == codes
+            times = frame.get_column(TS).to_numpy()[order]
+            is_latest = keys.latest(times) == times
             self.ignored = int((~is_latest).sum())
             order = order[is_latest]
         self.rows = frame[order]
@@ -288,11 +292,11 @@ class LatestBatch:
         """
         if not len(self.ops):
             return np.full(len(hashes), -1, np.int64)
-        keys = np.searchsorted(self._distinct, hashes)
+        keys = search(self._distinct, hashes)
         places = np.concatenate([self.sequence[self.is_new], sequence])
         first, end = (int(places.min()), int(places.max()) + 1) if len(places) else (0, 0)
         own = arrival_codes(self._keys, self.sequence, first, end)
-        found = np.searchsorted(own, arrival_codes(keys, sequence, first, end)) - 1
+        found = search(own, arrival_codes(keys, sequence, first, end)) - 1
         is_there = (found >= 0) & (self._keys[found] == keys) & (self.ops[found] == 0)
         return np.where(is_there, found, -1)
 

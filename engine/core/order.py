@@ -67,11 +67,25 @@ class Ordered:
 
     Attributes:
         frames: input index → its records with ``_pos``, in order. Inputs without records are absent.
-        causes: the feed's records behind the positions.
+        groups: the batch's feed partitions.
+        places: position of each of their records, one partition after the other.
     """
 
     frames: Mapping[int, pl.DataFrame]
-    causes: Causes
+    groups: Sequence[_FeedPartition]
+    places: I64
+
+    @property
+    def causes(self) -> Causes:
+        """The feed's records behind the positions; made when asked for."""
+        if not self.groups:
+            nothing = np.empty(0, np.int64)
+            return Causes(nothing, nothing, nothing)
+        order = np.argsort(self.places)
+        partitions, offsets = (
+            np.concatenate(parts)[order] for parts in zip(*(group.causes() for group in self.groups), strict=True)
+        )
+        return Causes(self.places[order], partitions, offsets)
 
 
 def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int) -> Ordered:
@@ -99,7 +113,7 @@ def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int
         start = stop
     aliases = {item.index: item.alias for item in inputs}
     frames = {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
-    return Ordered(frames, _causes(groups, places))
+    return Ordered(frames, groups, places)
 
 
 class _FeedPartition:
@@ -112,14 +126,16 @@ class _FeedPartition:
     def __init__(self, readers: list[tuple[int, int, pl.DataFrame]]) -> None:
         self._readers = readers
         self.times: I64 = np.concatenate([frame.get_column(TS).to_numpy() for _, _, frame in readers])
-        self.offsets: I64 = np.concatenate([_cause_offsets(frame) for _, _, frame in readers])
-        self.partitions: I64 = np.concatenate([_cause_partitions(partition, frame) for _, partition, frame in readers])
         self._rows: I64 | None = None
         if len(readers) > 1:
-            self._rows = np.argsort(self.offsets, kind="stable")
-            self.times, self.offsets, self.partitions = (
-                values[self._rows] for values in (self.times, self.offsets, self.partitions)
-            )
+            self._rows = np.argsort(np.concatenate([_cause_offsets(frame) for _, _, frame in readers]), kind="stable")
+            self.times = self.times[self._rows]
+
+    def causes(self) -> tuple[I64, I64]:
+        """Return partition and offset of the record behind each record."""
+        partitions = np.concatenate([_cause_partitions(partition, frame) for _, partition, frame in self._readers])
+        offsets = np.concatenate([_cause_offsets(frame) for _, _, frame in self._readers])
+        return (partitions, offsets) if self._rows is None else (partitions[self._rows], offsets[self._rows])
 
     def placed(self, places: I64) -> Iterator[tuple[int, pl.DataFrame]]:
         """Give each reader's records their places."""
@@ -141,19 +157,6 @@ def _cause_partitions(partition: int, frame: pl.DataFrame) -> I64:
     if CAUSE_PARTITION in frame.columns:
         return frame.get_column(CAUSE_PARTITION).to_numpy()
     return np.full(frame.height, partition, np.int64)
-
-
-def _causes(groups: Sequence[_FeedPartition], places: I64) -> Causes:
-    if not groups:
-        nothing = np.empty(0, np.int64)
-        return Causes(nothing, nothing, nothing)
-    order = np.argsort(places)
-    partitions, offsets = (np.concatenate(parts)[order] for parts in _columns(groups))
-    return Causes(places[order], partitions, offsets)
-
-
-def _columns(groups: Sequence[_FeedPartition]) -> tuple[list[I64], list[I64]]:
-    return [group.partitions for group in groups], [group.offsets for group in groups]
 
 
 def _feed_partitions(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[_FeedPartition]:

@@ -6,13 +6,19 @@ cut.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from engine.core.sorted_search import stable_order
+
 Int64s = NDArray[np.int64]
+
+_MAX_CODE: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +56,38 @@ class Groups:
         offsets = self.ids * (int(codes.max()) + 1)  # later groups lie above earlier ones, so one running maximum serves all
         return np.maximum.accumulate(codes + offsets) - offsets
 
+    def latest(self, times: Int64s) -> Int64s:
+        """Greatest time of each row's group up to and with the row."""
+        if not len(times):
+            return times
+        least, greatest = int(times.min()), int(times.max())
+        if (greatest - least + 1) * (int(self.ids[-1]) + 1) < _MAX_CODE:
+            return self.maxima(times - least) + least
+        distinct, codes = np.unique(times, return_inverse=True)  # the years times the groups pass 64 bits
+        return distinct[self.maxima(codes)]
+
     def previous(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The flag of the row before in the same group; False for the first."""
         before = np.zeros(len(flags), dtype=np.bool_)
         before[1:] = flags[:-1]
         before[self.firsts == np.arange(len(flags))] = False
         return before
+
+
+def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.DataFrame, Groups]:
+    """Bring the rows of each group together, in the order in which they stand.
+
+    Args:
+        frame: the rows.
+        hashes: column with the hash of each one's group.
+        keys: the group's columns: two groups can share a hash.
+    """
+    found = frame[stable_order(frame[hashes].to_numpy())]
+    groups = Groups.of(found.select(hashes, *keys))
+    if found.height and groups.ids[-1] != Groups.of(found.select(hashes)).ids[-1]:
+        found = frame.sort(hashes, *keys, maintain_order=True)
+        groups = Groups.of(found.select(hashes, *keys))
+    return found, groups
 
 
 def codes_of(values: pl.Series) -> Int64s:

@@ -1,15 +1,17 @@
 """The two state structures, made of sorted immutable segments: an index by key and time, a queue by time.
 
-A batch appends at most one segment; neighbouring segments are merged when the newer ones have together as many rows as the older
-one, so there are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one
-record. A segment once saved never changes; what has become unnecessary is left out when its neighbours are merged.
+A batch appends one segment at most; neighbours are merged when the newer ones have together as many rows as the older one, so there
+are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one record. What a merge
+makes is one *run*, of several segments where it is large. A segment once saved never changes; what has become unnecessary is left out
+when its neighbours are merged.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -27,6 +29,10 @@ MIN_MERGED: Final = 6
 TINY_ROWS: Final = 1024
 """Rows that are cheaper to rewrite than to keep as a file of their own."""
 
+MERGED_AT_ONCE: Final = 1 << 19
+"""Rows of an index that are merged in one step, and so held in memory (about 70 bytes each beside the payload); more make several
+segments of one run, apart by hash."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -40,6 +46,7 @@ class Segment:
         min_hash: smallest key hash; 0 in a queue.
         max_hash: greatest key hash; 0 in a queue.
         consumed: leading rows that are no longer part of a queue; 0 in an index.
+        is_continued: it and the segment before it were made by one merge: they are one run.
     """
 
     segment: str
@@ -49,13 +56,19 @@ class Segment:
     min_hash: int = 0
     max_hash: int = 0
     consumed: int = 0
+    is_continued: bool = False
+
+    @property
+    def left(self) -> int:
+        """Rows that still count."""
+        return self.rows - self.consumed
 
 
 def merge_start(rows: Sequence[int]) -> int:
-    """Return from which segment on all are merged into one; ``len(rows)`` for none.
+    """Return from which run on all are merged into one, given the rows of each, oldest first; ``len(rows)`` for none.
 
-    The longest run of newest segments is taken whose oldest one is not larger than the others together. So a row that is
-    rewritten lands in a segment twice as large (amortised cost), and those that stay double from newer to older (number).
+    The longest series of newest ones is taken whose oldest one is not larger than the others together. So a row that is
+    rewritten lands in a run twice as large (amortised cost), and those that stay double from newer to older (number).
     """
     newer = TINY_ROWS
     start = len(rows)
@@ -80,7 +93,7 @@ class _Segments(ABC):
     @property
     def rows(self) -> int:
         """Rows held."""
-        return sum(segment.rows - segment.consumed for segment in self._held)
+        return sum(segment.left for segment in self._held)
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the manifest and tell the store what it no longer names."""
@@ -93,17 +106,30 @@ class _Segments(ABC):
         frame = self._store.load(segment.segment)
         return frame.slice(segment.consumed) if segment.consumed else frame
 
-    def _append(self, frame: pl.DataFrame, merge: Callable[[pl.DataFrame, bool], pl.DataFrame]) -> None:
-        """Save ``frame``, merged with the newest segments if it is their turn. ``merge`` learns whether nothing older stays."""
-        sizes = [segment.rows - segment.consumed for segment in self._held]
-        start = merge_start([*sizes, frame.height])
-        if start < len(sizes):
-            merged = self._held[start:]
-            frame = merge(pl.concat([*(self._live(segment) for segment in merged), frame]), start == 0)
-            self._held = self._held[:start]
+    def _append(self, frame: pl.DataFrame, merge: Callable[[list[pl.DataFrame], bool], Iterable[pl.DataFrame]]) -> None:
+        """Save ``frame``, merged with the newest runs if it is their turn.
+
+        Args:
+            frame: not empty.
+            merge: gets the segments, older ones first, and whether nothing older stays; gives the new run, step by step.
+        """
+        runs: list[list[Segment]] = []
+        for segment in self._held:
+            if segment.is_continued and runs:
+                runs[-1].append(segment)
+            else:
+                runs.append([segment])
+        start = merge_start([*(sum(segment.left for segment in run) for run in runs), frame.height])
+        merged = [segment for run in runs[start:] for segment in run]
+        steps: Iterable[pl.DataFrame] = [frame]
+        if merged:
+            self._held = self._held[: -len(merged)]
             self._released.extend(segment.segment for segment in merged)
-        if frame.height:
-            self._held.append(self._save(frame))
+            steps = merge([*(self._live(segment) for segment in merged), frame], start == 0)
+        kept = len(self._held)
+        for step in steps:
+            if step.height:
+                self._held.append(replace(self._save(step), is_continued=len(self._held) > kept))
 
     @abstractmethod
     def _save(self, frame: pl.DataFrame) -> Segment:
@@ -150,7 +176,7 @@ class KeyIndex(_Segments):
             horizon: no read asks for a time before it, except for a key's latest version; merges forget by it.
         """
         if frame.height:
-            self._append(self._arranged(frame), lambda rows, is_all: self._merge(rows, horizon, is_all))
+            self._append(self._arranged(frame), lambda parts, is_all: self._merged(parts, horizon, is_all))
 
     def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
         """Return the rows of some keys; see ``find``."""
@@ -204,6 +230,17 @@ class KeyIndex(_Segments):
         order = self._sorted(frame, is_merge=False)
         return frame[order.rows[self._is_newest(order)]]
 
+    def _merged(self, parts: list[pl.DataFrame], horizon: int, is_all: bool) -> Iterator[pl.DataFrame]:
+        """Merge segments in steps of bounded size, by ranges of the hash: that spreads keys evenly."""
+        steps = -(-sum(part.height for part in parts) // MERGED_AT_ONCE)
+        bounds = np.array([step * 2**64 // steps for step in range(1, steps)], np.uint64)
+        cuts = [np.searchsorted(part.get_column(KEY_HASH).to_numpy(), bounds).tolist() for part in parts]
+        ranges = [list(pairwise([0, *places, part.height])) for part, places in zip(parts, cuts, strict=True)]
+        for step in range(steps):
+            slices = [part[slice(*own[step])] for part, own in zip(parts, ranges, strict=True)]
+            if filled := [each for each in slices if each.height]:
+                yield self._merge(pl.concat(filled, rechunk=True), horizon, is_all)
+
     def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
         """Merge segments, and forget what no read can reach.
 
@@ -246,7 +283,7 @@ class TimeQueue(_Segments):
     def append(self, frame: pl.DataFrame) -> None:
         """Add rows, sorted by ``_ts`` and then arrival, that arrived after all before."""
         if frame.height:
-            self._append(frame, lambda rows, _: rows.sort(TS, maintain_order=True))
+            self._append(frame, lambda parts, _: [_by_time(parts)])
 
     def take(self, until: int) -> list[pl.DataFrame]:
         """Remove and return all rows with ``_ts <= until``: sorted parts, earlier arrivals first at equal times."""
@@ -271,10 +308,16 @@ class TimeQueue(_Segments):
         return Segment(self._store.save(frame), frame.height, _int(times.item(0)), _int(times.item(-1)))
 
 
+def _by_time(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Merge parts, each sorted by time; earlier ones come first at equal times."""
+    frame = pl.concat(parts)
+    return frame[np.argsort(frame.get_column(TS).to_numpy(), kind="stable")]
+
+
 def _shortened(segment: Segment, count: int, times: I64) -> Segment:
     """Return ``segment`` without ``count`` more of its leading rows."""
     min_ts = int(times[count]) if count < len(times) else segment.max_ts
-    return Segment(segment.segment, segment.rows, min_ts, segment.max_ts, consumed=segment.consumed + count)
+    return replace(segment, min_ts=min_ts, consumed=segment.consumed + count)
 
 
 def _int(value: Any) -> int:

@@ -20,6 +20,7 @@ from engine.core.clocks import I64, Bools
 from engine.core.ports import SegmentStore
 from engine.core.running import Groups
 from engine.core.segments import expand, merge_start
+from engine.core.sorted_search import runs_of
 
 U64 = NDArray[np.uint64]
 
@@ -35,8 +36,6 @@ _DUE_ROW: Final = "_due_row"
 """The row of each of these ends."""
 
 _AGE: Final = "_age"
-
-_MAX_CODE: Final = 1 << 62
 
 
 class _Segment(NamedTuple):
@@ -84,7 +83,8 @@ class SessionStore:
         parts = []
         for segment in self._segments if len(hashes) else ():
             frame = self._store.load(segment.segment)
-            rows = _rows_of(frame[HASH].to_numpy(), hashes)
+            runs = runs_of(frame[HASH].to_numpy(), hashes)
+            rows = expand(runs.starts, runs.stops)
             rows = rows[frame[END].to_numpy()[rows] >= horizon]
             if len(rows):
                 parts.append(frame.drop(_DUE_END, _DUE_ROW)[rows])
@@ -144,23 +144,9 @@ class SessionStore:
         self._segments = segments
 
 
-def _rows_of(own: U64, hashes: U64) -> I64:
-    """Indexes of the rows with one of the hashes; both ascending, the hashes distinct."""
-    if len(own) < len(hashes):
-        places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
-        return np.flatnonzero(hashes[places] == own)
-    return expand(np.searchsorted(own, hashes, "left"), np.searchsorted(own, hashes, "right"))
-
-
 def _is_apart(groups: Groups, starts: I64, ends: I64) -> Bools:
     """Whether each row starts behind the ends of all rows before it in its group."""
     is_apart = np.ones(len(starts), np.bool_)
     if len(starts) > 1:
-        least, span = int(ends.min()), int(ends.max()) - int(ends.min()) + 1
-        if span * (int(groups.ids[-1]) + 1) < _MAX_CODE:
-            reach = groups.maxima(ends - least) + least
-        else:  # the years times the groups pass 64 bits
-            distinct, codes = np.unique(ends, return_inverse=True)
-            reach = distinct[groups.maxima(codes)]
-        is_apart[1:] = (groups.ids[1:] != groups.ids[:-1]) | (starts[1:] > reach[:-1])
+        is_apart[1:] = (groups.ids[1:] != groups.ids[:-1]) | (starts[1:] > groups.latest(ends)[:-1])
     return is_apart

@@ -38,6 +38,7 @@ from engine.core.session_components import Components, components_of
 from engine.core.session_exact import Chains, in_line, record_by_record
 from engine.core.session_fold import RECORD, SessionFold
 from engine.core.session_store import END, HASH, START, SessionStore
+from engine.core.sorted_search import distinct
 from engine.definition.types import Schema
 from engine.plan.model import SessionAggregation
 
@@ -237,7 +238,7 @@ class SessionAggregator(Operator):
         touched = batch.hashes.to_numpy()
         if self._spec.emit == "final":
             touched = np.concatenate([touched, self._store.due(self._horizon, int(batch.horizons[-1]))])
-        held = self._store.matching(np.unique(touched), self._horizon)
+        held = self._store.matching(distinct(touched), self._horizon)
         frame = batch.frame
         group = [frame[source].alias(name) for name, (_, source) in zip(self._fold.group, self._spec.group, strict=True)]
         arrivals, times = pl.Series(FIRST, batch.arrivals), frame[TS]

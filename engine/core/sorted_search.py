@@ -43,6 +43,45 @@ def search(ascending: NDArray[Any], wanted: NDArray[Any], side: Literal["left", 
     return places
 
 
+def distinct(values: U64) -> U64:
+    """Return the values in ascending order, each once (``np.unique`` without an inverse hashes them, which is slower)."""
+    found = np.sort(values)
+    is_first = np.ones(len(found), np.bool_)
+    is_first[1:] = found[1:] != found[:-1]
+    return found[is_first]
+
+
+def stable_order(values: NDArray[np.uint64] | I64) -> I64:
+    """Return what a stable ``argsort`` does, for hashes or for numbers from 0 on.
+
+    Values are sorted several times as fast as indexes: what is sorted are the values with the rows' numbers behind them, instead of
+    their own lower bits where there is no room. Hashes hardly ever differ in those only; where they do it is done again.
+    """
+    bits = np.uint64(len(values).bit_length())
+    plain: U64 = values.view(np.uint64)
+    has_room = bool(len(plain)) and int(plain.max()) >> (64 - int(bits)) == 0
+    packed = plain << bits if has_room else (plain >> bits) << bits
+    packed |= np.arange(len(plain), dtype=np.uint64)
+    packed.sort()
+    rows = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+    if not has_room:
+        found = plain[rows]
+        if (found[1:] < found[:-1]).any():
+            return np.argsort(plain, kind="stable")
+    return rows
+
+
+def numbered(hashes: U64) -> tuple[U64, I64]:
+    """Return the distinct hashes in ascending order, and the index of each row's hash among them."""
+    rows = stable_order(hashes)
+    found = hashes[rows]
+    is_first = np.ones(len(found), np.bool_)
+    is_first[1:] = found[1:] != found[:-1]
+    numbers = np.empty(len(found), np.int64)
+    numbers[rows] = np.cumsum(is_first) - 1
+    return found[is_first], numbers
+
+
 def runs_of(own: U64, hashes: U64) -> Runs:
     """Find the rows of some keys; the cost is bounded by the smaller of both arrays.
 
@@ -95,7 +134,7 @@ def key_order(hashes: U64, times: I64 | None, positions: I64, *, is_merge: bool)
         positions: where rows come nearly always in ascending order.
         is_merge: the rows are a few runs that have this order already.
     """
-    rows = np.argsort(hashes, kind="stable") if is_merge else _stable_order(hashes)
+    rows = np.argsort(hashes, kind="stable") if is_merge else stable_order(hashes)
     found = hashes[rows]
     is_same = np.zeros(len(rows), np.bool_)
     is_same[1:] = found[1:] == found[:-1]
@@ -109,20 +148,6 @@ def key_order(hashes: U64, times: I64 | None, positions: I64, *, is_merge: bool)
         within = (positions[own],) if times is None else (positions[own], times[own])
         rows[places] = own[np.lexsort((*within, groups[places]))]
     return KeyOrder(rows, is_same, None if times is None else times[rows])
-
-
-def _stable_order(hashes: U64) -> I64:
-    """Return what a stable ``argsort`` does: sorts numbers made of the hashes' upper bits and the rows' numbers.
-
-    Values are sorted several times as fast as indexes. Where hashes differ in their lower bits only, which hashes of few rows hardly
-    ever do, the result is checked and made again.
-    """
-    bits = np.uint64(len(hashes).bit_length())
-    packed = ((hashes >> bits) << bits) | np.arange(len(hashes), dtype=np.uint64)
-    packed.sort()
-    rows = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-    found = hashes[rows]
-    return rows if (found[1:] >= found[:-1]).all() else np.argsort(hashes, kind="stable")
 
 
 def _misplaced(rows: I64, is_same: Bools, times: I64 | None, positions: I64) -> I64:

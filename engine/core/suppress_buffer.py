@@ -17,7 +17,7 @@ from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.ports import SegmentStore
 from engine.core.row_bytes import RowBytes
-from engine.core.segments import U64
+from engine.core.sorted_search import U64, distinct
 from engine.core.suppress_episodes import FROM_BEFORE, Bounds, Episodes, Held, Steps, first_overrun, plan, plan_bounded
 from engine.core.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, EntryStore
 from engine.definition.types import Schema
@@ -142,7 +142,7 @@ class SuppressionBuffer:
 
     def _known(self, hashes: U64) -> _Known:
         """Look keys up, which may repeat."""
-        hashes = np.unique(hashes)
+        hashes = distinct(hashes)
         rows = self._store.rows_of(hashes)
         is_shown, is_held = np.zeros(len(hashes), np.bool_), np.zeros(len(hashes), np.bool_)
         numbers = {name: np.zeros(len(hashes), np.int64) for name in (SINCE, PLACE, SIZE)}

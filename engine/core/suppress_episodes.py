@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.core.clocks import I64, Bools
-from engine.core.segments import U64
+from engine.core.sorted_search import U64
 
 FROM_BEFORE: Final = -1
 """Source of an episode whose latest change is the one in the index."""

@@ -17,7 +17,8 @@ import polars as pl
 from engine.core.clocks import I64
 from engine.core.frames import KEY_HASH, TS
 from engine.core.ports import SegmentStore
-from engine.core.segments import U64, KeyIndex, Segment, TimeQueue
+from engine.core.segments import KeyIndex, Segment, TimeQueue
+from engine.core.sorted_search import U64
 
 HELD: Final = "_held"
 """Whether the key has an entry; otherwise the row only says what is shown."""

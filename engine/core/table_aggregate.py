@@ -32,7 +32,8 @@ from engine.core.group_store import HASH, GroupStore
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
-from engine.core.running import Groups
+from engine.core.running import Groups, grouped
+from engine.core.sorted_search import distinct
 from engine.definition.types import Schema
 from engine.plan.model import TableAggregation, TableRegrouping
 from engine.plan.regrouping import has_new_column, has_old_column, new_column, old_column, regrouped_rows, regrouped_schema
@@ -122,13 +123,12 @@ class TableRegrouper(Operator):
 
     def _chain(self, puts: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, Bools]:
         """Return each touched key's row before the batch and the puts that replaced it, by key and arrival; and which are puts."""
-        held = self._rows.matching(np.unique(puts[HASH].to_numpy()))
+        held = self._rows.matching(distinct(puts[HASH].to_numpy()))
         chain = puts
         if held:
             chain = pl.concat([self._newest(pl.concat(held), is_all=False), puts], how="diagonal")
-        chain = chain.sort(HASH, *self._spec.key, SEQ)
+        chain, groups = grouped(chain, HASH, self._spec.key)
         is_new = chain[SEQ].to_numpy() >= self._next - puts.height
-        groups = Groups.of(chain.select(HASH, *self._spec.key))
         is_late = is_new & self._is_out_of_order(chain[TS].to_numpy(), groups)
         add_counter(counters, self._spec.name, "out_of_order", int(is_late.sum()))
         if self._spec.history_retention_ms is None or not is_late.any():
@@ -140,8 +140,7 @@ class TableRegrouper(Operator):
         is_first = groups.firsts == np.arange(len(times))
         known = times
         if self._spec.history_retention_ms is not None:
-            distinct, codes = np.unique(times, return_inverse=True)
-            known = distinct[groups.maxima(codes)]
+            known = groups.latest(times)
         before = np.empty_like(times)
         before[1:] = known[:-1]
         before[is_first] = BEFORE_ALL_TIME
@@ -164,7 +163,7 @@ class TableRegrouper(Operator):
         causes = np.concatenate([changed[both], changed[leaves], changed[joins]])
         old = np.concatenate([replaced[both], replaced[leaves], nothing[: len(joins)]])
         new = np.concatenate([changed[both], nothing[: len(leaves)], changed[joins]])
-        order = np.lexsort((new >= 0, rows[SEQ].to_numpy()[causes]))
+        order = np.argsort(2 * rows[SEQ].to_numpy()[causes] + (new >= 0))  # no two messages of a change are alike in this
         return self._assembled(rows, causes[order], old[order], new[order])
 
     def _assembled(self, rows: pl.DataFrame, causes: I64, old: I64, new: I64) -> pl.DataFrame:
@@ -188,8 +187,8 @@ class TableRegrouper(Operator):
 
     def _newest(self, rows: pl.DataFrame, is_all: bool) -> pl.DataFrame:
         """Keep each key's last row; forget tombstones of a versioned table that every accepted put would replace (V4)."""
-        rows = rows.drop(POS, OFFSET, strict=False).sort(HASH, *self._spec.key, SEQ)
-        ids = Groups.of(rows.select(HASH, *self._spec.key)).ids
+        rows, groups = grouped(rows.drop(POS, OFFSET, strict=False), HASH, self._spec.key)
+        ids = groups.ids
         is_kept = np.ones(len(ids), np.bool_)
         is_kept[:-1] = ids[1:] != ids[:-1]
         if is_all and self._spec.history_retention_ms is not None:
@@ -258,7 +257,7 @@ class TableAggregator(Operator):
         ]
         numbers = np.concatenate([gone, come])
         signs = np.repeat(np.array([-1, 1]), (len(gone), len(come)))
-        order = np.lexsort((signs, numbers))
+        order = np.argsort(2 * numbers + (signs > 0))
         numbers, signs = numbers[order], signs[order]
         positions = 2 * (self._next + numbers) + (signs > 0)
         self._next += messages.height

@@ -16,7 +16,8 @@ from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, late_rows
 from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
-from engine.core.version_search import U64, VersionSearch
+from engine.core.sorted_search import U64, numbered
+from engine.core.version_search import VersionSearch
 from engine.core.versioned_table import TableBatch, VersionedTable
 from engine.definition.types import Schema
 
@@ -130,9 +131,9 @@ class Changes:
         sequence = np.concatenate([left.sequence, right.sequence])
         order = np.argsort(sequence, kind="stable")  # two ascending runs: merged in linear time
         is_left = order < len(left.sequence)
-        distinct, keys = np.unique(_joined(left, right, KEY_HASH), return_inverse=True)
+        hashes, keys = numbered(_joined(left, right, KEY_HASH))
         return Changes(
-            hashes=distinct,
+            hashes=hashes,
             keys=keys[order],
             is_left=is_left,
             rows=np.where(is_left, order, order - len(left.sequence)),

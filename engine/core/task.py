@@ -17,7 +17,7 @@ from engine.core.chain import build_chain, running_schema
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, Emission, empty_frame, empty_late, merge_counters
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
-from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Causes, Slice, order_batch
+from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Ordered, Slice, order_batch
 from engine.core.ports import SegmentStore
 from engine.core.progress import FeedProgress, Reading
 from engine.errors import EngineError, StateCorrupt
@@ -107,7 +107,7 @@ class Task:
             merge_counters(made.counters, result.counters)
             if result.late.height:
                 made.late.append(result.late)
-        changes = self._changes(frame, batch.causes)
+        changes = self._changes(frame, batch)
         self._emitted += changes.height
         made.changes.append(changes)
 
@@ -142,14 +142,14 @@ class Task:
             moments += [begun_ms + max(1, ms) for ms in due if ms is not None]
         return min((ms for ms in moments if ms is not None), default=None)
 
-    def _changes(self, frame: pl.DataFrame, causes: Causes) -> pl.DataFrame:
+    def _changes(self, frame: pl.DataFrame, batch: Ordered) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
             return frame[[TS, OP, *self._output]]
         hashes = key_hash(frame, self._stage.exchange_key).fill_null(HASH_WITHOUT_KEY)
         added = [hashes, pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height))]
         if self._keeps_cause:
-            partitions, offsets = causes.of(frame.get_column(POS).to_numpy())
+            partitions, offsets = batch.causes.of(frame.get_column(POS).to_numpy())
             added += [pl.Series(CAUSE_PARTITION, partitions), pl.Series(CAUSE_OFFSET, offsets)]
         cause = [CAUSE_PARTITION, CAUSE_OFFSET] if self._keeps_cause else []
         return frame.with_columns(added)[[KEY_HASH, TS, OFFSET, OP, *cause, *self._output]]

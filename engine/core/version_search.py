@@ -81,7 +81,12 @@ class VersionSearch:
         Returns:
             Places in sorted order (see ``rows``), -1 for none.
         """
-        found = search(self._sorted, self._composite(keys, times), "right") - 1
+        if not len(self._sorted):
+            return np.full(len(keys), -1)
+        wanted = self._composite(keys, times)
+        found = self._starts[keys + 1] - 1  # the key's last version answers most probes
+        earlier = np.flatnonzero(self._sorted[found] > wanted)
+        found[earlier] = search(self._sorted, wanted[earlier], "right") - 1
         return self._walk_down(found, self._starts[keys], positions)
 
     def latest(self, keys: I64, positions: I64) -> I64:

@@ -23,7 +23,7 @@ from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, cloc
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.segments import KeyIndex
-from engine.core.sorted_search import U64, search
+from engine.core.sorted_search import U64, distinct, numbered, search
 from engine.core.version_search import VersionSearch
 from engine.definition.types import Schema
 
@@ -186,9 +186,9 @@ class TableBatch:
             positions: each probe sees the puts before its position.
             with_valid_to: fill ``Found.valid_to`` (reads every retained version of the touched keys).
         """
-        distinct, keys = np.unique(hashes, return_inverse=True)
-        low, high = (None, None) if with_valid_to else _extremes(keys, times, len(distinct))
-        versions, search = self._search(distinct, low, high)
+        touched, keys = numbered(hashes)
+        low, high = (None, None) if with_valid_to else _extremes(keys, times, len(touched))
+        versions, search = self._search(touched, low, high)
         if versions.is_empty():
             nothing = np.full(len(keys), -1, np.int64)
             return Found(np.full(len(keys), NO_VERSION, np.int8), nothing, versions, np.full(len(keys), AFTER_ALL_TIME))
@@ -211,8 +211,8 @@ class TableBatch:
     def put_valid_to(self) -> I64:
         """Return for each accepted put, as of its position, when its key's next version begins; ``AFTER_ALL_TIME`` for none."""
         frame = self.accepted_puts
-        distinct, keys = np.unique(frame.get_column(KEY_HASH).to_numpy(), return_inverse=True)
-        _, search = self._search(distinct, None, None)
+        touched, keys = numbered(frame.get_column(KEY_HASH).to_numpy())
+        _, search = self._search(touched, None, None)
         return search.next_times(keys, frame.get_column(TS).to_numpy(), frame.get_column(POS).to_numpy())
 
     def history(self, key: int, start: int | None, stop: int | None, position: int) -> History:
@@ -243,9 +243,8 @@ class TableBatch:
         puts = self._puts
         if puts.is_empty():
             return 0
-        distinct = np.unique(puts.get_column(KEY_HASH).to_numpy())
         columns = [KEY_HASH, TS, POS]
-        before = [part[columns] for part in self._index.ranges(distinct)]
+        before = [part[columns] for part in self._index.ranges(distinct(puts.get_column(KEY_HASH).to_numpy()))]
         frame = pl.concat([*before, puts[columns]]).sort(KEY_HASH, POS)
         hashes, times, positions = (frame.get_column(name).to_numpy() for name in columns)
         is_older = (hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1]) & (positions[1:] >= self._put_positions[0])
@@ -257,24 +256,24 @@ class TableBatch:
             return np.full(len(positions), BEFORE_ALL_TIME)
         return self.clocks[np.searchsorted(self._put_positions, positions)] - self._retention_ms
 
-    def _search(self, distinct: U64, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
+    def _search(self, touched: U64, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys: those kept and those of the batch."""
-        parts = self._index.find(distinct, low, high)
-        new, keys = self._new_versions(distinct)
+        parts = self._index.find(touched, low, high)
+        new, keys = self._new_versions(touched)
         versions = pl.concat([*(part.frame for part in parts), new], rechunk=True) if parts else new.rechunk()
         first_new = int(self._put_positions[0]) if len(self._put_positions) else AFTER_ALL_TIME
         keys = np.concatenate([*(part.keys for part in parts), keys])
-        return versions, VersionSearch(versions, distinct, first_new, is_by_time=self._retention_ms is not None, keys=keys)
+        return versions, VersionSearch(versions, touched, first_new, is_by_time=self._retention_ms is not None, keys=keys)
 
-    def _new_versions(self, distinct: U64) -> tuple[pl.DataFrame, I64]:
+    def _new_versions(self, touched: U64) -> tuple[pl.DataFrame, I64]:
         """Return the accepted puts of some keys, and the index of each one's key."""
         new = self.accepted_puts
-        if new.is_empty() or not len(distinct):
+        if new.is_empty() or not len(touched):
             return new.clear(), np.empty(0, np.int64)
         hashes = new.get_column(KEY_HASH).to_numpy()
-        keys = np.minimum(search(distinct, hashes), len(distinct) - 1)
-        touched = np.flatnonzero(distinct[keys] == hashes)
-        return (new, keys) if len(touched) == len(keys) else (new[touched], keys[touched])
+        keys = np.minimum(search(touched, hashes), len(touched) - 1)
+        own = np.flatnonzero(touched[keys] == hashes)
+        return (new, keys) if len(own) == len(keys) else (new[own], keys[own])
 
 
 def _extremes(keys: I64, times: I64, key_count: int) -> tuple[I64, I64]:

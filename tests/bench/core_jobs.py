@@ -75,6 +75,12 @@ def jobs() -> list[CoreJob]:
         CoreJob("grace join, 100,000 a batch, memory", _GRACE_JOIN, bids_and_versions, 100_000, 2.0e6, is_durable=False),
         CoreJob("tumbling, final, per auction", _windowed("auction", _TUMBLING, "until_window_closes"), bids_only, mark=3.0e6),
         CoreJob("tumbling, final, per bidder", _windowed("bidder", _TUMBLING, "until_window_closes"), bids_only, mark=3.0e6),
+        CoreJob(
+            "tumbling, final, per bidder, 20,000 a batch",
+            _windowed("bidder", _TUMBLING, "until_window_closes"),
+            bids_only,
+            20_000,
+        ),
         CoreJob("tumbling, changes, per bidder", _windowed("bidder", _TUMBLING, "none"), bids_only),
         CoreJob("hopping 10 s by 2 s, final, per bidder", _windowed("bidder", _HOPPING, "until_window_closes"), bids_only),
         CoreJob("session, final, per bidder", _windowed("bidder", _SESSION, "until_window_closes"), bids_only, mark=0.5e6),

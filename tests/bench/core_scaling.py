@@ -43,6 +43,8 @@ WAITING_ROWS: Final = {"tiny": (1_000, 10_000), "small": (1_000, 10_000, 100_000
 TOUCHED_KEYS: Final = 1_000
 MEMORY_BATCHES: Final = 50
 
+FEW_KEYS: Final = 10_000
+
 COLUMNS: Final = Schema((("item", BIGINT), ("version", BIGINT)))
 
 
@@ -105,19 +107,29 @@ def _series(costs: dict[int, dict[str, float]]) -> list[Growth]:
 
 
 def _index_cost(keys: int) -> dict[str, float]:
-    """Return CPU seconds per record of lookups and of puts over uniform keys, while the index is put over once."""
+    """Return CPU seconds per record of lookups and of puts, while the index is put over once.
+
+    Uniform keys touch the more keys the more there are, until each record of a batch has its own. So lookups are measured twice: that
+    way, and with the same number of keys in every batch, which shows what the size of the index alone does.
+    """
     batches = max(LEAST_BATCHES, keys // BATCH_RECORDS)
+    uniform = few = puts = 0.0
     with tempfile.TemporaryDirectory() as root:
         store = FileSegmentStore(Path(root), KEEP_MANIFESTS)
         table = _loaded(keys, store)
-        lookups = puts = 0.0
         for batch in range(batches):
+            chosen = below(draw(13, np.arange(batch * FEW_KEYS, (batch + 1) * FEW_KEYS), 0), keys)
             frame = _versions(batch, below(draw(7, _numbers(batch), 0), keys), keys)
             store.begin(batch + 1)
-            lookups += _cpu(partial(_look_up, table, frame))
+            few += _cpu(partial(_look_up, table, _versions(batch, chosen[below(draw(7, _numbers(batch), 1), FEW_KEYS)], keys)))
+            uniform += _cpu(partial(_look_up, table, frame))
             puts += _cpu(partial(_put, table, frame))
     records = batches * BATCH_RECORDS
-    return {"lookup by keys in the index": lookups / records, "put by keys in the index": puts / records}
+    return {
+        "lookup, keys at random": uniform / records,
+        f"lookup, {FEW_KEYS:,} keys a batch": few / records,
+        "put, keys at random": puts / records,
+    }
 
 
 def _loaded(keys: int, store: FileSegmentStore) -> VersionedTable:
@@ -168,7 +180,7 @@ def _buffer_cost(waiting: int) -> dict[str, float]:
             store.begin(batch)
             cost = _cpu(partial(_buffered, buffer, frame))
             spent += cost if batch >= filling else 0.0
-    return {"grace buffer by rows waiting": spent / (LEAST_BATCHES * BATCH_RECORDS)}
+    return {"grace buffer, rows waiting": spent / (LEAST_BATCHES * BATCH_RECORDS)}
 
 
 def _buffered(buffer: GraceBuffer, frame: pl.DataFrame) -> None:
@@ -198,7 +210,8 @@ def measure_memory(size: str) -> list[MemoryUse]:
 
 def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int:
     """Handle some batches and return by how much private memory grew at most."""
-    frames = [_versions(batch, below(draw(11, np.arange(TOUCHED_KEYS), batch), keys), keys) for batch in range(MEMORY_BATCHES)]
+    numbers = np.arange(MEMORY_BATCHES * TOUCHED_KEYS).reshape(MEMORY_BATCHES, TOUCHED_KEYS)
+    frames = [_versions(batch, below(draw(11, own, 0), keys), keys) for batch, own in enumerate(numbers)]
     before = _private_bytes()
     with _Peak() as peak:
         store = FileSegmentStore(root, KEEP_MANIFESTS)

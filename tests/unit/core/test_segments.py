@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from engine.core.ports import named_segments
-from engine.core.segments import MIN_MERGED, TINY_ROWS, KeyIndex, TimeQueue, expand, merge_start, upper_bound
+from engine.core.segments import MERGED_AT_ONCE, MIN_MERGED, TINY_ROWS, KeyIndex, TimeQueue, expand, merge_start, upper_bound
 from engine.errors import InvariantBroken
 from engine.state.memory import MemorySegmentStore
 
@@ -111,6 +111,28 @@ def test_two_keys_of_one_hash_are_noticed_when_they_meet() -> None:
     last = versions((1, MIN_MERGED, MIN_MERGED), keys=["b"])
     with pytest.raises(InvariantBroken):
         index.append(last, horizon=-1)
+
+
+def test_a_large_merge_makes_one_run_of_several_segments() -> None:
+    random, store = np.random.default_rng(3), MemorySegmentStore()
+    index = KeyIndex(store, None, is_by_time=True)
+    rows = MERGED_AT_ONCE // 4
+    for batch in range(MIN_MERGED):
+        hashes = random.integers(0, 2**64, rows, np.uint64)
+        frame = pl.DataFrame({"_key_hash": hashes, "_ts": np.full(rows, batch), "_pos": np.arange(rows) + batch * rows})
+        index.append(frame.with_columns(pl.lit(0, pl.Int8).alias("_op")), horizon=-1)
+    state = index.snapshot()
+    store.purge()
+    assert [entry["is_continued"] for entry in state] == [False, True]
+    assert state[0]["max_hash"] < state[1]["min_hash"]
+    assert store.segment_ids == named_segments(state)
+    again = KeyIndex(store, state, is_by_time=True)
+    assert again.rows == MIN_MERGED * rows
+    asked = np.sort(hashes[:100])
+    assert pl.concat(again.ranges(asked))["_key_hash"].to_list() == asked.tolist()
+    for batch in range(1, MIN_MERGED):  # as few as these leave a run as large as it is alone
+        again.append(versions((7, batch, MIN_MERGED * rows + batch)), horizon=-1)
+    assert [entry["is_continued"] for entry in again.snapshot()[:2]] == [False, True]
 
 
 def test_a_queue_gives_a_prefix_and_remembers_how_much_was_taken() -> None:

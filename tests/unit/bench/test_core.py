@@ -1,0 +1,28 @@
+"""The benchmark of the engine alone runs, and counts what came out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.core import run_job
+from tests.bench.core_jobs import CoreJob, jobs
+from tests.bench.core_scaling import INDEX_KEYS, WAITING_ROWS, measure_scaling
+
+
+@pytest.mark.parametrize("job", jobs(), ids=lambda job: job.name)
+def test_every_job_handles_all_records(job: CoreJob) -> None:
+    run = run_job(job, "tiny")
+    assert run.records in (46_000, 49_000)
+    assert run.rows > 0
+    assert 0 <= run.exact_path <= run.records
+
+
+def test_joining_in_any_batches_gives_as_many_rows() -> None:
+    grace = [run_job(job, "tiny") for job in jobs() if job.name.startswith("grace join")]
+    assert {run.rows for run in grace} == {grace[0].rows}
+
+
+def test_growth_is_told_for_every_size() -> None:
+    growths = measure_scaling("tiny", 1)
+    assert len(growths) == 3 * len(INDEX_KEYS["tiny"]) + len(WAITING_ROWS["tiny"])
+    assert growths[0].ratio == 1.0
