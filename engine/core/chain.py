@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.core.foreign_keys import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
-from engine.core.joins import JoinKeys, StreamTableJoiner
+from engine.core.aggregation.running_aggregate import RunningAggregator
+from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
+from engine.core.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
+from engine.core.joins.stream_stream import StreamStreamJoiner
+from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
+from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Operator
 from engine.core.ports import SegmentStore
 from engine.core.row_operators import RowFilter, RowProjection
-from engine.core.running_aggregate import RunningAggregator
-from engine.core.sessions import SessionAggregator
-from engine.core.sliding import SlidingAggregator
-from engine.core.stream_joins import StreamStreamJoiner
-from engine.core.suppress import TimeLimitSuppressor, WallClockSuppressor
-from engine.core.table_aggregate import TableAggregator, TableRegrouper
+from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
 from engine.core.table_filter import TableFilterer
-from engine.core.table_joins import TableTableJoiner
-from engine.core.windows import WindowAggregator
+from engine.core.windows.hopping import WindowAggregator
+from engine.core.windows.sessions import SessionAggregator
+from engine.core.windows.sliding import SlidingAggregator
 from engine.definition.types import Schema
 from engine.plan import model
 from engine.plan.model import Input, Plan, Stage

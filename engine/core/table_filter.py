@@ -24,7 +24,7 @@ from engine.core.frames import (
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
-from engine.core.versioned_table import MATCHED, VersionedTable
+from engine.core.structures.versioned_table import MATCHED, VersionedTable
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.model import TableFilter

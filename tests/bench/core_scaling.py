@@ -19,9 +19,9 @@ import polars as pl
 import psutil
 
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS
-from engine.core.grace_buffer import GraceBuffer
 from engine.core.hashing import key_hash
-from engine.core.versioned_table import VersionedTable
+from engine.core.joins.grace_buffer import GraceBuffer
+from engine.core.structures.versioned_table import VersionedTable
 from engine.definition.types import BIGINT, Schema
 from engine.state.files import FileSegmentStore
 from tests.bench.nxt import BASE_MS, Ints, below, draw

@@ -12,7 +12,7 @@ import polars as pl
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import KEY_HASH, TS
 from engine.core.hashing import key_hash
-from engine.core.versioned_table import MATCHED, TableBatch, VersionedTable
+from engine.core.structures.versioned_table import MATCHED, TableBatch, VersionedTable
 from engine.definition.types import STRING, Schema
 from engine.state.memory import MemorySegmentStore
 

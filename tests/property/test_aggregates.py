@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.aggregate import Aggregates
-from engine.core.running import Groups
+from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.running import Groups
 from engine.definition.aggregates import is_undoable
 from engine.errors import InvariantBroken
 from engine.plan.model import AggregateColumn

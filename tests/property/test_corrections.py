@@ -12,9 +12,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.corrections import Corrections
 from engine.core.operators import Moment
-from engine.core.windows import WindowAggregator
+from engine.core.windows.corrections import Corrections
+from engine.core.windows.hopping import WindowAggregator
 from engine.plan.model import AggregateColumn
 from engine.state.memory import MemorySegmentStore
 from tests.property import suppress_model as model

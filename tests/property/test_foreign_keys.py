@@ -14,9 +14,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.foreign_keys import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
 from engine.core.frames import SERVICE_COLUMNS, empty_frame
 from engine.core.hashing import key_hash
+from engine.core.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
 from engine.core.operators import Moment, Operator
 from engine.definition.types import BIGINT, INT, STRING, ColumnType, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema

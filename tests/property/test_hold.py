@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.hashing import key_hash
-from engine.core.joins import JoinKeys, StreamTableJoiner
+from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.operators import Moment, TableProgress
 from engine.definition.types import STRING, Schema
 from engine.plan.model import Hold, StreamTableJoin

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.hashing import key_hash
-from engine.core.joins import JoinKeys, StreamTableJoiner
+from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
 from engine.plan.model import StreamTableJoin

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.aggregation.running_aggregate import RunningAggregator
 from engine.core.operators import Moment
-from engine.core.running_aggregate import RunningAggregator
 from engine.plan.model import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model

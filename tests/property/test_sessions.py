@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from engine.core.clocks import running_clock
 from engine.core.operators import Moment
-from engine.core.session_components import components_of
-from engine.core.session_exact import in_line, record_by_record
-from engine.core.session_store import END, HASH, START, SessionStore
-from engine.core.sessions import SessionAggregator
+from engine.core.windows.session_components import components_of
+from engine.core.windows.session_exact import in_line, record_by_record
+from engine.core.windows.session_store import END, HASH, START, SessionStore
+from engine.core.windows.sessions import SessionAggregator
 from engine.plan.model import AggregateColumn, SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import session_model as model

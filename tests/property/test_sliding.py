@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.operators import Moment
-from engine.core.sliding import SlidingAggregator
-from engine.core.sliding_store import HASH, SEQ
-from engine.core.sliding_windows import BOUNDARY, timelines
+from engine.core.windows.sliding import SlidingAggregator
+from engine.core.windows.sliding_store import HASH, SEQ
+from engine.core.windows.sliding_windows import BOUNDARY, timelines
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.model import AggregateColumn, SlidingAggregation
 from engine.state.memory import MemorySegmentStore

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.running import grouped
-from engine.core.sorted_search import SORTED_FROM, distinct, key_order, numbered, runs_of, search, stable_order
+from engine.core.aggregation.running import grouped
+from engine.core.structures.sorted_search import SORTED_FROM, distinct, key_order, numbered, runs_of, search, stable_order
 
 HASHES = st.one_of(st.integers(0, 5), st.integers(2**64 - 6, 2**64 - 1), st.sampled_from([2**40, 2**40 + 1, 2**63, 2**63 + 2]))
 

@@ -11,8 +11,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.operators import Moment
-from engine.core.stream_joins import StreamStreamJoiner
 from engine.definition.types import STRING, Schema
 from engine.plan.model import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.operators import Moment
-from engine.core.suppress import TimeLimitSuppressor, WallClockSuppressor
+from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
 from engine.plan.model import SuppressBuffer, TimeLimitSuppression, WallClockSuppression
 from engine.state.memory import MemorySegmentStore
 from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, table_frame

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.core.operators import Moment, Operator
-from engine.core.table_aggregate import TableAggregator, TableRegrouper
 from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Moment
-from engine.core.table_joins import TableTableJoiner
 from engine.plan.model import TableTableJoin
 from engine.state.memory import MemorySegmentStore
 from tests.property import table_join_model as model

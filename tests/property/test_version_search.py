@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.version_search import VersionSearch
+from engine.core.structures.version_search import VersionSearch
 
 FAR = 253_402_300_799_999
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.hashing import key_hash
-from engine.core.versioned_table import MATCH_NAMES, VersionedTable
+from engine.core.structures.versioned_table import MATCH_NAMES, VersionedTable
 from engine.definition.types import STRING, Schema
 from engine.state.memory import MemorySegmentStore
 from tests.property.join_model import TableModel

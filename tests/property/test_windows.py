@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.operators import Moment
-from engine.core.windows import WindowAggregator
+from engine.core.windows.hopping import WindowAggregator
 from engine.plan.model import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import window_model as model

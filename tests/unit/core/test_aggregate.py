@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.core.aggregate import Aggregates
-from engine.core.running import Groups
+from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.running import Groups
 from engine.definition.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, STRING, ColumnType, Schema, decimal, parse_type
 from engine.plan.model import AggregateColumn
 

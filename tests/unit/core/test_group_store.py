@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from engine.core.group_store import HASH, GroupStore
-from engine.core.segments import MIN_MERGED, TINY_ROWS
+from engine.core.aggregation.group_store import HASH, GroupStore
+from engine.core.structures.segments import MIN_MERGED, TINY_ROWS
 from engine.state.memory import MemorySegmentStore
 
 

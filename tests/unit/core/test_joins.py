@@ -10,7 +10,7 @@ import polars as pl
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import OperatorOutput
 from engine.core.hashing import key_hash
-from engine.core.joins import JoinKeys, StreamTableJoiner
+from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.operators import Moment, TableProgress
 from engine.definition.types import STRING, Schema
 from engine.plan.model import Hold, StreamTableJoin

@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from engine.core.aggregation.running_aggregate import RunningAggregator
 from engine.core.operators import Moment
-from engine.core.running_aggregate import RunningAggregator
 from engine.definition.types import BIGINT, DOUBLE, Schema
 from engine.plan.model import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore

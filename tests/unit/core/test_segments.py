@@ -7,7 +7,16 @@ import polars as pl
 import pytest
 
 from engine.core.ports import named_segments
-from engine.core.segments import MERGED_AT_ONCE, MIN_MERGED, TINY_ROWS, KeyIndex, TimeQueue, expand, merge_start, upper_bound
+from engine.core.structures.segments import (
+    MERGED_AT_ONCE,
+    MIN_MERGED,
+    TINY_ROWS,
+    KeyIndex,
+    TimeQueue,
+    expand,
+    merge_start,
+    upper_bound,
+)
 from engine.errors import InvariantBroken
 from engine.state.memory import MemorySegmentStore
 

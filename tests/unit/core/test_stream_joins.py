@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from engine.core.frames import OperatorOutput
+from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.operators import Moment
-from engine.core.stream_joins import StreamStreamJoiner
 from engine.definition.types import BIGINT, STRING, Schema
 from engine.plan.model import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.core.frames import OperatorOutput
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment
-from engine.core.segments import MIN_MERGED
-from engine.core.table_aggregate import TableAggregator, TableRegrouper
+from engine.core.structures.segments import MIN_MERGED
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore

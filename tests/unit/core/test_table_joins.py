@@ -10,9 +10,9 @@ import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.hashing import key_hash
+from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Moment
-from engine.core.table_joins import TableTableJoiner
-from engine.core.version_search import MAX_LISTED, VersionSearch
+from engine.core.structures.version_search import MAX_LISTED, VersionSearch
 from engine.definition.types import BIGINT, INT, STRING, Schema
 from engine.plan.model import TableTableJoin
 from engine.state.memory import MemorySegmentStore

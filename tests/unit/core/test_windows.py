@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from engine.core.frames import OperatorOutput
-from engine.core.window_grid import WindowGrid, expand, node_windows
-from engine.core.windows import WindowAggregator
+from engine.core.windows.hopping import WindowAggregator
+from engine.core.windows.window_grid import WindowGrid, expand, node_windows
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.model import AggregateColumn, WindowAggregation
 from engine.state.memory import MemorySegmentStore

@@ -1,0 +1,182 @@
+"""The aggregates of one operator: lifting records to partials, merging them, reading results off.
+
+Every result is the same however its records were cut into batches and partials. A partial's columns are prefixed ``a<i>.`` by the
+place of the aggregate. Knows nothing of windows or state. What each aggregate keeps: ``accumulators``, ``list_accumulators``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.core.aggregation.accumulators import Accumulator, Count, Deviation, Extreme, Pick, Records, Results, Sum
+from engine.core.aggregation.list_accumulators import Collection, DistinctCount, Frequencies, Texts, Top, trace_mark
+from engine.core.aggregation.running import Groups
+from engine.core.frames import TS
+from engine.definition.aggregates import AggregateName, is_undoable, result_type
+from engine.definition.expressions import compile_scalar
+from engine.definition.operands import Operand, cast
+from engine.definition.types import BIGINT, STRING, ColumnType, Schema
+from engine.errors import InvariantBroken
+from engine.plan.model import AggregateColumn
+
+
+class Aggregates:
+    """All aggregates of one operator.
+
+    Args:
+        columns: the aggregates in output order.
+        schema: the columns their arguments are over.
+        with_undo: records may be taken out again (A1): partials keep what that needs, all aggregates must be undoable.
+    """
+
+    def __init__(self, columns: Sequence[AggregateColumn], schema: Schema, *, with_undo: bool = False) -> None:
+        self._names = [column.name for column in columns]
+        self._arguments: list[pl.Expr] = []
+        self._accumulators: list[Accumulator] = []
+        self._with_undo = with_undo
+        for i, column in enumerate(columns):
+            if with_undo and not is_undoable(column.function):
+                raise InvariantBroken(f"{column.function} cannot be undone; the plan should have refused it")
+            expression, argument = _argument(column, schema)
+            self._arguments.append(expression.alias(f"a{i}"))
+            self._accumulators.append(_accumulator(column, f"a{i}.", argument, with_undo=with_undo))
+
+    @staticmethod
+    def undoable(function: str) -> bool:
+        """Whether records can be taken out of the aggregate again; the plan asks ``definition.aggregates.is_undoable``."""
+        return is_undoable(function)
+
+    @property
+    def schema(self) -> tuple[tuple[str, ColumnType], ...]:
+        """Name and type of each output column."""
+        return tuple((name, each.type) for name, each in zip(self._names, self._accumulators, strict=True))
+
+    def lift(self, frame: pl.DataFrame, positions: pl.Series, signs: NDArray[np.int64] | None = None) -> list[pl.Series]:
+        """Make each record's partial: the columns of all aggregates.
+
+        Args:
+            frame: the records; with ``_ts`` where there is a first or last by event time.
+            positions: their places in the total order; where two are equal the earlier row arrived first, as long as they are
+                merged in that order.
+            signs: 1 for a record that comes, -1 for one that goes, only with ``with_undo``; None: all come.
+        """
+        if not self._arguments:
+            return []
+        if signs is not None and not self._with_undo:
+            raise InvariantBroken("records cannot be taken out of aggregates that were not made for it")
+        times = frame[TS] if TS in frame.columns else None
+        records = [Records(argument, positions, times, signs) for argument in frame.select(self._arguments).iter_columns()]
+        return [part for each, own in zip(self._accumulators, records, strict=True) for part in each.lift(own)]
+
+    def merge(self, columns: Sequence[str]) -> list[pl.Expr]:
+        """Expressions for ``group_by().agg`` over partials with these columns."""
+        return [each.merge(pl.col(name)) for each in self._accumulators for name in each.own(columns)]
+
+    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Call on merged partials before they are kept or merged again."""
+        for each in self._accumulators:
+            partials = each.settle(partials)
+        return partials
+
+    def results(self, partials: pl.DataFrame) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
+        """Output columns of merged partials, and masks of the sums that overflowed."""
+        return self._named([each.results(partials) for each in self._accumulators])
+
+    def running(self, partials: pl.DataFrame, groups: Groups) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
+        """Output columns after each row of partials whose groups stand together in arrival order, and masks of overflows."""
+        return self._named([each.running(partials, groups) for each in self._accumulators])
+
+    def _named(self, results: list[Results]) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
+        columns = [result.values.alias(name) for name, result in zip(self._names, results, strict=True)]
+        return columns, [result.is_overflow for result in results if result.is_overflow is not None]
+
+
+def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, ColumnType]:
+    if column.argument is None:
+        return pl.repeat(1, pl.len(), dtype=pl.Int64), BIGINT
+    scalar = compile_scalar(column.argument, schema)
+    expr = scalar.expr
+    if scalar.type.kind == "double":
+        # -0.0 and 0.0 are equal: which one a minimum shows must not depend on order. (Polars optimises `x + 0.0` away.)
+        expr = pl.when(expr == 0.0).then(0.0).when(expr.is_finite()).then(expr)
+    if column.function == "histogram":
+        return cast(Operand(expr, scalar.type), STRING).expr, STRING
+    return expr, scalar.type
+
+
+class _Kind(NamedTuple):
+    """What an accumulator is made from."""
+
+    column: AggregateColumn
+    prefix: str
+    argument: ColumnType
+    result: ColumnType
+    with_undo: bool
+
+
+def _accumulator(column: AggregateColumn, prefix: str, argument: ColumnType, *, with_undo: bool) -> Accumulator:
+    if column.function == "concat":
+        return Texts(prefix, None)
+    if column.function == "trace":
+        return Texts(prefix, "0", trace_mark)
+    kind = _Kind(column, prefix, argument, result_type(column.function, argument), with_undo)
+    return _ACCUMULATORS[column.function](kind)
+
+
+def _distinct(kind: _Kind) -> Accumulator:
+    if kind.with_undo:
+        return Frequencies(kind.prefix, kind.result, is_shown=False)
+    return DistinctCount(kind.prefix, kind.result)
+
+
+def _total(kind: _Kind) -> Accumulator:
+    is_mean = kind.column.function == "avg"
+    return Sum(kind.prefix, kind.result, kind.argument, is_mean=is_mean, is_zero_when_emptied=kind.with_undo)
+
+
+def _deviation(kind: _Kind) -> Accumulator:
+    return Deviation(kind.prefix, kind.result, kind.argument, is_root=kind.column.function == "stddev")
+
+
+def _extreme(kind: _Kind) -> Accumulator:
+    return Extreme(kind.prefix, kind.result, is_max=kind.column.function == "max")
+
+
+def _pick(kind: _Kind) -> Accumulator:
+    function = kind.column.function
+    return Pick(kind.prefix, kind.result, is_last=function.startswith("last"), is_by_time=not function.endswith("by_arrival"))
+
+
+def _collection(kind: _Kind) -> Accumulator:
+    return Collection(kind.prefix, kind.result, is_distinct=kind.column.function == "collect_set")
+
+
+def _top(kind: _Kind) -> Accumulator:
+    if kind.column.limit is None:
+        raise InvariantBroken("top_k has no limit")
+    return Top(kind.prefix, kind.result, kind.column.limit)
+
+
+_ACCUMULATORS: Final[dict[AggregateName, Callable[[_Kind], Accumulator]]] = {
+    "count": lambda kind: Count(kind.prefix, kind.result),
+    "count_distinct": _distinct,
+    "sum": _total,
+    "avg": _total,
+    "stddev": _deviation,
+    "variance": _deviation,
+    "min": _extreme,
+    "max": _extreme,
+    "first": _pick,
+    "last": _pick,
+    "first_by_arrival": _pick,
+    "last_by_arrival": _pick,
+    "collect_list": _collection,
+    "collect_set": _collection,
+    "top_k": _top,
+    "histogram": lambda kind: Frequencies(kind.prefix, kind.result, is_shown=True),
+}

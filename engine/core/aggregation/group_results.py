@@ -1,0 +1,178 @@
+"""The results of groups whose records come one by one: merges each message into its group and shows what became of it (A2, A3).
+
+A message is what changes a group at one place of the total order: a record, or a row that goes and the one that comes instead.
+Vectorised over a batch, equal to handling message after message: the touched groups' partials are read and the aggregates run
+over the batch's records on top of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.group_store import HASH, GroupStore
+from engine.core.aggregation.running import Groups, grouped
+from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter
+from engine.core.hashing import key_hash
+from engine.core.ports import SegmentStore
+from engine.core.structures.sorted_search import distinct
+from engine.definition.expressions import compile_scalar
+from engine.definition.types import ColumnType, Schema
+
+MESSAGE: Final = "_message"
+"""Column of lifted records: the number of the message each belongs to, ascending."""
+
+LATEST: Final = "_latest"
+"""Column of partials: greatest event time, the time of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The group of an operator's rows.
+
+    Attributes:
+        columns: (output column, source column) pairs.
+        types: of the columns.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    types: tuple[ColumnType, ...]
+
+    @staticmethod
+    def of(columns: tuple[tuple[str, str], ...], schema: Schema) -> Grouping:
+        """Look the source columns up in ``schema``."""
+        return Grouping(columns, tuple(schema[source] for _, source in columns))
+
+    @property
+    def sources(self) -> list[str]:
+        """The source columns."""
+        return [source for _, source in self.columns]
+
+    @property
+    def own(self) -> list[str]:
+        """Names of the group's columns inside the state: they outlive a renamed output column."""
+        return [f"g{i}" for i in range(len(self.columns))]
+
+    @property
+    def outputs(self) -> tuple[tuple[str, ColumnType], ...]:
+        """Names and types of the output columns."""
+        return tuple((name, kind) for (name, _), kind in zip(self.columns, self.types, strict=True))
+
+    def admit(self, frame: pl.DataFrame, operator: str, counters: Counters) -> tuple[pl.DataFrame, pl.Series]:
+        """Drop and count null keys and null values (T6).
+
+        Returns:
+            The rows that stay, 0.0 for -0.0 in the group's columns, and the hashes of their groups.
+        """
+        doubles = [source for source, kind in zip(self.sources, self.types, strict=True) if kind.kind == "double"]
+        frame = with_one_zero(frame, doubles)
+        hashes = key_hash(frame, self.sources).alias(HASH)
+        is_value = frame[OP] == 0
+        add_counter(counters, operator, "null_key", hashes.null_count())
+        add_counter(counters, operator, "null_value", int((~is_value & hashes.is_not_null()).sum()))
+        is_kept = hashes.is_not_null() & is_value
+        return (frame, hashes) if is_kept.all() else (frame.filter(is_kept), hashes.filter(is_kept))
+
+
+def with_one_zero(frame: pl.DataFrame, doubles: Sequence[str]) -> pl.DataFrame:
+    """Write 0.0 for -0.0, which equals it and must make the same group."""
+    if not doubles:
+        return frame
+    return frame.with_columns(pl.when(pl.col(name) == 0.0).then(0.0).otherwise(pl.col(name)).alias(name) for name in doubles)
+
+
+class GroupResults:
+    """The state and the results of an operator's groups.
+
+    Args:
+        name: the operator's, for counters.
+        grouping: what makes a group.
+        aggregates: what is computed of it.
+        having: SQL condition over the output columns, else None: a group that stops matching is deleted.
+        state: what ``manifest`` returned, or None.
+        store: where partials live.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        grouping: Grouping,
+        aggregates: Aggregates,
+        having: str | None,
+        state: list[dict[str, Any]] | None,
+        store: SegmentStore,
+    ) -> None:
+        self._name = name
+        self._grouping = grouping
+        self._aggregates = aggregates
+        self.schema = Schema(grouping.outputs + aggregates.schema)
+        self._having = compile_scalar(having, self.schema).expr if having is not None else None
+        self._groups = GroupStore(store, lambda partials, _: self._merge(partials), state)
+
+    def manifest(self) -> list[dict[str, Any]]:
+        """The state as JSON-able values; the segments it names are durable."""
+        return self._groups.manifest()
+
+    def lift(
+        self, frame: pl.DataFrame, hashes: pl.Series, positions: np.ndarray[Any, Any], signs: np.ndarray[Any, Any] | None = None
+    ) -> list[pl.Series]:
+        """Make each record's partial: everything but ``MESSAGE``. See ``Aggregates.lift``."""
+        group = [frame[source].alias(own) for own, source in zip(self._grouping.own, self._grouping.sources, strict=True)]
+        parts = self._aggregates.lift(frame, pl.Series(positions, dtype=pl.Int64), signs)
+        return [hashes, *group, frame[TS].alias(LATEST), *parts]
+
+    def fold(self, lifted: pl.DataFrame, counters: Counters) -> pl.DataFrame:
+        """Merge partials into their groups.
+
+        Args:
+            lifted: what ``lift`` made with ``MESSAGE``, in order; the records of a message are of one group.
+            counters: sums that do not fit are counted here.
+
+        Returns:
+            One row per message that shows something, in order: ``MESSAGE``, ``_ts``, ``_op``, ``_key_hash`` and the output columns.
+            A delete keeps its group, its aggregates are null.
+        """
+        chain, groups = self._chain(lifted)
+        is_state = np.ones(chain.height, np.bool_)  # after the last record of each message, and what was before the batch
+        numbers = chain[MESSAGE].fill_null(-1).to_numpy()
+        is_state[:-1] = (numbers[1:] != numbers[:-1]) | (groups.ids[1:] != groups.ids[:-1])
+        values, overflows = self._aggregates.running(chain, groups)
+        for mask in overflows:
+            add_counter(counters, self._name, "sum_overflow", int((mask & is_state & (numbers >= 0)).sum()))
+        result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
+        group = [chain[own].alias(name) for own, (name, _) in zip(self._grouping.own, self._grouping.columns, strict=True)]
+        states = pl.DataFrame([chain[MESSAGE], result_times, chain[HASH].alias(KEY_HASH), *group, *values])
+        if not is_state.all():
+            states = states.filter(pl.Series(is_state))
+        shown = self._with_deletes(states, Groups.of(pl.DataFrame({"group": groups.ids[is_state]})))
+        self._groups.append(lifted.drop(MESSAGE))
+        return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE)
+
+    def _chain(self, lifted: pl.DataFrame) -> tuple[pl.DataFrame, Groups]:
+        """Put what is known of the touched groups, one row each, before the batch's partials; groups stand together."""
+        held = self._groups.matching(distinct(lifted[HASH].to_numpy()))
+        chain = lifted
+        if held:
+            known = self._merge(pl.concat(held, how="diagonal"))
+            chain = pl.concat([known.with_columns(pl.lit(None, pl.Int64).alias(MESSAGE)), lifted], how="diagonal")
+        return grouped(chain, HASH, self._grouping.own)
+
+    def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Merge partials of equal groups; the hash alone could collide."""
+        grouped = partials.group_by(HASH, *self._grouping.own)
+        merged = grouped.agg(pl.col(LATEST).max(), *self._aggregates.merge(partials.columns))
+        return self._aggregates.settle(merged)
+
+    def _with_deletes(self, states: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+        """Add ``_op``: with ``having``, 1 for a row that no longer matches and null for one that did not match before either."""
+        if self._having is None:
+            return states.with_columns(pl.lit(0, pl.Int8).alias(OP))
+        matches = states.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
+        op = pl.Series(OP, (~matches).astype(np.int8)).set(pl.Series(~matches & ~groups.previous(matches)), None)
+        nulled = [pl.when(op == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        return states.with_columns(op, *nulled)

@@ -1,0 +1,95 @@
+"""Running totals inside groups of a sorted frame: what a record-by-record loop would have seen, for all records at once.
+
+Rows of a group stand together in arrival order. Everything is computed on integers, so no result depends on where a batch was
+cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.core.structures.sorted_search import stable_order
+
+Int64s = NDArray[np.int64]
+
+_MAX_CODE: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Where the groups of a sorted frame begin.
+
+    Attributes:
+        ids: number of each row's group, ascending from 0.
+        firsts: index of the first row of each row's group.
+    """
+
+    ids: Int64s
+    firsts: Int64s
+
+    @staticmethod
+    def of(keys: pl.DataFrame) -> Groups:
+        """Find the groups of adjacent rows with equal ``keys``; nulls equal each other."""
+        rows = keys.height
+        is_first = np.zeros(rows, dtype=np.bool_)
+        is_first[:1] = True
+        for column in keys.iter_columns():
+            is_first[1:] |= column.slice(1).ne_missing(column.slice(0, max(rows - 1, 0))).to_numpy()
+        ids = np.cumsum(is_first) - 1
+        return Groups(ids, np.flatnonzero(is_first)[ids] if rows else ids)
+
+    def sums(self, values: Int64s) -> Int64s:
+        """Sum of each row's group up to and with the row."""
+        totals = np.cumsum(values)
+        return totals - np.where(self.firsts > 0, totals[self.firsts - 1], 0)
+
+    def maxima(self, codes: Int64s) -> Int64s:
+        """Greatest code (0 and above) of each row's group up to and with the row."""
+        if not len(codes):
+            return codes
+        offsets = self.ids * (int(codes.max()) + 1)  # later groups lie above earlier ones, so one running maximum serves all
+        return np.maximum.accumulate(codes + offsets) - offsets
+
+    def latest(self, times: Int64s) -> Int64s:
+        """Greatest time of each row's group up to and with the row."""
+        if not len(times):
+            return times
+        least, greatest = int(times.min()), int(times.max())
+        if (greatest - least + 1) * (int(self.ids[-1]) + 1) < _MAX_CODE:
+            return self.maxima(times - least) + least
+        distinct, codes = np.unique(times, return_inverse=True)  # the years times the groups pass 64 bits
+        return distinct[self.maxima(codes)]
+
+    def previous(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The flag of the row before in the same group; False for the first."""
+        before = np.zeros(len(flags), dtype=np.bool_)
+        before[1:] = flags[:-1]
+        before[self.firsts == np.arange(len(flags))] = False
+        return before
+
+
+def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.DataFrame, Groups]:
+    """Bring the rows of each group together, in the order in which they stand.
+
+    Args:
+        frame: the rows.
+        hashes: column with the hash of each one's group.
+        keys: the group's columns: two groups can share a hash.
+    """
+    found = frame[stable_order(frame[hashes].to_numpy())]
+    groups = Groups.of(found.select(hashes, *keys))
+    if found.height and groups.ids[-1] != Groups.of(found.select(hashes)).ids[-1]:
+        found = frame.sort(hashes, *keys, maintain_order=True)
+        groups = Groups.of(found.select(hashes, *keys))
+    return found, groups
+
+
+def codes_of(values: pl.Series) -> Int64s:
+    """Dense ranks from 1 in the order of the values; a null is 0."""
+    return values.rank("dense").fill_null(0).to_numpy().astype(np.int64)

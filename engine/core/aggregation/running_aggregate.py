@@ -1,0 +1,71 @@
+"""Aggregation of a stream without a window: a result per group, a change per record (A3, T6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.group_results import MESSAGE, Grouping, GroupResults
+from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame
+from engine.core.operators import Moment, Operator
+from engine.core.ports import SegmentStore
+from engine.definition.types import Schema
+from engine.plan.model import RunningAggregation
+
+
+class RunningAggregator(Operator):
+    """Aggregates one stream by group.
+
+    Args:
+        spec: what to do.
+        schema: the columns of the frames to come.
+        state: what ``snapshot`` returned, or None for a new operator.
+        store: where partial results live.
+    """
+
+    def __init__(self, spec: RunningAggregation, schema: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+        state = state or {}
+        self.name = spec.name
+        self._operator = spec.name
+        self._grouping = Grouping.of(spec.group, schema)
+        aggregates = Aggregates(spec.aggregates, schema)
+        self._results = GroupResults(spec.name, self._grouping, aggregates, spec.having, state.get("groups"), store)
+        self.schema = self._results.schema
+        self._nothing = empty_frame(self.schema)
+        self._stream_time: int | None = state.get("stream_time")
+        self._next: int = state.get("next", 0)
+
+    @property
+    def clocks(self) -> dict[str, int | None]:
+        """T1; nothing is decided by it."""
+        return {self._operator: self._stream_time}
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.manifest()}
+
+    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
+        """Handle the next records in processing order.
+
+        Returns:
+            One row per record, with ``_ts`` the greatest event time merged. Counters ``null_key``, ``null_value``,
+            ``sum_overflow`` (a change whose sum does not fit its type and is null).
+        """
+        counters: Counters = {}
+        if frame.is_empty():
+            return OperatorOutput(self._nothing)
+        records, hashes = self._grouping.admit(frame, self._operator, counters)
+        if records.is_empty():
+            return OperatorOutput(self._nothing, counters=counters)
+        numbers = np.arange(records.height)
+        lifted = pl.DataFrame([pl.Series(MESSAGE, numbers), *self._results.lift(records, hashes, numbers + self._next)])
+        self._next += records.height
+        latest = int(records[TS].to_numpy().max())
+        self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
+        shown = self._results.fold(lifted, counters)
+        causes = records.select(POS, OFFSET)[shown[MESSAGE].to_numpy()]
+        return OperatorOutput(shown.with_columns(causes.get_columns())[self._nothing.columns], counters=counters)

@@ -1,0 +1,1 @@
+"""Joins: stream–table with grace and hold, stream–stream, table–table, foreign-key."""

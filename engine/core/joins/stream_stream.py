@@ -1,0 +1,372 @@
+"""The stream-stream join: two streams whose records meet when their keys are equal and their event times near (Kafka's JoinWindows).
+
+Both sides have one stream time (T1). A record is *closed*, for both sides alike, when ``ts + reach + grace < stream time``: the
+reach of a left record is ``after``, that of a right one ``before``. What is closed on arrival is late, what closes later meets
+nothing any more, and what closes without a partner is shown with nulls: one boundary for all three, as in W5, so that no record
+is shown both with nulls and with a partner (Kafka can). The results of an inner join are those of an outer one without the
+rows of nulls.
+
+At one record's position first come the rows of nulls of what it closes, by (time, left before right, arrival), then its own
+matches by the other record's (time, arrival).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
+from engine.core.frames import (
+    KEY_HASH,
+    OFFSET,
+    OP,
+    POS,
+    TS,
+    Counters,
+    OperatorOutput,
+    add_counter,
+    empty_frame,
+    empty_late,
+    late_rows,
+)
+from engine.core.hashing import key_hash
+from engine.core.joins.stream_side import JoinSide, Probes, find_partners
+from engine.core.operators import Moment, Operator
+from engine.core.ports import SegmentStore
+from engine.definition.types import Schema
+from engine.plan.model import StreamStreamJoin
+
+LATE: Final = "join_window_closed"
+"""Counter and reason of a record that was closed when it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """A side's records of the batch, without null values; arrays hold one entry for each.
+
+    Attributes:
+        frame: its input's rows.
+        hashes: of the join key, null where it is null.
+        places: place of each among the records of both sides, in order.
+    """
+
+    frame: pl.DataFrame
+    hashes: pl.Series
+    places: I64
+
+    def rows(self, indexes: I64) -> _Arrived:
+        return _Arrived(self.frame[indexes], self.hashes[indexes], self.places[indexes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The batch's records of both sides, in order, and the advance of an idle task behind them.
+
+    Attributes:
+        clock: stream time with each; ``BEFORE_ALL_TIME`` before the first.
+        positions: position of each.
+        offsets: offset of each, -1 of the advance.
+        first_arrival: how many records came before the batch.
+    """
+
+    clock: I64
+    positions: I64
+    offsets: I64
+    first_arrival: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One side's records that results can be made of.
+
+    Attributes:
+        source: kept ones that could be partners, new ones, those that waited for a partner and close, those that pass.
+        old: end of the first part.
+        new: end of the second.
+        closed: end of the third.
+    """
+
+    source: pl.DataFrame
+    old: int
+    new: int
+    closed: int
+
+    @property
+    def targets(self) -> pl.DataFrame:
+        """What the other side's new records may meet."""
+        return self.source[: self.new]
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """One side's records that close without a partner: rows of the part, and the place where each closes."""
+
+    rows: I64
+    places: I64
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Results in order of place: which records stand side by side.
+
+    Attributes:
+        places: place of the record that causes each.
+        left: row of the left records; -1: nulls.
+        right: row of the right records; -1: nulls.
+    """
+
+    places: I64
+    left: I64
+    right: I64
+
+
+class StreamStreamJoiner(Operator):
+    """One stream-stream join of a stage.
+
+    Null keys are dropped and counted (T6); those of a side whose records come with nulls pass at once and move no clock.
+
+    Args:
+        spec: what to do.
+        left: columns of the running stream.
+        right: columns of the other stream (qualified).
+        state: what ``snapshot`` returned, or None. ``spec`` may differ from the one it was made with in grace: what has closed
+            stays closed, what is closed under the new one closes at the next record.
+        store: where records live.
+    """
+
+    def __init__(
+        self, spec: StreamStreamJoin, left: Schema, right: Schema, state: dict[str, Any] | None, store: SegmentStore
+    ) -> None:
+        state = state or {}
+        self.name = spec.name
+        self._spec = spec
+        carried = Schema(tuple((name, right[name]) for name in spec.right_columns))
+        self.schema = Schema((*left.items(), *carried.items()))
+        self._nothing = empty_frame(self.schema)
+        self._no_right = empty_frame(right)
+        self._clock: int | None = state.get("clock")
+        self._arrivals: int = state.get("arrivals", 0)
+        outer = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[spec.type]
+        states = state.get("left"), state.get("right")
+        self._sides = tuple(
+            JoinSide(columns, is_outer=is_outer, state=kept, store=store)
+            for columns, is_outer, kept in zip((left, carried), outer, states, strict=True)
+        )
+        self._reaches = (spec.after_ms, spec.before_ms)
+
+    @property
+    def clocks(self) -> dict[str, int | None]:
+        """Stream time of both sides, under the join's name."""
+        return {self._spec.name: self._clock}
+
+    @property
+    def buffered_rows(self) -> int:
+        """Records kept, those that can meet nothing any more in shared segments included."""
+        return sum(side.rows for side in self._sides)
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """By how much stream time must advance until a record closes that may come with nulls."""
+        if self._clock is None:
+            return None
+        earliest = [
+            side.earliest_ms + reach
+            for side, reach in zip(self._sides, self._reaches, strict=True)
+            if side.earliest_ms is not None
+        ]
+        return max(min(earliest) + self._spec.grace_ms + 1 - self._clock, 1) if earliest else None
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        left, right = (side.snapshot() for side in self._sides)
+        return {"clock": self._clock, "arrivals": self._arrivals, "left": left, "right": right}
+
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:
+        """Handle the next records of both sides, then the advance of an idle task (T10).
+
+        Args:
+            frame: the left side's rows in processing order.
+            inputs: the right side's records under ``spec.stream_index``.
+            moment: where an advance lets records close.
+
+        Returns:
+            Rows with the left side's columns and ``spec.right_columns``; the time of a match is the later one of the two.
+            ``_key_hash`` is that of the left key, null without one. Counters ``null_value null_key join_window_closed``, late
+            rows of the last.
+        """
+        counters: Counters = {}
+        right = inputs.get(self._spec.stream_index, self._no_right)
+        arrived = self._arrived((frame, right), counters)
+        order = self._order(arrived, moment)
+        if not len(order.clock):
+            return OperatorOutput(self._nothing, empty_late(), counters)
+        self._arrivals += sum(len(side.places) for side in arrived)
+        judged, passing, late = self._judged(arrived, order, counters)
+        rows = self._joined(judged, passing, order)
+        return OperatorOutput(rows, late, counters)
+
+    def _arrived(self, frames: tuple[pl.DataFrame, pl.DataFrame], counters: Counters) -> tuple[_Arrived, _Arrived]:
+        """Drop null values, and null keys where no row of nulls may come of them; merge both sides by position."""
+        found = []
+        for frame, key, side in zip(frames, (self._spec.left_key, self._spec.right_key), self._sides, strict=True):
+            hashes = key_hash(frame, key)
+            is_delete, is_null = frame.get_column(OP).to_numpy() != 0, hashes.is_null().to_numpy()
+            add_counter(counters, self._spec.name, "null_value", int(is_delete.sum()))
+            add_counter(counters, self._spec.name, "null_key", int((is_null & ~is_delete).sum()))
+            is_out = is_delete if side.is_outer else is_delete | is_null
+            rows = np.flatnonzero(~is_out)
+            found.append((frame, hashes) if len(rows) == frame.height else (frame[rows], hashes[rows]))
+        (left, left_hashes), (right, right_hashes) = found
+        positions = np.concatenate([left.get_column(POS).to_numpy(), right.get_column(POS).to_numpy()])
+        places = np.empty(len(positions), np.int64)
+        places[np.argsort(positions, kind="stable")] = np.arange(len(positions))
+        return _Arrived(left, left_hashes, places[: left.height]), _Arrived(right, right_hashes, places[left.height :])
+
+    def _order(self, arrived: tuple[_Arrived, _Arrived], moment: Moment) -> _Order:
+        """Follow the stream time over the records and the advance behind them."""
+        count = sum(len(side.places) for side in arrived)
+        times, positions, offsets = np.empty((3, count), np.int64)
+        for side in arrived:
+            own = side.frame.get_column(TS).to_numpy()
+            times[side.places] = np.where(side.hashes.is_null().to_numpy(), BEFORE_ALL_TIME, own)
+            positions[side.places] = side.frame.get_column(POS).to_numpy()
+            offsets[side.places] = side.frame.get_column(OFFSET).to_numpy()
+        _, clock = running_clock(self._clock, times)
+        last = int(clock[-1]) if count else self._clock
+        self._clock = None if last == BEFORE_ALL_TIME else last
+        if moment.advance_ms and self._clock is not None:
+            self._clock += moment.advance_ms
+            clock, positions = np.append(clock, self._clock), np.append(positions, moment.position)
+            offsets = np.append(offsets, -1)
+        return _Order(clock, positions, offsets, self._arrivals)
+
+    def _judged(
+        self, arrived: tuple[_Arrived, _Arrived], order: _Order, counters: Counters
+    ) -> tuple[tuple[_Arrived, ...], tuple[_Arrived, ...], pl.DataFrame]:
+        """Split each side's records into those to join and those that pass for their null key; report the late ones."""
+        judged, passing, late, late_places = [], [], [], []
+        for records, side, reach in zip(arrived, self._sides, self._reaches, strict=True):
+            is_null = records.hashes.is_null().to_numpy()
+            clock = order.clock[records.places]
+            closed_to = np.maximum(clock - reach - self._spec.grace_ms - 1, side.closed_to_ms)
+            is_late = (records.frame.get_column(TS).to_numpy() <= closed_to) & ~is_null
+            judged.append(records.rows(np.flatnonzero(~is_late & ~is_null)))
+            passing.append(records.rows(np.flatnonzero(is_null)))
+            lost = np.flatnonzero(is_late)
+            add_counter(counters, self._spec.name, LATE, len(lost))
+            late.append(late_rows(records.frame[lost], self._spec.name, LATE, pl.Series(clock[lost])))
+            late_places.append(records.places[lost])
+        return tuple(judged), tuple(passing), pl.concat(late)[np.argsort(np.concatenate(late_places))]
+
+    def _joined(self, judged: tuple[_Arrived, ...], passing: tuple[_Arrived, ...], order: _Order) -> pl.DataFrame:
+        """Find the matches, close what the clock has passed, take the batch over; give the results in order."""
+        probes = [self._probes(which, judged[which], order) for which in (0, 1)]
+        parts = [self._part(which, probes[1 - which], judged[which], passing[which], order) for which in (0, 1)]
+        by_left = find_partners(probes[0], parts[1].targets)
+        by_right = find_partners(probes[1], parts[0].targets)
+        left = np.concatenate([by_left[0] + parts[0].old, by_right[1]])
+        right = np.concatenate([by_left[1], by_right[0] + parts[1].old])
+        places = np.concatenate([judged[0].places[by_left[0]], judged[1].places[by_right[0]]])
+        alone = [self._take_over(which, parts[which], met, order) for which, met in enumerate((left, right))]
+        rows = [_nulls(parts, alone), _Rows(places, left, right), *_passed(parts, passing)]
+        return self._assembled(_in_order(rows), parts, order)
+
+    def _probes(self, which: int, records: _Arrived, order: _Order) -> Probes:
+        """Say what each new record of a side can meet: near in time, and not closed at its position."""
+        own, other = self._reaches[which], self._reaches[1 - which]
+        times, clock = records.frame.get_column(TS).to_numpy(), order.clock[records.places]
+        low = np.maximum(times - other, clock - other - self._spec.grace_ms)
+        low = np.maximum(low, self._sides[1 - which].closed_to_ms + 1)
+        return Probes(records.hashes.to_numpy(), low, times + own, records.places + order.first_arrival)
+
+    def _part(self, which: int, probes: Probes, judged: _Arrived, passing: _Arrived, order: _Order) -> _Part:
+        """Gather one side's records that results can be made of. What closes leaves the side."""
+        side = self._sides[which]
+        old = side.candidates(probes)
+        until = int(order.clock[-1]) - self._reaches[which] - self._spec.grace_ms - 1
+        new, passed = (
+            side.records(records.frame, records.hashes, records.places + order.first_arrival) for records in (judged, passing)
+        )
+        source = pl.concat([old, new, side.take_closed(until), passed], rechunk=True)
+        return _Part(source, old.height, old.height + new.height, source.height - passed.height)
+
+    def _take_over(self, which: int, part: _Part, met: I64, order: _Order) -> _Alone:
+        """Keep one side's new records; say what closes without a partner.
+
+        Args:
+            which: 0 left, 1 right.
+            part: its records.
+            met: rows of those that met a partner.
+            order: the batch's.
+        """
+        has_met = np.zeros(part.new, np.bool_)
+        has_met[met] = True
+        known = part.source[: part.old].filter(pl.Series(has_met[: part.old]))
+        side = self._sides[which]
+        side.keep(part.source[part.old : part.new], ~has_met[part.old :], known)
+        if not side.is_outer:
+            return _Alone(np.empty(0, np.int64), np.empty(0, np.int64))
+        arrivals = part.source.get_column(POS).to_numpy()
+        is_met = np.isin(arrivals[part.new : part.closed], known.get_column(POS).to_numpy())
+        rows = np.concatenate([part.old + np.flatnonzero(~has_met[part.old :]), part.new + np.flatnonzero(~is_met)])
+        lasts_to = part.source.get_column(TS).to_numpy()[rows] + self._reaches[which] + self._spec.grace_ms
+        places = np.searchsorted(order.clock, lasts_to, "right")
+        is_closed = places < len(order.clock)
+        return _Alone(rows[is_closed], places[is_closed])
+
+    def _assembled(self, rows: _Rows, parts: list[_Part], order: _Order) -> pl.DataFrame:
+        """Put both sides' columns beside each other."""
+        if not len(rows.places):
+            return self._nothing
+        left, right = (_gathered(part.source, own) for part, own in zip(parts, (rows.left, rows.right), strict=True))
+        offsets = pl.Series(order.offsets[rows.places])
+        own_offset = left.get_column(OFFSET).fill_null(right.get_column(OFFSET))
+        service = [
+            pl.Series(POS, order.positions[rows.places]),
+            pl.select(pl.max_horizontal(left.get_column(TS), right.get_column(TS)).alias(TS)).to_series(),
+            pl.repeat(0, len(rows.places), dtype=pl.Int8, eager=True).alias(OP),
+            left.get_column(KEY_HASH),
+            offsets.zip_with(offsets >= 0, own_offset).alias(OFFSET),
+        ]
+        own = [name for name in self.schema.names if name not in self._spec.right_columns]
+        return pl.DataFrame([*service, *left[own], *right[list(self._spec.right_columns)]])
+
+
+def _nulls(parts: list[_Part], alone: list[_Alone]) -> _Rows:
+    """Order what closes without a partner: by place, event time, left before right, arrival."""
+    rows, places = (np.concatenate([getattr(side, name) for side in alone]) for name in ("rows", "places"))
+    is_right = np.repeat([False, True], [len(side.rows) for side in alone])
+    times, arrivals = (
+        np.concatenate([part.source.get_column(name).to_numpy()[side.rows] for part, side in zip(parts, alone, strict=True)])
+        for name in (TS, POS)
+    )
+    order = np.lexsort((arrivals, is_right, times, places))
+    rows, is_right = rows[order], is_right[order]
+    return _Rows(places[order], np.where(is_right, -1, rows), np.where(is_right, rows, -1))
+
+
+def _passed(parts: list[_Part], passing: tuple[_Arrived, ...]) -> list[_Rows]:
+    """The rows of records with a null key, at their own places."""
+    left, right = (part.closed + np.arange(len(records.places)) for part, records in zip(parts, passing, strict=True))
+    nothing = np.full(max(len(left), len(right)), -1)
+    return [_Rows(passing[0].places, left, nothing[: len(left)]), _Rows(passing[1].places, nothing[: len(right)], right)]
+
+
+def _in_order(rows: list[_Rows]) -> _Rows:
+    """Merge results by place; of one place, those of an earlier list come first."""
+    places = np.concatenate([each.places for each in rows])
+    order = np.argsort(places, kind="stable")
+    left, right = np.concatenate([each.left for each in rows]), np.concatenate([each.right for each in rows])
+    return _Rows(places[order], left[order], right[order])
+
+
+def _gathered(source: pl.DataFrame, rows: I64) -> pl.DataFrame:
+    """Take rows of ``source``, nulls for -1."""
+    is_missing = rows < 0
+    if not is_missing.any():
+        return source[rows]
+    return source.select(pl.all().gather(pl.Series(np.where(is_missing, 0, rows)).set(pl.Series(is_missing), None)))

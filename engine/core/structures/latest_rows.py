@@ -1,0 +1,325 @@
+"""The newest row of each key: what joins of tables need of a table, however long its history.
+
+``LatestIndex`` keeps rows in immutable sorted segments, found by hash; one hash may have many rows. ``LatestTable`` judges a
+table's changes by V1, V7 and TT2 and says which row each one replaces. A batch is opened, read and then committed:
+
+    batch = table.open(puts, hashes)         # reads the touched keys only
+    found = batch.before(hashes, sequence)   # the latest row at any place
+    table.commit(batch)                      # appends one segment
+
+Rows are told apart by ``_pos``, which here is the operator's own count of what it handled: it rises from row to row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from engine.core.aggregation.running import Groups
+from engine.core.clocks import I64, Bools, clock_value, running_clock
+from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
+from engine.core.ports import SegmentStore
+from engine.core.structures.segments import expand, merge_start
+from engine.core.structures.sorted_search import U64, distinct, key_order, runs_of, search
+from engine.definition.types import Schema
+from engine.errors import InvariantBroken
+
+INDEX_COLUMNS: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(), OP: pl.Int8()}
+
+
+class _Segment(NamedTuple):
+    """A manifest entry; hashes are the first and the last one in it."""
+
+    segment: str
+    rows: int
+    min_hash: int
+    max_hash: int
+
+
+class LatestIndex:
+    """Rows by (``_key_hash``, further hashes); of rows that agree in those the one with the greatest ``_pos`` counts.
+
+    Appending writes one segment; neighbours are merged as in ``segments``, so there are few and a row is rewritten
+    logarithmically often. A delete hides older rows, and goes when a merge leaves nothing older that it could hide.
+
+    Args:
+        store: where segments live.
+        state: what ``snapshot`` returned, or None.
+        hashes: the columns that identify a row, ``_key_hash`` first.
+        key_columns: payload columns that rows of equal hashes must agree in.
+    """
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        state: list[dict[str, Any]] | None,
+        hashes: Sequence[str] = (KEY_HASH,),
+        key_columns: Sequence[str] = (),
+    ) -> None:
+        self._store = store
+        self._segments = [_Segment(**entry) for entry in state or ()]
+        self._released: list[str] = []
+        self._hashes = tuple(hashes)
+        self._key_columns = tuple(key_columns)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        if self._released:
+            self._store.release(self._released)
+            self._released = []
+        return [segment._asdict() for segment in self._segments]
+
+    def rows_of(self, hashes: U64) -> list[pl.DataFrame]:
+        """Return all rows with these values of ``_key_hash`` (distinct, ascending), older segments first."""
+        found = []
+        for segment in self._segments:
+            first = np.searchsorted(hashes, np.uint64(segment.min_hash), "left")
+            last = np.searchsorted(hashes, np.uint64(segment.max_hash), "right")
+            if first < last:
+                frame = self._store.load(segment.segment)
+                runs = runs_of(frame.get_column(KEY_HASH).to_numpy(), hashes[first:last])
+                if len(runs.keys):
+                    found.append(frame[expand(runs.starts, runs.stops)])
+        return found
+
+    def append(self, frame: pl.DataFrame, horizon: int | None = None) -> None:
+        """Add rows that are newer than all before, in any order.
+
+        Args:
+            frame: the rows.
+            horizon: deletes before this time may be forgotten; None: all may.
+        """
+        if frame.is_empty():
+            return
+        start = merge_start([*(segment.rows for segment in self._segments), frame.height])
+        merged = self._segments[start:]
+        if merged:
+            frame = pl.concat([*(self._store.load(segment.segment) for segment in merged), frame])
+            self._released += [segment.segment for segment in merged]
+            self._segments = self._segments[:start]
+        frame = self._newest(self._sorted(frame, is_merge=bool(merged)))
+        if not self._segments:
+            is_kept = pl.col(OP) == 0
+            frame = frame.filter(is_kept if horizon is None else is_kept | (pl.col(TS) >= horizon))
+        if frame.height:
+            hashes = frame.get_column(KEY_HASH)
+            self._segments.append(_Segment(self._store.save(frame), frame.height, hashes.item(0), hashes.item(-1)))
+
+    def _sorted(self, frame: pl.DataFrame, *, is_merge: bool) -> pl.DataFrame:
+        if len(self._hashes) > 1:
+            return frame.sort(*self._hashes, POS)
+        hashes, positions = (frame.get_column(name).to_numpy() for name in (KEY_HASH, POS))
+        return frame[key_order(hashes, None, positions, is_merge=is_merge).rows]
+
+    def _newest(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Keep the last of the rows that replace each other; ``frame`` is sorted.
+
+        Raises:
+            InvariantBroken: two keys have the same hash: rather refuse than answer with the other's row.
+        """
+        is_same = np.ones(max(frame.height - 1, 0), np.bool_)
+        for name in self._hashes:
+            hashes = frame.get_column(name).to_numpy()
+            is_same &= hashes[1:] == hashes[:-1]
+        if not is_same.any():
+            return frame
+        twins = np.flatnonzero(is_same)
+        for name in self._key_columns:
+            column = frame.get_column(name)
+            if column[twins].ne_missing(column[twins + 1]).any():
+                raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
+        return frame[np.flatnonzero(np.append(~is_same, True))]
+
+
+class LatestTable:
+    """The latest row per key of one table in one task.
+
+    Args:
+        columns: payload columns of its frames.
+        key_columns: those of them that are its key.
+        retention_ms: R of V1, or None: nothing is too old.
+        state: what ``snapshot`` returned, or None.
+        store: where segments live.
+        is_by_time: a change that is older than the key's latest is ignored (TT2); False: the latest is the last by arrival (V7).
+    """
+
+    def __init__(
+        self,
+        columns: Schema,
+        key_columns: Sequence[str],
+        retention_ms: int | None,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_by_time: bool,
+    ) -> None:
+        state = state or {}
+        self._retention_ms = retention_ms
+        self._is_by_time = is_by_time
+        self._clock: int | None = state.get("clock")
+        self._empty = pl.DataFrame(schema={**INDEX_COLUMNS, **columns.polars()})
+        self._index = LatestIndex(store, state.get("rows"), key_columns=key_columns)
+
+    @property
+    def clock(self) -> int | None:
+        """T: the greatest event time put so far."""
+        return self._clock
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"clock": self._clock, "rows": self._index.snapshot()}
+
+    def open(self, puts: pl.DataFrame | None, probed: U64 | None = None) -> LatestBatch:
+        """Judge a batch's changes and read the keys concerned.
+
+        Args:
+            puts: ``_key_hash`` (no null), ``_ts``, ``_pos`` (ascending), ``_op`` and payload, or None.
+            probed: hashes of further keys that will be read.
+        """
+        frame = self._empty if puts is None else puts[self._empty.columns]
+        return LatestBatch(self._index, frame, self._clock, self._retention_ms, probed, is_by_time=self._is_by_time)
+
+    def commit(self, batch: LatestBatch) -> None:
+        """Take over a batch's clock and the last row of each changed key."""
+        self._clock = batch.clock
+        horizon = None if self._retention_ms is None else clock_value(self._clock) - self._retention_ms
+        rows = np.flatnonzero(batch.is_new & batch.is_last)
+        if self._retention_ms is None:  # a delete of what was never kept hides nothing
+            rows = rows[(batch.ops[rows] == 0) | batch.has_stored[rows]]
+        self._index.append(batch.rows[rows], horizon)
+
+
+class LatestBatch:
+    """A table's changes during one batch. Made by ``LatestTable.open``.
+
+    Attributes:
+        clock: T after the batch.
+        rejected: rows of the puts that V1 refuses.
+        ignored: how many changes were older than their key's latest (TT2).
+        rows: the touched keys' rows by (``_key_hash``, ``_pos``): those kept, then the changes that count.
+        is_new: which rows are changes of this batch.
+        previous: the row that each one replaces, -1 for none; it may be a delete.
+        is_last: whether a row is the key's latest after the batch.
+        has_stored: whether anything was kept of a row's key before the batch.
+        times: ``_ts`` of the rows.
+        ops: ``_op`` of the rows.
+        sequence: ``_pos`` of the rows.
+    """
+
+    def __init__(
+        self,
+        index: LatestIndex,
+        puts: pl.DataFrame,
+        clock: int | None,
+        retention_ms: int | None,
+        probed: U64 | None,
+        *,
+        is_by_time: bool,
+    ) -> None:
+        put_times = puts.get_column(TS).to_numpy()
+        before, after = running_clock(clock, put_times)
+        is_refused = np.zeros(len(put_times), np.bool_) if retention_ms is None else put_times < before - retention_ms
+        self.clock = int(after[-1]) if len(after) else clock  # a refused put is older than T: it moves nothing
+        self.rejected = np.flatnonzero(is_refused)
+        self._rejected_clocks = before[self.rejected]
+        if len(self.rejected):
+            puts = puts[np.flatnonzero(~is_refused)]
+        hashes = puts.get_column(KEY_HASH).to_numpy()
+        self._is_by_time = is_by_time
+        self._distinct = distinct(hashes if probed is None else np.concatenate([hashes, probed]))
+        stored = index.rows_of(self._distinct)
+        self._arrange(pl.concat([*stored, puts], rechunk=True), puts.height)
+
+    def _arrange(self, frame: pl.DataFrame, put_count: int) -> None:
+        """Sort by key and arrival and leave out the changes that are not their key's latest."""
+        hashes, sequence = frame.get_column(KEY_HASH).to_numpy(), frame.get_column(POS).to_numpy()
+        order = key_order(hashes, None, sequence, is_merge=False).rows
+        self.ignored = 0
+        if self._is_by_time:
+            keys = Groups.of(frame.select(KEY_HASH)[order])
+            times = frame.get_column(TS).to_numpy()[order]
+            is_latest = keys.latest(times) == times
+            self.ignored = int((~is_latest).sum())
+            order = order[is_latest]
+        self.rows = frame[order]
+        self.is_new: Bools = order >= frame.height - put_count
+        hashes = self.rows.get_column(KEY_HASH).to_numpy()
+        is_same = hashes[1:] == hashes[:-1]
+        self.is_last: Bools = np.append(~is_same, True)[: len(hashes)]
+        is_first = np.append(True, ~is_same)[: len(hashes)]
+        places = np.arange(len(hashes))
+        self.previous: I64 = np.where(is_first, -1, places - 1)
+        self.has_stored: Bools = ~self.is_new[np.maximum.accumulate(np.where(is_first, places, 0))]
+        self.times, self.ops, self.sequence = (self.rows.get_column(name).to_numpy() for name in (TS, OP, POS))
+        self._keys = np.searchsorted(self._distinct, hashes)
+
+    @property
+    def is_replacing(self) -> Bools:
+        """Whether each row replaces a row, not a delete and not nothing."""
+        replaces: Bools = (self.previous >= 0) & (self.ops[self.previous] == 0)
+        return replaces
+
+    def judged(self, puts: pl.DataFrame, name: str, counters: Counters) -> pl.DataFrame:
+        """Count ``table_history_expired`` (V1), ``not_latest`` (TT2) or ``out_of_order`` (V7); return the late rows.
+
+        Out of order is a change that is older than the row it replaces; one that follows a delete replaces none.
+
+        Args:
+            puts: what the batch was opened with, with ``_offset``.
+            name: the operator's.
+            counters: to be added to.
+        """
+        if self._is_by_time:
+            add_counter(counters, name, "not_latest", self.ignored)
+        else:
+            is_older = self.is_new & self.is_replacing & (self.times < self.times[self.previous])
+            add_counter(counters, name, "out_of_order", int(is_older.sum()))
+        add_counter(counters, name, "table_history_expired", len(self.rejected))
+        return late_rows(puts[self.rejected], name, "table_history_expired", pl.Series(self._rejected_clocks))
+
+    def before(self, hashes: U64, sequence: I64) -> I64:
+        """Find the latest row of keys that were probed or put.
+
+        Args:
+            hashes: the keys.
+            sequence: each read sees what came before this place.
+
+        Returns:
+            Places in ``rows``; -1 where there is none or it is a delete.
+        """
+        if not len(self.ops):
+            return np.full(len(hashes), -1, np.int64)
+        keys = search(self._distinct, hashes)
+        places = np.concatenate([self.sequence[self.is_new], sequence])
+        first, end = (int(places.min()), int(places.max()) + 1) if len(places) else (0, 0)
+        own = arrival_codes(self._keys, self.sequence, first, end)
+        found = search(own, arrival_codes(keys, sequence, first, end)) - 1
+        is_there = (found >= 0) & (self._keys[found] == keys) & (self.ops[found] == 0)
+        return np.where(is_there, found, -1)
+
+
+def arrival_codes(keys: I64, sequence: I64, first: int, end: int) -> I64:
+    """Encode (key, place) pairs as numbers of the same order.
+
+    Args:
+        keys: small numbers of the keys.
+        sequence: the places.
+        first: where the batch begins; all places before it count as one.
+        end: where it ends; all places from there on count as one.
+    """
+    codes: I64 = keys * (end - first + 2) + np.clip(sequence - first, -1, end - first) + 1
+    return codes
+
+
+def gather_or_null(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
+    """Return these rows of a frame; nulls for -1."""
+    if frame.is_empty():
+        return frame.clear(len(rows))
+    is_missing = rows < 0
+    if not is_missing.any():
+        return frame[rows]
+    places = pl.Series(np.where(is_missing, 0, rows)).set(pl.Series(is_missing), None)
+    return frame.select(pl.all().gather(places))

@@ -1,0 +1,344 @@
+"""The two state structures, made of sorted immutable segments: an index by key and time, a queue by time.
+
+A batch appends one segment at most; neighbours are merged when the newer ones have together as many rows as the older one, so there
+are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one record. What a merge
+makes is one *run*, of several segments where it is large. A segment once saved never changes; what has become unnecessary is left out
+when its neighbours are merged.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from engine.core.clocks import I64, Bools
+from engine.core.frames import KEY_HASH, OP, POS, TS
+from engine.core.ports import SegmentStore
+from engine.core.structures.sorted_search import U64, KeyOrder, key_order, runs_of
+from engine.errors import InvariantBroken
+
+MIN_MERGED: Final = 6
+"""Segments that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""
+
+TINY_ROWS: Final = 1024
+"""Rows that are cheaper to rewrite than to keep as a file of their own."""
+
+MERGED_AT_ONCE: Final = 1 << 19
+"""Rows of an index that are merged in one step, and so held in memory (about 70 bytes each beside the payload); more make several
+segments of one run, apart by hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A manifest entry.
+
+    Attributes:
+        segment: id in the store.
+        rows: rows saved.
+        min_ts: smallest event time.
+        max_ts: greatest event time.
+        min_hash: smallest key hash; 0 in a queue.
+        max_hash: greatest key hash; 0 in a queue.
+        consumed: leading rows that are no longer part of a queue; 0 in an index.
+        is_continued: it and the segment before it were made by one merge: they are one run.
+    """
+
+    segment: str
+    rows: int
+    min_ts: int
+    max_ts: int
+    min_hash: int = 0
+    max_hash: int = 0
+    consumed: int = 0
+    is_continued: bool = False
+
+    @property
+    def left(self) -> int:
+        """Rows that still count."""
+        return self.rows - self.consumed
+
+
+def merge_start(rows: Sequence[int]) -> int:
+    """Return from which run on all are merged into one, given the rows of each, oldest first; ``len(rows)`` for none.
+
+    The longest series of newest ones is taken whose oldest one is not larger than the others together. So a row that is
+    rewritten lands in a run twice as large (amortised cost), and those that stay double from newer to older (number).
+    """
+    newer = TINY_ROWS
+    start = len(rows)
+    for place in range(len(rows) - 1, -1, -1):
+        if rows[place] <= newer and len(rows) - place >= MIN_MERGED:
+            start = place
+        newer += rows[place]
+    return start
+
+
+class _Segments(ABC):
+    """The list of segments, oldest first, and what both structures do with it."""
+
+    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
+        self._store = store
+        self._held = [Segment(**entry) for entry in state or ()]
+        self._released: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return sum(segment.left for segment in self._held)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        if self._released:
+            self._store.release(self._released)
+            self._released = []
+        return [asdict(segment) for segment in self._held]
+
+    def _live(self, segment: Segment) -> pl.DataFrame:
+        frame = self._store.load(segment.segment)
+        return frame.slice(segment.consumed) if segment.consumed else frame
+
+    def _append(self, frame: pl.DataFrame, merge: Callable[[list[pl.DataFrame], bool], Iterable[pl.DataFrame]]) -> None:
+        """Save ``frame``, merged with the newest runs if it is their turn.
+
+        Args:
+            frame: not empty.
+            merge: gets the segments, older ones first, and whether nothing older stays; gives the new run, step by step.
+        """
+        runs: list[list[Segment]] = []
+        for segment in self._held:
+            if segment.is_continued and runs:
+                runs[-1].append(segment)
+            else:
+                runs.append([segment])
+        start = merge_start([*(sum(segment.left for segment in run) for run in runs), frame.height])
+        merged = [segment for run in runs[start:] for segment in run]
+        steps: Iterable[pl.DataFrame] = [frame]
+        if merged:
+            self._held = self._held[: -len(merged)]
+            self._released.extend(segment.segment for segment in merged)
+            steps = merge([*(self._live(segment) for segment in merged), frame], start == 0)
+        kept = len(self._held)
+        for step in steps:
+            if step.height:
+                self._held.append(replace(self._save(step), is_continued=len(self._held) > kept))
+
+    @abstractmethod
+    def _save(self, frame: pl.DataFrame) -> Segment:
+        """Sort a frame in the structure's way, save it and describe it."""
+
+
+class Part(NamedTuple):
+    """What one segment holds of the keys that were asked for.
+
+    Attributes:
+        frame: the rows, sorted by (hash, time).
+        keys: index of each row's key among them.
+    """
+
+    frame: pl.DataFrame
+    keys: I64
+
+
+class KeyIndex(_Segments):
+    """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
+
+    Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` and payload; of rows with equal (hash, time), or equal hash, the one
+    with the greatest position counts.
+
+    Args:
+        store: where segments live.
+        state: what ``snapshot`` returned, or None.
+        is_by_time: False: one row per key, the latest by arrival (V7).
+        key_columns: payload columns that rows of an equal hash must agree in.
+    """
+
+    def __init__(
+        self, store: SegmentStore, state: list[dict[str, Any]] | None, *, is_by_time: bool, key_columns: Sequence[str] = ()
+    ) -> None:
+        super().__init__(store, state)
+        self._is_by_time = is_by_time
+        self._key_columns = tuple(key_columns)
+
+    def append(self, frame: pl.DataFrame, horizon: int) -> None:
+        """Add rows that are newer, by position, than all before.
+
+        Args:
+            frame: the rows, in any order.
+            horizon: no read asks for a time before it, except for a key's latest version; merges forget by it.
+        """
+        if frame.height:
+            self._append(self._arranged(frame), lambda parts, is_all: self._merged(parts, horizon, is_all))
+
+    def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
+        """Return the rows of some keys; see ``find``."""
+        return [part.frame for part in self.find(hashes, low, high)]
+
+    def find(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[Part]:
+        """Return the rows of some keys, older segments first.
+
+        Args:
+            hashes: distinct, ascending.
+            low: per key, the earliest time that is asked for; None: all rows.
+            high: per key, the latest. The part of each segment holds its last row at or before ``low``, all rows after it up to
+                ``high``, and its last row of the key.
+        """
+        found = []
+        for segment in self._held:
+            first, last = np.searchsorted(hashes, np.array([segment.min_hash, segment.max_hash], np.uint64), "left")
+            last = min(int(last) + 1, len(hashes))
+            if first < last:
+                bounds = (None, None) if low is None or high is None else (low[first:last], high[first:last])
+                part = self._range(self._store.load(segment.segment), hashes[first:last], *bounds)
+                if part is not None:
+                    found.append(Part(part.frame, part.keys + first))
+        return found
+
+    def _range(self, frame: pl.DataFrame, hashes: U64, low: I64 | None, high: I64 | None) -> Part | None:
+        runs = runs_of(frame.get_column(KEY_HASH).to_numpy(), hashes)
+        if not len(runs.keys):
+            return None
+        starts, stops = runs.starts if self._is_by_time else runs.stops - 1, runs.stops
+        several = np.flatnonzero(stops - starts > 1)
+        if low is None or high is None or not len(several):
+            return Part(frame[expand(starts, stops)], np.repeat(runs.keys, stops - starts))
+        times, own, begin, end = frame.get_column(TS).to_numpy(), runs.keys[several], starts.copy(), stops.copy()
+        begin[several] = np.maximum(upper_bound(times, low[own], starts[several], stops[several]) - 1, starts[several])
+        end[several] = upper_bound(times, high[own], begin[several], stops[several])
+        apart = np.flatnonzero(end < stops)  # the last row of these keys lies behind their range
+        rows, keys = expand(begin, end), np.repeat(runs.keys, end - begin)
+        if len(apart):
+            places = np.cumsum(end - begin)[apart]
+            rows, keys = np.insert(rows, places, stops[apart] - 1), np.insert(keys, places, runs.keys[apart])
+        return Part(frame[rows], keys)
+
+    def _save(self, frame: pl.DataFrame) -> Segment:
+        times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
+        bounds = (_int(times.min()), _int(times.max()), _int(hashes.item(0)), _int(hashes.item(-1)))
+        return Segment(self._store.save(frame), frame.height, *bounds)
+
+    def _arranged(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Put new rows into the index' order; of those that replace each other only the last."""
+        order = self._sorted(frame, is_merge=False)
+        return frame[order.rows[self._is_newest(order)]]
+
+    def _merged(self, parts: list[pl.DataFrame], horizon: int, is_all: bool) -> Iterator[pl.DataFrame]:
+        """Merge segments in steps of bounded size, by ranges of the hash: that spreads keys evenly."""
+        steps = -(-sum(part.height for part in parts) // MERGED_AT_ONCE)
+        bounds = np.array([step * 2**64 // steps for step in range(1, steps)], np.uint64)
+        cuts = [np.searchsorted(part.get_column(KEY_HASH).to_numpy(), bounds).tolist() for part in parts]
+        ranges = [list(pairwise([0, *places, part.height])) for part, places in zip(parts, cuts, strict=True)]
+        for step in range(steps):
+            slices = [part[slice(*own[step])] for part, own in zip(parts, ranges, strict=True)]
+            if filled := [each for each in slices if each.height]:
+                yield self._merge(pl.concat(filled, rechunk=True), horizon, is_all)
+
+    def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
+        """Merge segments, and forget what no read can reach.
+
+        That is replaced rows, versions that ended by the horizon, and, when no older segment could hold what they hide,
+        tombstones before the horizon (V4).
+        """
+        order = self._sorted(frame, is_merge=True)
+        self._check_keys(frame, order)
+        is_kept = self._is_newest(order)
+        if order.times is not None:
+            is_kept[:-1] &= ~order.is_same[1:] | (order.times[1:] > horizon)
+            if is_all:
+                is_kept &= (frame.get_column(OP).to_numpy()[order.rows] == 0) | (order.times >= horizon)
+        return frame[order.rows[is_kept]]
+
+    def _sorted(self, frame: pl.DataFrame, *, is_merge: bool) -> KeyOrder:
+        times = frame.get_column(TS).to_numpy() if self._is_by_time else None
+        return key_order(frame.get_column(KEY_HASH).to_numpy(), times, frame.get_column(POS).to_numpy(), is_merge=is_merge)
+
+    def _is_newest(self, order: KeyOrder) -> Bools:
+        """Say which rows are the last of those that replace each other."""
+        is_newest = np.ones(len(order.rows), np.bool_)
+        is_newest[:-1] = ~order.is_same[1:]
+        if order.times is not None:
+            is_newest[:-1] |= order.times[1:] != order.times[:-1]
+        return is_newest
+
+    def _check_keys(self, frame: pl.DataFrame, order: KeyOrder) -> None:
+        """Refuse two keys of one hash rather than answer with the other's row."""
+        twins = np.flatnonzero(order.is_same)
+        for name in self._key_columns if len(twins) else ():
+            column = frame.get_column(name)
+            if column[order.rows[twins]].ne_missing(column[order.rows[twins - 1]]).any():
+                raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
+
+
+class TimeQueue(_Segments):
+    """Rows waiting, by (``_ts``, arrival); arrival is the order of appending."""
+
+    def append(self, frame: pl.DataFrame) -> None:
+        """Add rows, sorted by ``_ts`` and then arrival, that arrived after all before."""
+        if frame.height:
+            self._append(frame, lambda parts, _: [_by_time(parts)])
+
+    def take(self, until: int) -> list[pl.DataFrame]:
+        """Remove and return all rows with ``_ts <= until``: sorted parts, earlier arrivals first at equal times."""
+        taken, held = [], []
+        for segment in self._held:
+            rest = segment
+            if segment.min_ts <= until:
+                frame = self._live(segment)
+                times = frame.get_column(TS).to_numpy()
+                count = int(np.searchsorted(times, until, "right"))
+                taken.append(frame[:count])
+                rest = _shortened(segment, count, times)
+            if rest.consumed < rest.rows:
+                held.append(rest)
+            else:
+                self._released.append(rest.segment)
+        self._held = held
+        return [part for part in taken if part.height]
+
+    def _save(self, frame: pl.DataFrame) -> Segment:
+        times = frame.get_column(TS)
+        return Segment(self._store.save(frame), frame.height, _int(times.item(0)), _int(times.item(-1)))
+
+
+def _by_time(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Merge parts, each sorted by time; earlier ones come first at equal times."""
+    frame = pl.concat(parts)
+    return frame[np.argsort(frame.get_column(TS).to_numpy(), kind="stable")]
+
+
+def _shortened(segment: Segment, count: int, times: I64) -> Segment:
+    """Return ``segment`` without ``count`` more of its leading rows."""
+    min_ts = int(times[count]) if count < len(times) else segment.max_ts
+    return replace(segment, min_ts=min_ts, consumed=segment.consumed + count)
+
+
+def _int(value: Any) -> int:
+    return int(value)
+
+
+def expand(starts: I64, stops: I64) -> I64:
+    """Return all indexes of the ranges ``[start, stop)``, one range after the other."""
+    sizes = stops - starts
+    ends = np.cumsum(sizes)
+    indexes: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+    return indexes
+
+
+def upper_bound(values: I64, wanted: I64, starts: I64, stops: I64) -> I64:
+    """Return for each range ``[start, stop)`` of ``values``, ascending inside, the first index with a value above the wanted."""
+    low: I64 = starts.copy()
+    high: I64 = stops.copy()
+    while (active := low < high).any():
+        middle = np.where(active, (low + high) >> 1, 0)
+        goes_up = active & (values[middle] <= wanted)
+        low[goes_up] = middle[goes_up] + 1
+        high = np.where(active & ~goes_up, middle, high)
+    return low

@@ -1,0 +1,266 @@
+"""The buffer behind both suppressions: entries by key, what is shown of each key, the bounds (S1, S4, S5, STRICT 1, 6).
+
+A key's first change makes an entry with a buffer time and a place; later ones replace what it holds; it leaves when the caller's
+clock lets it, by (buffer time, place). A delete leaves silently unless the last thing emitted for its key was a row. Reads and
+writes only the keys that changed and the entries that leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from engine.core.clocks import I64, Bools
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
+from engine.core.ports import SegmentStore
+from engine.core.structures.sorted_search import U64, distinct
+from engine.core.suppression.row_bytes import RowBytes
+from engine.core.suppression.suppress_episodes import (
+    FROM_BEFORE,
+    Bounds,
+    Episodes,
+    Held,
+    Steps,
+    first_overrun,
+    plan,
+    plan_bounded,
+)
+from engine.core.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, EntryStore
+from engine.definition.types import Schema
+from engine.errors import BufferFull
+from engine.plan.model import TimeLimitSuppression, WallClockSuppression
+
+_UNBOUNDED: Final = 1 << 62
+
+
+class Gain(NamedTuple):
+    """What some changes let go, and why the changes from some position on were not handled."""
+
+    frame: pl.DataFrame
+    failure: BufferFull | None = None
+
+
+class _Places(NamedTuple):
+    """``_pos`` and ``_offset`` of each step."""
+
+    positions: I64
+    offsets: I64
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the index knows of a batch's keys.
+
+    Attributes:
+        hashes: distinct key hashes, ascending; a key's number is its place here.
+        rows: the index's rows of those that have one, in the same order; None: none has.
+        held: their entries.
+        is_shown: whether the last thing emitted was a row.
+    """
+
+    hashes: U64
+    rows: pl.DataFrame | None
+    held: Held
+    is_shown: Bools
+
+
+class SuppressionBuffer:
+    """Entries of one operator.
+
+    Args:
+        spec: name, key and bounds. The bounds may differ from those the state was made with: they are looked at after each change.
+        schema: payload columns.
+        state: what ``snapshot`` returned, or None.
+        store: where entries live.
+    """
+
+    def __init__(
+        self, spec: TimeLimitSuppression | WallClockSuppression, schema: Schema, state: dict[str, Any] | None, store: SegmentStore
+    ) -> None:
+        state = state or {}
+        bounds = spec.buffer
+        self._name, self._schema = spec.name, schema
+        self._values = [name for name in schema.names if name not in spec.key]
+        self._is_stop = bounds is not None and bounds.when_full == "stop"
+        limits = (None, None) if bounds is None else (bounds.max_rows, bounds.max_bytes)
+        self._bounds = Bounds(*(_UNBOUNDED if limit is None else limit for limit in limits))
+        self._row_bytes = RowBytes(schema)
+        self._places: int = state.get("places", 0)
+        self._bytes: int = state.get("bytes", 0)
+        self._store = EntryStore(spec.key, state, store)
+        self._nothing = empty_frame(schema)
+
+    @property
+    def rows(self) -> int:
+        """Entries held."""
+        return self._store.queue.rows
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest buffer time held."""
+        return self._store.queue.oldest
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"places": self._places, "bytes": self._bytes, **self._store.snapshot()}
+
+    def take(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> Gain:
+        """Handle changes one after the other.
+
+        Args:
+            frame: the changes, with the service columns; ``_key_hash`` is that of the table's key.
+            since: buffer time of an entry that each change would make.
+            until: after each change the entries with buffer time <= this leave; non-decreasing.
+            counters: added to.
+
+        Returns:
+            What leaves, at the place of the change that lets it go.
+        """
+        if frame.is_empty():
+            return Gain(self._nothing)
+        hashes = frame[KEY_HASH].to_numpy()
+        due = self._store.queue.due(int(until[-1]))
+        known = self._known(np.concatenate([hashes, *(part[KEY_HASH].to_numpy() for part in due)]))
+        steps = self._steps(frame, known.hashes, since, until)
+        episodes = plan(steps, known.held)
+        if min(self._bounds) < _UNBOUNDED:
+            overrun = first_overrun(steps, known.held, episodes, self.rows, self._bytes, self._bounds)
+            if overrun is not None:
+                return self._overrun(frame, since, until, overrun, counters)
+        if due:
+            self._store.queue.drop(int(until[-1]), self._places)
+        return Gain(self._settle(frame, _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy()), episodes, known))
+
+    def release(self, until: int, position: int, offset: int) -> pl.DataFrame:
+        """Let go all entries with buffer time <= ``until`` at one place, without a change."""
+        due = self._store.queue.due(until)
+        if not due:
+            return self._nothing
+        known = self._known(np.concatenate([part[KEY_HASH].to_numpy() for part in due]))
+        steps = self._steps(self._nothing, known.hashes, np.zeros(0, np.int64), np.array([until]))
+        episodes = plan(steps, known.held)
+        self._store.queue.drop(until, self._places)
+        return self._settle(self._nothing, _Places(np.array([position]), np.array([offset])), episodes, known)
+
+    def _steps(self, frame: pl.DataFrame, hashes: U64, since: I64, until: I64) -> Steps:
+        codes = np.searchsorted(hashes, frame[KEY_HASH].to_numpy())
+        return Steps(codes, since, self._row_bytes.of(frame), until, self._places)
+
+    def _known(self, hashes: U64) -> _Known:
+        """Look keys up, which may repeat."""
+        hashes = distinct(hashes)
+        rows = self._store.rows_of(hashes)
+        is_shown, is_held = np.zeros(len(hashes), np.bool_), np.zeros(len(hashes), np.bool_)
+        numbers = {name: np.zeros(len(hashes), np.int64) for name in (SINCE, PLACE, SIZE)}
+        if rows is not None:
+            places = np.searchsorted(hashes, rows[KEY_HASH].to_numpy())
+            is_shown[places], is_held[places] = rows[SHOWN].to_numpy(), rows[HELD].to_numpy()
+            for name, values in numbers.items():
+                values[places] = rows[name].to_numpy()
+        return _Known(hashes, rows, Held(is_held, numbers[SINCE], numbers[PLACE], numbers[SIZE]), is_shown)
+
+    # Bounds
+
+    def _overrun(self, frame: pl.DataFrame, since: I64, until: I64, at: int, counters: Counters) -> Gain:
+        """Handle changes of which the one at index ``at`` is the first that does not fit (S4)."""
+        fitting = int(np.searchsorted(frame[POS].to_numpy(), frame[POS][at])) if self._is_stop else at
+        before = self.take(frame[:fitting], since[:fitting], until[:fitting], counters).frame
+        if self._is_stop:
+            return Gain(before, self._full(int(frame[POS][at])))
+        return Gain(pl.concat([before, self._take_bounded(frame[at:], since[at:], until[at:], counters)]))
+
+    def _full(self, position: int) -> BufferFull:
+        names = zip(("max_rows", "max_bytes"), self._bounds, strict=True)
+        limits = " and ".join(f"{name} {limit}" for name, limit in names if limit < _UNBOUNDED)
+        message = (
+            f"the suppress buffer is full: it held {self.rows} rows of {self._bytes} bytes, and the next change would pass "
+            f"{limits}. Raise suppress.buffer.max_rows or max_bytes, or set when_full to emit_early"
+        )
+        return BufferFull(message, position)
+
+    def _take_bounded(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> pl.DataFrame:
+        """Handle changes record by record, letting the oldest go while the buffer is full."""
+        add_counter(counters, self._name, "exact_path", frame.height)
+        known = self._known(frame[KEY_HASH].to_numpy())
+        steps = self._steps(frame, known.hashes, since, until)
+        found = plan_bounded(steps, known.hashes, known.held, self._heads, self.rows, self._bytes, self._bounds)
+        add_counter(counters, self._name, "emitted_early", found.evicted)
+        if found.last_taken is not None:
+            self._store.queue.drop(*found.last_taken)
+        known = self._known(found.hashes())
+        places = _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy())
+        return self._settle(frame, places, found.episodes(known.hashes, len(until)), known)
+
+    def _heads(self, count: int) -> list[tuple[int, int, int, int]]:
+        head = self._store.queue.head(count)
+        if head is None:
+            return []
+        hashes = head[KEY_HASH].to_numpy()
+        known = self._known(hashes)
+        sizes = known.held.sizes[np.searchsorted(known.hashes, hashes)]
+        return list(zip(head[TS].to_list(), head[PLACE].to_list(), hashes.tolist(), sizes.tolist(), strict=True))
+
+    # What the episodes leave behind
+
+    def _settle(self, frame: pl.DataFrame, places: _Places, episodes: Episodes, known: _Known) -> pl.DataFrame:
+        """Emit the entries that leave and keep the others; those from before that leave are off the queue already."""
+        latest = self._latest(frame, episodes, known)
+        is_row = latest[OP].to_numpy() == 0
+        is_first = np.ones(len(is_row), np.bool_)
+        is_first[1:] = episodes.codes[1:] != episodes.codes[:-1]
+        was_row = np.roll(is_row, 1)  # of the episode before
+        is_shown = np.where(is_first, known.is_shown[episodes.codes], was_row)
+        leaves = episodes.released < len(places.positions)
+        out = np.flatnonzero(leaves & (is_row | is_shown))
+        out = out[np.lexsort((episodes.places[out], episodes.since[out], episodes.released[out]))]
+        steps = episodes.released[out]
+        service = (pl.Series(POS, places.positions[steps]), pl.Series(OFFSET, places.offsets[steps]))
+        emitted = latest[out].with_columns(service).select(self._nothing.columns)
+        self._keep(latest, episodes, known, leaves, np.where(leaves, is_row, is_shown))
+        self._places += len(places.positions)
+        return emitted
+
+    def _latest(self, frame: pl.DataFrame, episodes: Episodes, known: _Known) -> pl.DataFrame:
+        """The last change of each episode."""
+        own = [KEY_HASH, TS, OP, SIZE, *self._schema.names]
+        changes = frame.with_columns(pl.Series(SIZE, self._row_bytes.of(frame))).select(own)
+        if known.rows is None:
+            return changes[episodes.sources]
+        before = np.searchsorted(known.rows[KEY_HASH].to_numpy(), known.hashes[episodes.codes])
+        taken = np.where(episodes.sources == FROM_BEFORE, before, episodes.sources + known.rows.height)
+        return pl.concat([known.rows.select(own), changes])[taken]
+
+    def _keep(self, latest: pl.DataFrame, episodes: Episodes, known: _Known, leaves: Bools, is_shown: Bools) -> None:
+        """Write what has become of each key.
+
+        Args:
+            latest: the last change of each episode.
+            episodes: by key.
+            known: what was known of the keys before.
+            leaves: whether the episode ended.
+            is_shown: whether the key's last emission is a row, after the episode.
+        """
+        codes = episodes.codes
+        is_last = np.append(codes[1:] != codes[:-1], [True])[: len(codes)]
+        was_held = known.held.is_held[codes]
+        is_same = leaves & ~was_held & (known.is_shown[codes] == is_shown)  # nothing held, then and now
+        kept = np.flatnonzero(is_last & ~is_same)
+        stays = ~leaves[kept]
+        state = [
+            pl.Series(HELD, stays),
+            pl.Series(SHOWN, is_shown[kept]),
+            pl.Series(SINCE, episodes.since[kept]),
+            pl.Series(PLACE, episodes.places[kept]),
+            pl.Series(POS, np.full(len(kept), self._places)),
+        ]
+        rows = latest[kept].with_columns(state)
+        if not stays.all():
+            rows = rows.with_columns(pl.when(HELD).then(name).alias(name) for name in self._values)
+        self._store.put(rows)
+        new = np.flatnonzero(~leaves & episodes.is_new)
+        self._store.enqueue(episodes.since[new], episodes.places[new], known.hashes[codes[new]])
+        freed = known.held.sizes[codes[is_last & was_held]].sum()
+        self._bytes += int(latest[SIZE].to_numpy()[kept[stays]].sum() - freed)

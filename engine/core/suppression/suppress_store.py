@@ -1,0 +1,117 @@
+"""What a suppress buffer keeps: every key's latest row or what was last shown of it, and the order in which entries leave.
+
+Two structures of immutable segments. The index has one row per key that was ever held and shown, by key hash: the held entry
+with its latest change, or, when nothing is held, only whether the key has a row downstream (STRICT 6). The queue has one light
+row per held entry, by (buffer time, place); replacing an entry's change never touches it, and entries only ever leave at its
+head. So no row of either is stale, and a batch reads the keys it touches and the entries it releases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from engine.core.clocks import I64
+from engine.core.frames import KEY_HASH, TS
+from engine.core.ports import SegmentStore
+from engine.core.structures.segments import KeyIndex, Segment, TimeQueue
+from engine.core.structures.sorted_search import U64
+
+HELD: Final = "_held"
+"""Whether the key has an entry; otherwise the row only says what is shown."""
+
+SHOWN: Final = "_shown"
+"""Whether the last thing emitted for the key was a row."""
+
+SINCE: Final = "_since"
+"""Buffer time of the entry (S1), or when it is due (S2)."""
+
+PLACE: Final = "_place"
+"""Number of the change that made the entry: orders entries of one buffer time."""
+
+SIZE: Final = "_size"
+"""Bytes of the entry's latest change."""
+
+
+class EntryQueue(TimeQueue):
+    """Held entries: ``_ts`` is the buffer time; at equal times the place orders."""
+
+    @property
+    def oldest(self) -> int | None:
+        """The smallest buffer time; None when nothing is held."""
+        return min((segment.min_ts for segment in self._held), default=None)
+
+    def due(self, until: int) -> list[pl.DataFrame]:
+        """Entries with buffer time <= ``until``; they stay."""
+        parts = []
+        for segment in self._held:
+            if segment.min_ts <= until:
+                frame = self._live(segment)
+                parts.append(frame[: int(np.searchsorted(frame[TS].to_numpy(), until, "right"))])
+        return parts
+
+    def head(self, count: int) -> pl.DataFrame | None:
+        """The first ``count`` entries, or all, in order; they stay. None when nothing is held."""
+        parts = [self._live(segment)[:count] for segment in self._held]
+        return pl.concat(parts).sort(TS, PLACE)[:count] if parts else None
+
+    def drop(self, since: int, place: int) -> None:
+        """Remove the entries up to and with (``since``, ``place``)."""
+        held = []
+        for segment in self._held:
+            rest = self._without(segment, since, place) if segment.min_ts <= since else segment
+            if rest.consumed < rest.rows:
+                held.append(rest)
+            else:
+                self._released.append(rest.segment)
+        self._held = held
+
+    def _without(self, segment: Segment, since: int, place: int) -> Segment:
+        frame = self._live(segment)
+        times = frame[TS].to_numpy()
+        start, stop = (int(np.searchsorted(times, since, side)) for side in ("left", "right"))
+        count = start + int(np.searchsorted(frame[PLACE].to_numpy()[start:stop], place, "right"))
+        min_ts = int(times[count]) if count < len(times) else segment.max_ts
+        return replace(segment, min_ts=min_ts, consumed=segment.consumed + count)
+
+
+class EntryStore:
+    """The index and the queue of one operator.
+
+    Args:
+        key: payload columns of the key.
+        state: what ``snapshot`` returned, or None.
+        store: where segments live.
+    """
+
+    def __init__(self, key: tuple[str, ...], state: dict[str, Any] | None, store: SegmentStore) -> None:
+        state = state or {}
+        self._index = KeyIndex(store, state.get("index"), is_by_time=False, key_columns=key)
+        self.queue = EntryQueue(store, state.get("queue"))
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"index": self._index.snapshot(), "queue": self.queue.snapshot()}
+
+    def rows_of(self, hashes: U64) -> pl.DataFrame | None:
+        """The rows of those of these distinct, ascending key hashes that have one, ascending; None when none has."""
+        parts = self._index.ranges(hashes)
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        rows = pl.concat(parts).sort(KEY_HASH, maintain_order=True)  # newer segments come later
+        own = rows[KEY_HASH].to_numpy()
+        is_newest = np.append(own[1:] != own[:-1], [True])
+        return rows.filter(pl.Series(is_newest))
+
+    def put(self, rows: pl.DataFrame) -> None:
+        """Replace the rows of some keys; ``_pos`` is greater than in any row before."""
+        self._index.append(rows, 0)
+
+    def enqueue(self, since: I64, places: I64, hashes: U64) -> None:
+        """Add entries, newer than all before."""
+        order = np.lexsort((places, since))
+        queued = {TS: since[order], PLACE: places[order], KEY_HASH: hashes[order]}
+        self.queue.append(pl.DataFrame(queued))

@@ -1,0 +1,1 @@
+"""Windows: tumbling and hopping, session, sliding; every change, final results, corrections."""

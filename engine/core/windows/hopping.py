@@ -1,0 +1,389 @@
+"""Tumbling and hopping window aggregation (W1, W2, W5–W8, S6, T6, T10, STRICT 3, 4, 15–17, 20).
+
+Vectorised over a batch, equal to handling record after record: a record is judged by the stream time that includes itself; a
+window closes at the first position whose stream time reaches its end plus grace, found by one binary search on the running
+stream time. Partials are exact and merge in any order (``aggregate``), so nothing depends on where batches were cut (T3).
+
+``final`` merges a window's partials when it closes and reads nothing before. ``changes`` reads the partials of the touched
+(window, group) pairs and runs the aggregates over the batch's records on top of them. ``corrections`` are its changes, marked and
+held back by ``corrections``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.running import Groups
+from engine.core.clocks import running_clock
+from engine.core.frames import (
+    KEY_HASH,
+    OFFSET,
+    OP,
+    POS,
+    TS,
+    Counters,
+    OperatorOutput,
+    add_counter,
+    empty_frame,
+    empty_late,
+    late_rows,
+)
+from engine.core.hashing import key_hash
+from engine.core.operators import Moment, Operator
+from engine.core.ports import SegmentStore
+from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
+from engine.core.windows.window_grid import WindowGrid, expand, node_windows
+from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
+from engine.definition.expressions import compile_scalar
+from engine.definition.types import TIMESTAMP, Schema
+from engine.plan.model import WindowAggregation
+
+Int64s = NDArray[np.int64]
+
+_FIRST: Final = FIRST
+"""Arrival of a partial's earliest-arrived record, as a count of all records before it: the tie-breaker of W6."""
+
+_LATEST: Final = "_latest"
+"""Greatest event time of a partial: the result time of W7."""
+
+_LOW, _HIGH, _ROW = "_low", "_high", "_row"
+
+_MAX_EXPANSION: Final = 1 << 20
+"""Rows made at once when records or partials are spread over their windows: bounds memory at thousands of windows per record."""
+
+_US_PER_MS: Final = 1000
+
+_NO_RECORD: Final = -1
+"""Offset of a row that no record caused: time alone did (T10)."""
+
+_NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
+_NO_MOMENT: Final = Moment()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The records that were not dropped, in processing order.
+
+    Attributes:
+        frame: their rows.
+        hashes: hash of each one's group.
+        arrivals: how many records arrived before each.
+        clock: stream time with each record.
+        first: first window of each that still takes it.
+        last: last window of each; a record with first > last is taken by none.
+        refused: how many windows refused each: they had closed.
+    """
+
+    frame: pl.DataFrame
+    hashes: pl.Series
+    arrivals: pl.Series
+    clock: Int64s
+    first: Int64s
+    last: Int64s
+    refused: Int64s
+
+
+class WindowAggregator(Operator):
+    """Aggregates one stream by group and window.
+
+    Args:
+        spec: what to do.
+        schema_in: the columns of the frames to come.
+        state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
+            window that has closed stays closed, one that is closed under the new grace closes at the next record.
+        store: where partial results live.
+    """
+
+    def __init__(self, spec: WindowAggregation, schema_in: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._grid = WindowGrid(spec.size_ms, spec.advance_ms, spec.grace_ms)
+        self._aggregates = Aggregates(spec.aggregates, schema_in)
+        group = tuple((name, schema_in[source]) for name, source in spec.group)
+        bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
+        self.schema = Schema(group + bounds + self._aggregates.schema)
+        self._nothing, self._no_late = empty_frame(self.schema), empty_late()
+        self._no_record = empty_frame(schema_in).clear(1)
+        self._having = compile_scalar(spec.having, self.schema).expr if spec.having is not None else None
+        self._doubles = [source for _, source in spec.group if schema_in[source].kind == "double"]
+        self._group = [f"g{i}" for i in range(len(spec.group))]
+        state = state or {}
+        self._stream_time: int | None = state.get("stream_time")
+        self._first_open: int = state.get("first_open", 0)
+        self._arrivals: int = state.get("arrivals", 0)
+        self._store = WindowStore(store, self._merge_nodes, self._grid.levels, state.get("segments"))
+        self._corrections: Corrections | None = None
+        if spec.emit == "corrections":
+            key = tuple(name for name, _ in spec.group)
+            self._corrections = Corrections(self.schema, key, spec.grace_ms, state.get("corrections"), store)
+            self._nothing = self._nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
+            self.schema = self._corrections.schema
+
+    @property
+    def stream_time(self) -> int | None:
+        """T1, absent before the first record."""
+        return self._stream_time
+
+    @property
+    def clocks(self) -> dict[str, int | None]:
+        """Stream time."""
+        return {self._spec.name: self._stream_time}
+
+    @property
+    def buffered_rows(self) -> int:
+        """Partial results held for windows that have not closed."""
+        return self._store.rows
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """By how much stream time must rise until a window is shown or closes; with ``changes`` nothing waits for it."""
+        if self._corrections is not None:
+            return self._corrections.due_in_ms
+        if self._stream_time is None or self._spec.emit == "changes":
+            return None
+        window = self._store.earliest(self._first_open)
+        return None if window is None else max(int(self._grid.closing_times(np.array([window]))[0]) - self._stream_time, 0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        state = {
+            "stream_time": self._stream_time,
+            "first_open": self._first_open,
+            "arrivals": self._arrivals,
+            "segments": self._store.manifest(),
+        }
+        return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
+
+    def process(
+        self,
+        frame: pl.DataFrame,
+        inputs: Mapping[int, pl.DataFrame] = _NO_INPUTS,  # noqa: ARG002 - windows read no table
+        moment: Moment = _NO_MOMENT,
+    ) -> OperatorOutput:
+        """Handle the next records in processing order, then the advance of an idle task's time (T10).
+
+        Args:
+            frame: columns of ``schema_in`` and the service columns.
+            inputs: not read.
+            moment: when.
+
+        Returns:
+            ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the
+            position and offset of the closing record. ``changes``: one row per (record, window). A deleted row keeps its key,
+            its aggregates are null. ``corrections``: see there. ``late`` has each record once that some window refused; counter
+            ``window_closed`` counts (record, window) pairs.
+        """
+        counters: Counters = {}
+        late: list[pl.DataFrame] = []
+        batches: list[_Batch] = []
+        outputs: list[pl.DataFrame] = []
+        for batch in self._batches(frame, moment, counters):
+            if batch.refused.any():
+                late.append(self._late(batch, counters))
+            outputs.append(self._advance(batch, counters))
+            batches.append(batch)
+        emitted = pl.concat(outputs) if outputs else self._nothing
+        if self._corrections is not None:
+            emitted = self._corrected(self._corrections, emitted, batches)
+        return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
+
+    def _batches(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> Iterator[_Batch]:
+        """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. T10's advance is the last."""
+        rows = frame.height
+        if self._spec.emit != "final":
+            rows = max(1, _MAX_EXPANSION // self._grid.windows_per_record)
+        for part in frame.iter_slices(rows) if not frame.is_empty() else ():
+            batch = self._admit(part, counters)
+            if not batch.frame.is_empty():
+                yield batch
+        if moment.advance_ms > 0 and self._stream_time is not None:
+            service = pl.lit(moment.position, pl.Int64).alias(POS), pl.lit(_NO_RECORD, pl.Int64).alias(OFFSET)
+            nothing = np.zeros(1, np.int64)
+            hashes, arrivals = pl.Series([0], dtype=pl.UInt64), pl.Series([self._arrivals])
+            clock = np.array([self._stream_time + moment.advance_ms])
+            yield _Batch(self._no_record.with_columns(service), hashes, arrivals, clock, nothing, nothing - 1, nothing)
+
+    @staticmethod
+    def _corrected(corrections: Corrections, changes: pl.DataFrame, batches: list[_Batch]) -> pl.DataFrame:
+        if not batches:
+            return corrections.process(changes, *[np.zeros(0, np.int64)] * 3)
+        positions, offsets = (np.concatenate([batch.frame[name].to_numpy() for batch in batches]) for name in (POS, OFFSET))
+        return corrections.process(changes, positions, offsets, np.concatenate([batch.clock for batch in batches]))
+
+    def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
+        """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
+        sources = [source for _, source in self._spec.group]
+        if self._doubles:  # -0.0 and 0.0 are one group
+            frame = frame.with_columns(
+                pl.when(pl.col(name) == 0.0).then(0.0).otherwise(pl.col(name)).alias(name) for name in self._doubles
+            )
+        hashes = key_hash(frame, sources)
+        if (null_keys := hashes.null_count()) or (frame[OP] != 0).any():
+            is_null_value = (frame[OP] != 0) & hashes.is_not_null()
+            add_counter(counters, self._spec.name, "null_key", null_keys)
+            add_counter(counters, self._spec.name, "null_value", int(is_null_value.sum()))
+            is_kept = hashes.is_not_null() & (frame[OP] == 0)
+            frame, hashes = frame.filter(is_kept), hashes.filter(is_kept)
+        arrivals = pl.Series(np.arange(self._arrivals, self._arrivals + frame.height))
+        self._arrivals += frame.height
+        times = frame[TS].to_numpy()
+        _, clock = running_clock(self._stream_time, times)
+        wanted, last = self._grid.windows_of(times)
+        first = np.maximum(wanted, np.maximum(self._grid.first_open(clock), self._first_open))
+        return _Batch(frame, hashes, arrivals, clock, first, last, np.minimum(first, last + 1) - wanted)
+
+    def _late(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        add_counter(counters, self._spec.name, "window_closed", int(batch.refused.sum()))
+        is_late = pl.Series(batch.refused > 0)
+        return late_rows(batch.frame.filter(is_late), self._spec.name, "window_closed", pl.Series(batch.clock).filter(is_late))
+
+    def _advance(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        """Take the records in, emit, forget what closed."""
+        self._stream_time = int(batch.clock[-1])
+        first_open = max(int(self._grid.first_open(batch.clock[-1:])[0]), self._first_open)
+        if self._spec.emit == "final":
+            run = self._partials(batch)
+            emitted = self._finals(run, batch, first_open, counters)
+        else:
+            run, emitted = self._changes(batch, counters)
+        self._store.append(run, first_open)
+        self._first_open = first_open
+        return emitted
+
+    # Partials
+
+    def _lifted(self, batch: _Batch) -> tuple[pl.DataFrame, Int64s]:
+        """One partial per record that some window takes, and the records' indexes."""
+        rows = np.flatnonzero(batch.first <= batch.last)
+        is_whole = len(rows) == batch.frame.height
+        frame, hashes, arrivals = batch.frame, batch.hashes, batch.arrivals
+        if not is_whole:
+            frame, hashes, arrivals = frame[rows], hashes[rows], arrivals[rows]
+        group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
+        own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(_LATEST)]
+        return pl.DataFrame([*own, *self._aggregates.lift(frame, arrivals)]), rows
+
+    def _partials(self, batch: _Batch) -> pl.DataFrame:
+        """The batch as a sorted run of partials per (node, group)."""
+        lifted, rows = self._lifted(batch)
+        first, last = batch.first[rows], batch.last[rows]
+        if self._grid.levels == 1:
+            return sorted_run(self._merge_nodes(lifted.with_columns(pl.Series(NODE, first))))
+        ranges = self._merge(lifted.with_columns(pl.Series(_LOW, first), pl.Series(_HIGH, last)), [_LOW, _HIGH])
+        runs, nodes = self._grid.nodes(ranges[_LOW].to_numpy(), ranges[_HIGH].to_numpy())
+        return sorted_run(self._merge_nodes(ranges.drop(_LOW, _HIGH)[runs].with_columns(pl.Series(NODE, nodes))))
+
+    def _merge_nodes(self, partials: pl.DataFrame) -> pl.DataFrame:
+        return self._merge(partials, [NODE])
+
+    def _merge(self, partials: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Merge partials with equal ``keys`` and group; the hash alone could collide."""
+        if partials.height < 2:
+            return partials
+        grouped = partials.group_by(*keys, HASH, *self._group)
+        merged = grouped.agg(pl.col(_FIRST).min(), pl.col(_LATEST).max(), *self._aggregates.merge(partials.columns))
+        return self._aggregates.settle(merged)
+
+    # EMIT FINAL
+
+    def _finals(self, run: pl.DataFrame, batch: _Batch, first_open: int, counters: Counters) -> pl.DataFrame:
+        begin = self._first_open
+        if first_open <= begin:
+            return self._nothing
+        parts = [*self._store.covering(begin, first_open), *covering(run, begin, first_open, self._grid.levels)]
+        if not parts:
+            return self._nothing
+        partials = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
+        outputs = [self._final_rows(windows, batch, counters) for windows in self._windows(partials, begin, first_open)]
+        return pl.concat(outputs)
+
+    def _windows(self, partials: pl.DataFrame, begin: int, end: int) -> list[pl.DataFrame]:
+        """Merge node partials into window partials (``NODE`` = window), in bounded steps, ascending windows."""
+        first, last = node_windows(partials[NODE].to_numpy())
+        first, last = np.maximum(first, begin), np.minimum(last, end - 1)
+        total = int((last - first + 1).sum())
+        low, high = int(first.min()), int(last.max())
+        if total > max(_MAX_EXPANSION, 2 * partials.height) and high > low:
+            middle = (low + high + 1) // 2
+            earlier, later = partials.filter(pl.Series(first < middle)), partials.filter(pl.Series(last >= middle))
+            return [*self._windows(earlier, low, middle), *self._windows(later, middle, high + 1)]
+        rows, windows = expand(first, last)
+        spread = partials if len(rows) == partials.height else partials[rows]
+        return [self._merge_nodes(spread.with_columns(pl.Series(NODE, windows))).sort(NODE, _FIRST)]
+
+    def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
+        values, overflows = self._aggregates.results(partials)
+        self._count_overflows(overflows, counters)
+        closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
+        service = [
+            batch.frame[POS].gather(closing),
+            partials[_LATEST].alias(TS),
+            pl.repeat(0, partials.height, dtype=pl.Int8, eager=True).alias(OP),
+            partials[HASH].alias(KEY_HASH),
+            batch.frame[OFFSET].gather(closing),
+        ]
+        rows = pl.DataFrame([*service, *self._keys(partials), *values])
+        return rows if self._having is None else rows.filter(self._having)
+
+    # EMIT CHANGES
+
+    def _changes(self, batch: _Batch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """One change per (record, window).
+
+        Returns:
+            The batch as a sorted run of partials per (window, group), and the changes in record order, ascending start.
+        """
+        lifted, rows = self._lifted(batch)
+        records, windows = expand(batch.first[rows], batch.last[rows])
+        pairs = lifted[records].with_columns(pl.Series(NODE, windows), pl.Series(_ROW, np.arange(len(records))))
+        if pairs.is_empty():
+            return pairs.drop(_ROW), self._nothing
+        touched = pairs.select(NODE, HASH).unique()
+        held = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy())
+        chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
+        chain = chain.sort(NODE, HASH, *self._group, _FIRST)
+        groups = Groups.of(chain.select(NODE, HASH, *self._group))
+        is_change = chain[_ROW].is_not_null().to_numpy()
+        values, overflows = self._aggregates.running(chain, groups)
+        self._count_overflows([mask[is_change] for mask in overflows], counters)
+        result_times = pl.Series(TS, groups.latest(chain[_LATEST].to_numpy()))
+        firsts = chain[_FIRST].gather(groups.firsts)
+        outputs = pl.DataFrame([result_times, chain[HASH].alias(KEY_HASH), *self._keys(chain), *values, firsts])
+        outputs = self._with_deletes(outputs, groups)
+        in_record_order = np.empty(len(records), dtype=np.int64)
+        in_record_order[chain[_ROW].drop_nulls().to_numpy()] = np.flatnonzero(is_change)
+        service = batch.frame.select(POS, OFFSET)[rows[records]]
+        emitted = outputs[in_record_order].with_columns(service.get_columns())
+        if self._having is not None:
+            emitted = emitted.filter(pl.col(OP).is_not_null())
+        return sorted_run(self._merge_nodes(pairs.drop(_ROW))), emitted.select(self._nothing.columns)
+
+    def _with_deletes(self, outputs: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+        """Add ``_op``: with ``having``, 1 for a row that no longer matches and null for one that did not match before either."""
+        if self._having is None:
+            return outputs.with_columns(pl.lit(0, pl.Int8).alias(OP))
+        matches = outputs.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
+        op = pl.Series(OP, (~matches).astype(np.int8)).set(pl.Series(~matches & ~groups.previous(matches)), None)
+        nulled = [pl.when(op == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        return outputs.with_columns(op, *nulled)
+
+    # Output columns
+
+    def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
+        """The group's columns and the bounds of the window in ``NODE``."""
+        group = [partials[own].alias(name) for own, (name, _) in zip(self._group, self._spec.group, strict=True)]
+        start = partials[NODE].to_numpy() * self._grid.advance_ms
+        bounds = ((WINDOW_START, start), (WINDOW_END, start + self._grid.size_ms))
+        return [*group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]
+
+    def _count_overflows(self, overflows: list[NDArray[np.bool_]], counters: Counters) -> None:
+        for mask in overflows:
+            add_counter(counters, self._spec.name, "sum_overflow", int(mask.sum()))

@@ -1,0 +1,183 @@
+"""From chains of elements to session results: merging partials, output rows, EMIT CHANGES (W6, W7, STRICT 4, 16, 21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.running import Groups
+from engine.core.clocks import I64, Bools
+from engine.core.frames import KEY_HASH, OP, TS
+from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START
+from engine.core.windows.session_exact import Chains
+from engine.core.windows.session_store import END, HASH, START
+from engine.definition.expressions import compile_scalar
+from engine.definition.types import TIMESTAMP, Schema
+from engine.plan.model import SessionAggregation
+
+RECORD: Final = "_record"
+"""Index of the record that caused a change."""
+
+_SESSION: Final = "_session"
+
+_US_PER_MS: Final = 1000
+
+_PLACES_PER_PART: Final = 1 << 32
+"""More texts than one partial can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch's chains show.
+
+    Attributes:
+        frame: ``RECORD``, ``_ts``, ``_op``, ``_key_hash``, the output columns and ``FIRST``, in emission order.
+        sessions: partials of the sessions that the batch changed, as they stand after it.
+        overflows: how many sums of the frame did not fit.
+    """
+
+    frame: pl.DataFrame
+    sessions: pl.DataFrame
+    overflows: int
+
+
+class SessionFold:
+    """Merges the parts of sessions and reads results off them.
+
+    Args:
+        spec: what to do.
+        schema: the columns that the aggregates read.
+    """
+
+    def __init__(self, spec: SessionAggregation, schema: Schema) -> None:
+        self._aggregates = Aggregates(spec.aggregates, schema)
+        self._names = [name for name, _ in spec.group]
+        bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
+        self.schema = Schema((*((name, schema[source]) for name, source in spec.group), *bounds, *self._aggregates.schema))
+        self.group = [f"g{i}" for i in range(len(spec.group))]
+        self._having = compile_scalar(spec.having, self.schema).expr.fill_null(value=False) if spec.having is not None else None
+        self._places = [f"a{i}.p" for i, column in enumerate(spec.aggregates) if column.function == "concat"]
+
+    @property
+    def is_order_kept(self) -> bool:
+        """Whether a result depends on the order in which a session's parts were folded (STRICT 21)."""
+        return bool(self._places)
+
+    def lift(self, frame: pl.DataFrame, arrivals: pl.Series) -> list[pl.Series]:
+        """Make each record's partial."""
+        return self._aggregates.lift(frame, arrivals)
+
+    def merge(self, parts: pl.DataFrame, sessions: I64) -> pl.DataFrame:
+        """Merge parts into sessions, in ascending order of their numbers.
+
+        Args:
+            parts: those of a session stand together, in the order in which they are folded.
+            sessions: number of each part's session, ascending.
+        """
+        if len(sessions) < 2 or (sessions[1:] != sessions[:-1]).all():
+            return parts
+        own = [pl.col(START).min(), pl.col(END).max(), pl.col(FIRST).min()]
+        kept = [pl.col(HASH, *self.group).first()]
+        numbered = self._in_order_of_folding(parts, sessions).with_columns(pl.Series(_SESSION, sessions).set_sorted())
+        merged = numbered.group_by(_SESSION, maintain_order=True).agg(*kept, *own, *self._aggregates.merge(parts.columns))
+        return self._aggregates.settle(merged.drop(_SESSION))
+
+    def finals(self, sessions: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+        """Read closed sessions: the columns of ``Changes.frame`` without ``RECORD`` and ``FIRST``, and how many sums did not fit.
+
+        Sessions that fail ``having`` have a null ``_op``.
+        """
+        values, overflows = self._aggregates.results(sessions)
+        rows = pl.DataFrame([*self._keys(sessions, sessions[START].to_numpy(), sessions[END].to_numpy()), *values])
+        op = pl.Series(OP, np.zeros(rows.height, np.int8))
+        return rows.with_columns(op if self._having is None else op.set(~rows.select(self._having).to_series(), None)), _total(
+            overflows
+        )
+
+    def changes(self, parts: pl.DataFrame, chains: Chains, sessions: int) -> Changes:
+        """Show every change.
+
+        Args:
+            parts: the batch's elements.
+            chains: how they follow on each other.
+            sessions: how many of the elements are sessions from before the batch.
+        """
+        rows, chains = self._begun(parts[chains.elements], chains)
+        begins = np.flatnonzero(np.append([True], chains.ids[1:] != chains.ids[:-1]))
+        values, overflows = self._aggregates.running(rows, Groups(chains.ids, begins[chains.ids]))
+        arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
+        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived])
+        is_kept = (chains.is_session & np.logical_or.reduceat(chains.is_change, begins))[chains.ids]
+        merged = self.merge(rows.filter(pl.Series(is_kept)), chains.ids[is_kept])
+        overflowed = _total(mask & chains.is_change for mask in overflows)
+        return Changes(self._in_emission_order(outputs, chains, sessions), merged, overflowed)
+
+    def _in_emission_order(self, outputs: pl.DataFrame, chains: Chains, sessions: int) -> pl.DataFrame:
+        """Per record the deletes of what it replaced, then the result.
+
+        A result that fails ``having`` is not shown; what it replaced is deleted if it was. A session of one instant that only got
+        another record of that instant is not deleted before (STRICT 21).
+        """
+        matches = np.ones(outputs.height, np.bool_)
+        if self._having is not None:
+            matches = outputs.select(self._having).to_series().to_numpy()
+        is_instant = chains.first[chains.replacing] == chains.last[chains.replacing]
+        is_deleted = matches[chains.replaced] & ~(is_instant & matches[chains.replacing])
+        shown = np.flatnonzero(chains.is_change & matches)
+        causes = np.concatenate([chains.replacing[is_deleted], shown])
+        rows = np.concatenate([chains.replaced[is_deleted], shown])
+        op = np.repeat(np.array([1, 0], np.int8), [len(rows) - len(shown), len(shown)])
+        records = chains.elements[causes] - sessions
+        order = np.lexsort((1 - op, records))
+        frame = outputs[rows[order]].with_columns(pl.Series(OP, op[order]), pl.Series(RECORD, records[order]))
+        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        return frame.with_columns(nulled)
+
+    def _begun(self, rows: pl.DataFrame, chains: Chains) -> tuple[pl.DataFrame, Chains]:
+        """Merge what each chain begins with into one row, so that running aggregates find it in order of arrival."""
+        is_begin = ~chains.is_change
+        is_followed = np.append((chains.ids[1:] == chains.ids[:-1]) & is_begin[1:], [False])
+        is_kept = ~(is_begin & is_followed)
+        if is_kept.all():
+            return rows, chains
+        begun = self.merge(rows.filter(pl.Series(is_begin)), chains.ids[is_begin])
+        order = np.argsort(np.concatenate([np.unique(chains.ids[is_begin]), chains.ids[chains.is_change]]), kind="stable")
+        rows = pl.concat([begun, rows.filter(pl.Series(chains.is_change))], how="diagonal")[order]
+        places = np.cumsum(is_kept) - 1
+        return rows, replace(
+            chains,
+            elements=chains.elements[is_kept],
+            ids=chains.ids[is_kept],
+            is_change=chains.is_change[is_kept],
+            first=chains.first[is_kept],
+            last=chains.last[is_kept],
+            replacing=places[chains.replacing],
+            replaced=places[chains.replaced],
+        )
+
+    def _in_order_of_folding(self, parts: pl.DataFrame, sessions: I64) -> pl.DataFrame:
+        """Give the texts of ``concat`` places by the order of the parts instead of arrival."""
+        if not self._places:
+            return parts
+        begins = np.flatnonzero(np.append([True], sessions[1:] != sessions[:-1]))
+        sizes = np.diff(np.append(begins, [len(sessions)]))
+        offset = pl.lit(pl.Series((np.arange(len(sessions)) - np.repeat(begins, sizes)) * _PLACES_PER_PART))
+        ranks = {name: pl.col(name).list.eval(pl.element().rank("ordinal").cast(pl.Int64)) for name in self._places}
+        return parts.with_columns((rank + offset).alias(name) for name, rank in ranks.items())
+
+    def _keys(self, parts: pl.DataFrame, first: I64, last: I64) -> list[pl.Series]:
+        """Result time (W7), hash, the group's columns and the bounds."""
+        own = [pl.Series(TS, last), parts[HASH].alias(KEY_HASH)]
+        group = [parts[column].alias(name) for column, name in zip(self.group, self._names, strict=True)]
+        bounds = ((WINDOW_START, first), (WINDOW_END, last))
+        return [*own, *group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]
+
+
+def _total(masks: Iterable[NDArray[np.bool_] | Bools]) -> int:
+    return sum(int(mask.sum()) for mask in masks)
