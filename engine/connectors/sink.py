@@ -198,7 +198,7 @@ class Sink:
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed) -> None:
         counters = _counters(batch, self._plan)
-        emitted = self._write_changes(cursor, batch, counters)
+        emitted = self._write_changes(cursor, batch, counters, before.stream_time(self._plan))
         after = before.advanced(batch, emitted)
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
@@ -221,7 +221,9 @@ class Sink:
         )
         cursor.execute("SELECT pg_notify(%s, %s)", (COMMIT_CHANNEL, str(self._query_id)))
 
-    def _write_changes(self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int]) -> int:
+    def _write_changes(
+        self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int], stream_time_ms: int | None
+    ) -> int:
         frames = [frame for frame in batch.changes if not frame.is_empty()]
         if not frames:
             return 0
@@ -235,7 +237,7 @@ class Sink:
                 changes = named
             if changes.is_empty():
                 return 0
-            apply_changes(cursor, output, changes)
+            apply_changes(cursor, output, changes, stream_time_ms)
             self._append(cursor, change_feed(output.name), [(0, changes)], batch.now_ms)
         else:
             self._append(cursor, output.name, route(changes, output.key, output.partitions), batch.now_ms)
@@ -343,13 +345,13 @@ class _Committed:
 
     def stream_time(self, plan: Plan) -> int | None:
         """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
-        clocks = self.detail["clocks"]
+        clocks = self.detail.get("clocks", {})
         for stage in reversed(plan.stages):
             for operator in reversed(stage.operators):
                 known = [ts for ts in clocks.get(getattr(operator, "name", ""), {}).values() if ts is not None]
                 if known:
                     return int(min(known))
-        newest: int | None = self.detail["max_ts"]
+        newest: int | None = self.detail.get("max_ts")
         return newest
 
 

@@ -73,19 +73,21 @@ def drop_view(conn: Connection, name: str) -> None:
     conn.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(view_identifier(name), history_identifier(name)))
 
 
-def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None:
+def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_time_ms: int | None = None) -> None:
     """Write a batch's changes: the last one per key, deletes included; of a versioned table the last one per key and time.
 
     Args:
         cursor: inside the sink's transaction.
         output: the derived table.
         changes: output columns, ``_ts``, ``_op``, in emission order.
+        stream_time_ms: the smallest over the tasks: versions that ended a history retention before it are forgotten; None: none.
 
     Raises:
         InvariantBroken: a final window came a second time.
     """
     if output.history_retention_ms is not None:
-        _apply_versions(cursor, output, changes)
+        horizon_ms = None if stream_time_ms is None else stream_time_ms - output.history_retention_ms
+        _apply_versions(cursor, output, changes, horizon_ms)
         return
     folded = changes.unique(subset=list(output.key), keep="last", maintain_order=True) if output.key else changes.tail(1)
     upserts, deletes = folded.filter(pl.col("_op") == 0), folded.filter(pl.col("_op") != 0)
@@ -110,8 +112,8 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None
         cursor.execute(sql.SQL("TRUNCATE {}").format(stage))
 
 
-def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame) -> None:
-    """Put versions into the history (V2), and the latest version of each touched key into the view."""
+def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horizon_ms: int | None) -> None:
+    """Put versions into the history (V2), the latest version of each touched key into the view; forget what ended by the horizon."""
     keys = [*output.key, RESULT_TIME]
     folded = changes.unique(subset=keys, keep="last", maintain_order=True)
     folded = folded.with_columns((pl.col("_op") != 0).alias(IS_DELETED))
@@ -120,35 +122,40 @@ def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame) -> No
     _copy(cursor, stage, folded.select(names), output.columns)
     history, view = history_identifier(output.name), view_identifier(output.name)
     cursor.execute(_upsert(history, stage, names, keys))
+    columns = [*output.columns.names, RESULT_TIME]
     parts = {
         "view": view, "history": history, "stage": stage, "time": sql.Identifier(RESULT_TIME), "deleted": sql.Identifier(IS_DELETED),
-        "key": _names(output.key), "columns": _names([*output.columns.names, RESULT_TIME]),
+        "key": _names(output.key), "columns": _names(columns),
+        "latest": sql.SQL(", ").join(sql.SQL("l.{}").format(sql.Identifier(name)) for name in columns),
         "same": sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(sql.Identifier(name)) for name in output.key),
     }  # fmt: skip
     cursor.execute(sql.SQL("DELETE FROM {view} v USING {stage} s WHERE {same}").format(**parts))
     cursor.execute(
         sql.SQL(
-            "INSERT INTO {view} ({columns}) SELECT {columns} FROM (SELECT DISTINCT ON ({key}) * FROM {history} v"
-            " WHERE EXISTS (SELECT 1 FROM {stage} s WHERE {same}) ORDER BY {key}, {time} DESC) latest WHERE NOT {deleted}"
+            "INSERT INTO {view} ({columns}) SELECT {latest} FROM (SELECT DISTINCT {key} FROM {stage}) s CROSS JOIN LATERAL"
+            " (SELECT * FROM {history} v WHERE {same} ORDER BY {time} DESC LIMIT 1) l WHERE NOT l.{deleted}"
         ).format(**parts)
     )
-    horizon = cursor.execute(sql.SQL("SELECT max({time}) FROM {stage}").format(**parts)).fetchone()
-    if horizon is not None and output.history_retention_ms is not None:
-        forgotten = sql.SQL(
-            "DELETE FROM {history} v USING (SELECT DISTINCT {key} FROM {stage}) s WHERE {same} AND v.{time} < (SELECT max(h.{time})"
-            " FROM {history} h WHERE {newer} AND h.{time} <= %s)"
+    if horizon_ms is not None:
+        cursor.execute(
+            sql.SQL(
+                "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %s)"
+                " AS newest FROM (SELECT DISTINCT {key} FROM {stage}) s) s WHERE {same} AND v.{time} < s.newest"
+            ).format(**parts),
+            (horizon_ms,),
         )
-        newer = sql.SQL(" AND ").join(sql.SQL("h.{0} = v.{0}").format(sql.Identifier(name)) for name in output.key)
-        cursor.execute(forgotten.format(**parts, newer=newer), (horizon[0] - output.history_retention_ms,))
     cursor.execute(sql.SQL("TRUNCATE {stage}").format(**parts))
 
 
 def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
-    """Remove windows that closed longer ago than the retention. Limits reads only."""
-    if output.is_windowed and output.retention_ms is not None:
-        bound = sql.SQL("DELETE FROM {} WHERE {} < to_timestamp(%s / 1000.0)").format(
-            view_identifier(output.name), sql.Identifier(output.key[-1])
-        )
+    """Remove windows that closed longer ago than the retention, with their versions. Limits reads only."""
+    if not output.is_windowed or output.retention_ms is None:
+        return
+    tables = [view_identifier(output.name)]
+    if output.history_retention_ms is not None:
+        tables.append(history_identifier(output.name))
+    for table in tables:
+        bound = sql.SQL("DELETE FROM {} WHERE {} < to_timestamp(%s / 1000.0)").format(table, sql.Identifier(output.key[-1]))
         cursor.execute(bound, (stream_time_ms - output.retention_ms,))
 
 

@@ -53,9 +53,12 @@ class Causes:
     offsets: I64
 
     def of(self, positions: I64) -> tuple[I64, I64]:
-        """Return partition and offset behind each position; what no record caused comes after every record."""
+        """Return partition and offset behind each position.
+
+        What the clock caused comes after the batch's records; where there are none, before those of the next ones.
+        """
         if not len(self.positions):
-            return np.zeros(len(positions), np.int64), np.full(len(positions), AFTER_ALL_TIME)
+            return np.zeros(len(positions), np.int64), np.full(len(positions), -1)
         places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
         is_known = self.positions[places] == positions
         return self.partitions[places], np.where(is_known, self.offsets[places], AFTER_ALL_TIME)

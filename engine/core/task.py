@@ -6,15 +6,27 @@ operator decides depends on where a batch ended. It also knows when it is idle (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from engine.core.chain import build_chain, running_schema
-from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, Emission, empty_frame, empty_late, merge_counters
+from engine.core.frames import (
+    KEY_HASH,
+    OFFSET,
+    OP,
+    POS,
+    TS,
+    Counters,
+    Emission,
+    OperatorOutput,
+    empty_frame,
+    empty_late,
+    merge_counters,
+)
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Ordered, Slice, order_batch
@@ -26,8 +38,9 @@ from engine.plan.model import Plan, Stage
 STATE_FORMAT: Final = 2
 """Raised when a manifest's meaning changes; a task refuses any other."""
 
-HASH_WITHOUT_KEY: Final = 0
-"""Where an emission goes whose exchange key has a null: to one task, which then decides what a null key means (T6)."""
+
+MAX_ADVANCES: Final = 256
+"""Steps of an advance that are taken one by one. Ticks come when something is due, so more are due only after a pause of the clock."""
 
 
 @dataclass(slots=True)
@@ -57,30 +70,31 @@ class Task:
         self._next_pos: int = state.get("next_pos", 0)
         self._emitted: int = state.get("emitted", 0)
         self._now_ms: int = state.get("now_ms", 0)
-        self._last_input_ms: int | None = state.get("last_input_ms")
+        self._silent_since_ms: int | None = state.get("silent_since_ms")
         self._advanced_ms: int = state.get("advanced_ms", 0)
         self._progress = FeedProgress(state.get("progress"))
 
-    def process(self, slices: Sequence[Slice], now_ms: int, readings: Sequence[Reading] = ()) -> Emission:
+    def process(
+        self, slices: Sequence[Slice], now_ms: int, readings: Sequence[Reading] = (), awake_ms: int | None = None
+    ) -> Emission:
         """Handle one batch.
 
         Args:
             slices: the task's records (T2 orders them); none in a batch that only brings the clock.
             now_ms: the batch's wall clock; one that went back is taken as the last one (T5).
             readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
+            awake_ms: since when, by the wall clock, nothing that came was left unread: before that no silence counts; None: always.
         """
         self._now_ms = max(self._now_ms, now_ms)
-        self._progress.add(readings)
         has_input = any(item.frame.height for item in slices)
-        advance_ms = self._silence()
+        advance_ms = self._silence(awake_ms)
         made = _Made()
-        if advance_ms and has_input:
-            # What silence did, it did before these records came: they are judged by the advanced time.
-            self._run([], advance_ms, made)
-            advance_ms = 0
-        self._run(slices, advance_ms, made)
+        # What silence did, it did before these records came: they are judged by the advanced time.
+        self._advance(advance_ms, made)
+        self._progress.add(readings)
+        self._run(slices, 0, made)
         if has_input:
-            self._last_input_ms, self._advanced_ms = self._now_ms, 0
+            self._silent_since_ms, self._advanced_ms = self._now_ms, 0
         return Emission(
             pl.concat(made.changes),
             pl.concat(made.late) if made.late else empty_late(),
@@ -90,6 +104,21 @@ class Task:
             failure=made.failure,
             wakes_at_ms=self._wakes_at_ms(),
         )
+
+    def _advance(self, advance_ms: int, made: _Made) -> None:
+        """Let stream times rise, from one moment at which something is let go to the next.
+
+        What one operator lets go the next one takes at its own moment, so the number of ticks makes no difference.
+        """
+        for _ in range(MAX_ADVANCES):
+            if advance_ms <= 0:
+                return
+            due_ms = min((ms for operator in self._chain if (ms := operator.due_in_ms) is not None), default=advance_ms)
+            step_ms = min(advance_ms, max(1, due_ms))
+            self._run([], step_ms, made)
+            advance_ms -= step_ms
+        if advance_ms > 0:
+            self._run([], advance_ms, made)
 
     def _run(self, slices: Sequence[Slice], advance_ms: int, made: _Made) -> None:
         """Let records, and then the clock, go through the chain."""
@@ -101,12 +130,13 @@ class Task:
         running = batch.frames.get(self._running)
         frame = self._empty if running is None else running[self._empty.columns]
         for operator in self._chain:
-            result = operator.process(frame, batch.frames, moment)
-            frame = result.frame
-            made.failure = made.failure or result.failure
-            merge_counters(made.counters, result.counters)
-            if result.late.height:
-                made.late.append(result.late)
+            results = _turns(operator, frame, batch.frames, moment)
+            frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
+            for result in results:
+                made.failure = made.failure or result.failure
+                merge_counters(made.counters, result.counters)
+                if result.late.height:
+                    made.late.append(result.late)
         changes = self._changes(frame, batch)
         self._emitted += changes.height
         made.changes.append(changes)
@@ -118,25 +148,27 @@ class Task:
             "next_pos": self._next_pos,
             "emitted": self._emitted,
             "now_ms": self._now_ms,
-            "last_input_ms": self._last_input_ms,
+            "silent_since_ms": self._silent_since_ms,
             "advanced_ms": self._advanced_ms,
             "progress": self._progress.snapshot(),
             "operators": {operator.name: operator.snapshot() for operator in self._chain if operator.name is not None},
         }
 
-    def _silence(self) -> int:
+    def _silence(self, awake_ms: int | None) -> int:
         """Return by how much stream times rise because no record came until now (T10)."""
-        if self._idle_after_ms is None or self._last_input_ms is None:
+        if self._idle_after_ms is None or self._silent_since_ms is None:
             return 0
-        silent_ms = self._now_ms - self._last_input_ms - self._idle_after_ms
+        if awake_ms is not None and awake_ms > self._silent_since_ms:
+            self._silent_since_ms, self._advanced_ms = awake_ms, 0
+        silent_ms = self._now_ms - self._silent_since_ms - self._idle_after_ms
         step_ms = max(0, silent_ms - self._advanced_ms)
         self._advanced_ms += step_ms
         return step_ms
 
     def _wakes_at_ms(self) -> int | None:
         moments = [operator.wakes_at_ms for operator in self._chain]
-        if self._idle_after_ms is not None and self._last_input_ms is not None:
-            begun_ms = self._last_input_ms + self._idle_after_ms + self._advanced_ms
+        if self._idle_after_ms is not None and self._silent_since_ms is not None:
+            begun_ms = self._silent_since_ms + self._idle_after_ms + self._advanced_ms
             due = (operator.due_in_ms for operator in self._chain)
             # Stream time rises by whole milliseconds: what is due now has to wait for the next one.
             moments += [begun_ms + max(1, ms) for ms in due if ms is not None]
@@ -146,13 +178,32 @@ class Task:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
             return frame[[TS, OP, *self._output]]
-        hashes = key_hash(frame, self._stage.exchange_key).fill_null(HASH_WITHOUT_KEY)
-        added = [hashes, pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height))]
+        added = [
+            key_hash(frame, self._stage.exchange_key),
+            pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
+        ]
         if self._keeps_cause:
             partitions, offsets = batch.causes.of(frame.get_column(POS).to_numpy())
             added += [pl.Series(CAUSE_PARTITION, partitions), pl.Series(CAUSE_OFFSET, offsets)]
         cause = [CAUSE_PARTITION, CAUSE_OFFSET] if self._keeps_cause else []
         return frame.with_columns(added)[[KEY_HASH, TS, OFFSET, OP, *cause, *self._output]]
+
+
+def _turns(operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> list[OperatorOutput]:
+    """Let an operator handle a batch.
+
+    In an idle task its stream time rises from where it was before the batch. Rows that the operator before let go in the same advance
+    have moved it already; only what is missing then is added.
+    """
+    if not moment.advance_ms or frame.is_empty() or operator.name is None:
+        return [operator.process(frame, inputs, moment)]
+    before = operator.clocks.get(operator.name)
+    first = operator.process(frame, inputs, replace(moment, advance_ms=0))
+    after = operator.clocks.get(operator.name)
+    missing_ms = 0 if before is None or after is None else before + moment.advance_ms - after
+    if missing_ms <= 0:
+        return [first]
+    return [first, operator.process(frame.clear(), {}, replace(moment, advance_ms=missing_ms))]
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:

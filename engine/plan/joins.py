@@ -180,6 +180,11 @@ def _check_options(join: Join, form: str, pointer: str, problems: Problems) -> N
 def _check_grace(join: Join, table: Side, problems: Problems) -> None:
     """J8: 0 ≤ grace ≤ history retention; a grace needs a versioned table unless ``unversioned_ok``."""
     pointer, retention_ms = table.pointer, table.entry.relation.history_retention_ms
+    if join.expired != "null" and (join.type != "left" or retention_ms is None):
+        problems.add(
+            f"{pointer}/expired", "unsupported_option",
+            "`expired` says what a left join does where a versioned table's history has expired; leave it out here",
+        )  # fmt: skip
     if join.grace is None:
         if join.late != "join":
             problems.add(f"{pointer}/late", "late_without_grace", "`late` is judged only with a grace; give one (0s is enough)")

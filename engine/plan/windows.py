@@ -50,6 +50,10 @@ def default_retention(window: Window) -> int | None:
     return None if least is None else max(DEFAULT_RETENTION_MS, least)
 
 
+MAX_WINDOWS_PER_RECORD = 10_000
+"""A record becomes a change of each of its windows: more of them than this in memory at once is a slip."""
+
+
 def check_sizes(window: Window, problems: Problems) -> Sizes | None:
     """Check a window; None after adding problems. A difference or a gap of nothing joins records of one instant (STRICT 19)."""
     before = len(problems.found)
@@ -69,6 +73,12 @@ def check_sizes(window: Window, problems: Problems) -> Sizes | None:
     advance = length if window.advance is None else window.advance
     if advance > length:
         problems.add("/window/advance", "advance_exceeds_size", "windows would leave gaps and lose records; `size` is the most")
+    elif advance * MAX_WINDOWS_PER_RECORD < length:
+        problems.add(
+            "/window/advance", "advance_too_small",
+            f"each record would be in {length // advance:,} windows; {MAX_WINDOWS_PER_RECORD:,} is the most: advance by at least "
+            f"{format_duration(-(-length // MAX_WINDOWS_PER_RECORD))}",
+        )  # fmt: skip
     if window.retention is not None and window.retention < least:
         problems.add(
             "/window/retention", "retention_below_size_plus_grace",

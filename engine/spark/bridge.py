@@ -62,6 +62,7 @@ class _Batch:
     slices: list[Slice]
     now_ms: int
     readings: list[Reading]
+    awake_ms: int | None
 
 
 class StageProcessor(StatefulProcessor):
@@ -93,9 +94,12 @@ class StageProcessor(StatefulProcessor):
         slices: list[Slice] = []
         readings: list[Reading] = []
         now_ms: int | None = None
+        awake_ms: int | None = None
         for row in rows:
             if row.kind == "tick":
-                readings += [Reading(*item) for item in json.loads(row.blob)]
+                tick = json.loads(row.blob)
+                awake_ms = tick["awake_ms"]
+                readings += [Reading(*item) for item in tick["readings"]]
             elif row.kind == "data" and self._reads(row.input):
                 slices.append(self._slice(row))
             else:
@@ -106,7 +110,7 @@ class StageProcessor(StatefulProcessor):
                 yield row
         if now_ms is not None:
             with marked():
-                for packet in self._work(self._tasks.index(key[0]), _Batch(slices, now_ms, readings)):
+                for packet in self._work(self._tasks.index(key[0]), _Batch(slices, now_ms, readings, awake_ms)):
                     yield _PacketRow(*(getattr(packet, name) for name in _FIELDS))
 
     def close(self) -> None:
@@ -128,7 +132,7 @@ class StageProcessor(StatefulProcessor):
         manifest: str | None = None if stored is None else stored[0]
         place = (str(self._segments), self._stage.index, ordinal)
         task, store = self._task(place, manifest, _batch_id())
-        emission = task.process(batch.slices, batch.now_ms, batch.readings)
+        emission = task.process(batch.slices, batch.now_ms, batch.readings, batch.awake_ms)
         after = json.dumps(task.snapshot(), separators=(",", ":"))
         self._state.update((after,))
         _keep(place, after, task, store)

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartition, admit
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
-from engine.connectors.packets import PACKET_DDL, Packet, packet_batch
+from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
 from engine.connectors.postgres import shared_connection
 from engine.connectors.sink import earliest_wake
 from engine.plan.model import Input
@@ -36,6 +36,9 @@ FORMAT = "slackwater"
 
 SPEC_OPTION = "secret_spec"
 """Spark hides the value of options called secret when it prints a plan; ours holds the database's password."""
+
+LOOK_GAP_MS = 2_000
+"""Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
 
 GROUP_WEIGHT = 4 << 20
 """One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40."""
@@ -115,12 +118,14 @@ class SplitGroup(InputPartition):
         splits: with the index of their feed.
         ends: of the feeds that are held for: (index of the feed, partition) → whether the batch reads it to its end.
         has_tick: it also makes the batch's ticks.
+        awake_ms: see ``Task.process``.
     """
 
     splits: tuple[tuple[int, Split], ...]
     now_ms: int
     ends: Mapping[tuple[int, int], bool]
     has_tick: bool
+    awake_ms: int
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -137,9 +142,11 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets: Mapping[str, Mapping[int, int]] | None = None
         self._look_ahead = LookAhead()
         self._ahead = Limit(spec.limit.max_rows, spec.limit.max_bytes)
+        self._looked_ms: int | None = None
+        self._awake_ms = 0
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        return {"feeds": self._spec.start, "now_ms": 0}
+        return {"feeds": self._spec.start, "now_ms": 0, "awake_ms": 0}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         with marked():
@@ -151,13 +158,16 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
             admitted = admit(backlogs, self._spec.limit)
             now_ms = max(start["now_ms"], time.time_ns() // 1_000_000)
+            is_first = self._looked_ms is None
+            self._note_look(backlogs, admitted, now_ms)
             if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
-                return {"feeds": start["feeds"], "now_ms": now_ms} if self._is_due(start["now_ms"], now_ms) else start
+                is_due = self._is_due(start["now_ms"], now_ms, is_first=is_first)
+                return {"feeds": start["feeds"], "now_ms": now_ms, "awake_ms": self._awake_ms} if is_due else start
         self._ask_for_next(backlogs, admitted)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return {"feeds": feeds, "now_ms": now_ms}
+        return {"feeds": feeds, "now_ms": now_ms, "awake_ms": self._awake_ms}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut what a batch reads into groups of splits, about equally heavy."""
@@ -174,7 +184,11 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._spec.clock is not None and not groups:
             groups = [[]]
         has_ticks = self._spec.clock is not None
-        return [SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0) for place, group in enumerate(groups)]
+        awake_ms = end.get("awake_ms", 0)
+        return [
+            SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0, awake_ms)
+            for place, group in enumerate(groups)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the packets of a group of splits; runs in a worker."""
@@ -184,7 +198,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 readings = [
                     (self._feeds[index][0].feed.name, number, None, end) for (index, number), end in partition.ends.items()
                 ]
-                yield packet_batch(self._ticks(readings, partition.now_ms))
+                yield packet_batch(self._ticks(readings, partition))
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
                 packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
@@ -197,12 +211,23 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if packet.kind == "progress" and (index, packet.partition) in group.ends:
                 max_ts = json.loads(packet.blob)["max_ts"]
                 name = self._feeds[index][0].feed.name
-                yield from self._ticks([(name, packet.partition, max_ts, group.ends[index, packet.partition])], group.now_ms)
+                yield from self._ticks([(name, packet.partition, max_ts, group.ends[index, packet.partition])], group)
 
-    def _ticks(self, readings: Sequence[tuple[str, int, int | None, bool]], now_ms: int) -> Iterator[Packet]:
-        blob = json.dumps(readings, separators=(",", ":")).encode()
+    def _ticks(self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup) -> Iterator[Packet]:
+        blob = encode_json({"awake_ms": group.awake_ms, "readings": readings})
         for task in self._spec.tasks:
-            yield Packet(task, "tick", 0, 0, 0, 0, None, None, now_ms, blob)
+            yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)
+
+    def _note_look(self, backlogs: Sequence[Backlog], admitted: Mapping[FeedPartition, int], now_ms: int) -> None:
+        """Follow since when nothing that came has been left unread."""
+        is_late_look = self._looked_ms is None or now_ms - self._looked_ms > LOOK_GAP_MS
+        is_read = all(
+            backlog.is_whole and admitted.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
+            for backlog in backlogs
+        )
+        if self._looked_ms is None or (backlogs and (is_late_look or not is_read)):
+            self._awake_ms = now_ms
+        self._looked_ms = now_ms
 
     def _ends(self, end: Offset) -> dict[tuple[int, int], bool]:
         """Say of each partition that is held for whether the batch reads it to its end."""
@@ -214,10 +239,12 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, last in reader.ends().items()
         }
 
-    def _is_due(self, last_ms: int, now_ms: int) -> bool:
-        """Whether some task asked to be woken by now."""
+    def _is_due(self, last_ms: int, now_ms: int, *, is_first: bool) -> bool:
+        """Whether some task asked to be woken by now. A launch wakes all: the definition may have been edited in place."""
         if self._spec.clock is None or now_ms <= last_ms:
             return False
+        if is_first and last_ms > 0:
+            return True
         with shared_connection(self._spec.dsn) as connection:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
         return wakes_at_ms is not None and wakes_at_ms <= now_ms

@@ -58,6 +58,11 @@ class TimeLimitSuppressor(Operator):
         return self._buffer.rows
 
     @property
+    def wakes_at_ms(self) -> int | None:
+        """At once, where changes were left unhandled by a full buffer."""
+        return 0 if self._unhandled.has_any else None
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much stream time must rise until the oldest entry leaves."""
         oldest = self._buffer.oldest
@@ -123,7 +128,9 @@ class WallClockSuppressor(Operator):
 
     @property
     def wakes_at_ms(self) -> int | None:
-        """When the oldest entry is due; None when nothing is held, or when only records let go."""
+        """When the oldest entry is due; None when nothing is held, or when only records let go. At once after a full buffer."""
+        if self._unhandled.has_any:
+            return 0
         return None if self._spec.is_event_driven else self._buffer.oldest
 
     def snapshot(self) -> dict[str, Any]:
@@ -169,6 +176,11 @@ class _Unhandled:
         self._columns = empty_frame(schema).columns
         self._entry = state
         self._store = store
+
+    @property
+    def has_any(self) -> bool:
+        """Whether something is kept."""
+        return self._entry is not None
 
     def snapshot(self) -> dict[str, Any] | None:
         """State as JSON-able values; the segment it names is durable."""

@@ -84,7 +84,7 @@ def test_a_stage_before_an_exchange_emits_numbered_records_of_the_next_one() -> 
     changes = again.process([records((1, 2, "b", 7), (2, 3, "c", None))], 0).changes
     assert changes.columns == ["_key_hash", "_ts", "_offset", "_op", "_cause_partition", "_cause_offset", "s.key", "s.n"]
     assert changes["_offset"].to_list() == changes["_cause_offset"].to_list() == [1, 2]
-    assert changes["_key_hash"].to_list() == [key_hash(changes, ["s.n"])[0], 0], "without a key it goes to one task"
+    assert changes["_key_hash"].to_list() == [key_hash(changes, ["s.n"])[0], None], "a null key stays one"
 
     second = build_task(what.stages[1], what, None, store)
     emission = second.process([Slice(UPSTREAM, "", 3, changes)], 0)

@@ -175,7 +175,7 @@ def test_whether_a_join_waits_at_all_is_part_of_its_state() -> None:
     def fingerprint(**join: Any) -> str:
         return state_fingerprint(build(joins=[{**WEATHER, **join}], select={"id": "id"}))
 
-    assert fingerprint(grace="1m") == fingerprint(grace="2m", late="drop", expired="drop")
+    assert fingerprint(type="left", grace="1m") == fingerprint(type="left", grace="2m", late="drop", expired="drop")
     assert fingerprint() != fingerprint(grace="0s")
 
 

@@ -202,3 +202,9 @@ COUNT = {"n": "count(*)"}
 )  # fmt: skip
 def test_what_tables_cannot_do_is_refused_with_a_pointer(parts: dict[str, Any], expected: tuple[str, str]) -> None:
     assert expected in refused(**parts)
+
+
+def test_a_hopping_window_that_would_copy_each_record_ten_thousand_times_is_refused() -> None:
+    window = {"type": "hopping", "size": "30d", "advance": "1ms"}
+    found = refused(**{"from": {"stream": "clicks"}}, group_by=["customer"], window=window, aggregate=COUNT)
+    assert found == {("/window/advance", "advance_too_small")}
