@@ -52,7 +52,7 @@ class _Waiting:
 
 
 class Appender:
-    """Appends records of requests. An async context: leaving it waits for what is queued.
+    """Appends records of requests. An async context: leaving it waits for every append that has begun.
 
     Args:
         pool: connections of its own, so that appends never wait for reads.
@@ -73,6 +73,8 @@ class Appender:
         self._writers: dict[int, asyncio.Task[None]] = {}
         self._tasks = asyncio.TaskGroup()
         self._is_open = False
+        self._begun = 0
+        self._all_ended = asyncio.Event()
         self._parsing: anyio.CapacityLimiter | None = None
 
     async def __aenter__(self) -> Self:
@@ -83,6 +85,8 @@ class Appender:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_open = False
+        if self._begun:
+            await self._all_ended.wait()
         await self._tasks.__aexit__(kind, error, trace)
 
     async def append(self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None) -> Appended:
@@ -100,7 +104,19 @@ class Appender:
             Conflict: ``not_appendable``: it is derived, or not kept in the built-in log.
             BodyMalformed: no record can be told from another.
             Unprocessable: ``idempotency_key_reused``.
+            Unavailable: ``stopping``, ``relation_changing``, or the database is away.
         """
+        if not self._is_open:
+            raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
+        self._begun += 1
+        try:
+            return await self._append(kind, name, body, media_type, idempotency_key)
+        finally:
+            self._begun -= 1
+            if not self._begun and not self._is_open:
+                self._all_ended.set()
+
+    async def _append(self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None) -> Appended:
         digest = _digest(kind, name, body, media_type) if idempotency_key is not None else b""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
@@ -119,8 +135,6 @@ class Appender:
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
 
     async def _submit(self, target: Target, content: SmallBody | Judged, key: str | None, digest: bytes) -> Appended:
-        if not self._is_open:
-            raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
         waiting = _Waiting(target, content, key, digest, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(target.feed_id, []).append(waiting)
         if target.feed_id not in self._writers:

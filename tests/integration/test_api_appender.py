@@ -90,7 +90,7 @@ async def test_offsets_have_no_gaps_and_are_those_of_the_answers(dsn: str, strea
     }
 
 
-async def test_leaving_waits_for_what_is_queued(dsn: str, stream: str) -> None:
+async def test_leaving_waits_for_what_has_begun(dsn: str, stream: str) -> None:
     async with appender(dsn) as service:
         requests = [asyncio.ensure_future(service.append("stream", stream, body("k", n), JSON, None)) for n in range(20)]
         await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
