@@ -15,7 +15,7 @@ from engine.plan.joins import plan_joins
 from engine.plan.layout import FILTER, Layout, assemble
 from engine.plan.model import Plan
 from engine.plan.problems import Problems
-from engine.plan.results import plan_output, plan_select
+from engine.plan.results import plan_output, plan_select, with_own_key
 from engine.plan.scope import Scope, Side, check_condition, unqualified
 from engine.plan.support import check_support
 from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
@@ -124,6 +124,8 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
     output = None if selected is None else plan_output(scope, selected, grouping, running)
     if selected is None or output is None or problems.found:
         return None
+    if grouping is None:
+        selected = with_own_key(selected, output, running, scope.schema())
     return Layout(scope, joins, running, source_where, where, grouping, selected, output)
 
 

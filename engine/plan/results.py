@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
 from engine.definition.types import ColumnType, Schema
@@ -116,6 +116,24 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         retention_ms=None if window is None else window.retention,
         history_retention_ms=None if into.versioned is None else into.versioned.history_retention,
     )
+
+
+def with_own_key(selected: Selected, output: Output, running: Running, schema: Schema) -> Selected:
+    """Read the key of a result from the running relation's own key columns, also where a joined side's equal ones were selected.
+
+    Operators fill only those in a delete.
+    """
+    sources = dict(zip(output.key, running.key, strict=True)) if output.key else {}
+    types = dict(selected.types)
+
+    def text(name: str, given: str) -> str:
+        source = sources.get(name)
+        if source is None:
+            return given
+        return reference(source) if schema[source] == types[name] else f"CAST({reference(source)} AS {types[name]})"
+
+    columns = tuple((name, text(name, given)) for name, given in selected.projection.columns)
+    return replace(selected, projection=Projection(columns), reads=selected.reads | set(sources.values()))
 
 
 def _check_keyed(scope: Scope, wanted: tuple[str, ...], absent: list[str], running: Running) -> None:
