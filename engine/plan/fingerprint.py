@@ -54,9 +54,9 @@ def _state_of(operator: Operator) -> Operator:
     if isinstance(operator, StreamStreamJoin | WindowedAggregation):
         return replace(operator, grace_ms=0)
     if isinstance(operator, TimeLimitSuppression):
-        return replace(operator, limit_ms=0, buffer=None)
+        return replace(operator, limit_ms=0, buffer=None, closing=None)
     if isinstance(operator, WallClockSuppression):
-        return replace(operator, limit_ms=0, buffer=None, is_event_driven=False)
+        return replace(operator, limit_ms=0, buffer=None, is_event_driven=False, closing=None)
     return operator
 
 

@@ -22,6 +22,7 @@ from engine.plan.model import (
     StreamTableJoin,
     TableFilter,
     TableTableJoin,
+    WindowedAggregation,
 )
 from engine.plan.regrouping import regrouped_schema
 from engine.plan.results import Selected
@@ -261,6 +262,7 @@ def _add_grouping(stages: Stages, layout: Layout) -> None:
 def _add_suppress(stages: Stages, layout: Layout) -> None:
     grouping = layout.grouping
     key = layout.running.key if grouping is None else tuple(grouping.rename(name)[1] for name in grouping.key)
-    operator = plan_suppress(layout.scope.definition, key)
+    windows = None if grouping is None or not isinstance(grouping.operator, WindowedAggregation) else grouping.operator
+    operator = plan_suppress(layout.scope.definition, key, windows)
     if operator is not None:
         stages.add(operator)

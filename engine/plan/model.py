@@ -418,6 +418,18 @@ class SuppressBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowClosing:
+    """When a window's row can no longer change (W5): the stream time that made its changes is at its end plus ``delay_ms``.
+
+    Attributes:
+        end: the key column (timestamp) that holds the window's end.
+    """
+
+    end: str
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimeLimitSuppression:
     """S1: holds a table's changes back by event time. Columns pass unchanged.
 
@@ -425,12 +437,14 @@ class TimeLimitSuppression:
         key: columns of the table's key, window bounds included.
         limit_ms: d.
         buffer: None: no bound.
+        closing: of a windowed table: when a key may be forgotten; None: no key closes.
     """
 
     name: str
     key: tuple[str, ...]
     limit_ms: int
     buffer: SuppressBuffer | None
+    closing: WindowClosing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +460,7 @@ class WallClockSuppression:
     limit_ms: int
     buffer: SuppressBuffer | None
     is_event_driven: bool
+    closing: WindowClosing | None = None
 
 
 @dataclass(frozen=True, slots=True)

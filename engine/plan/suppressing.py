@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from engine.definition.queries import QueryDefinition, Suppress
-from engine.plan.model import SuppressBuffer, TimeLimitSuppression, WallClockSuppression
+from engine.plan.model import (
+    SessionAggregation,
+    SlidingAggregation,
+    SuppressBuffer,
+    TimeLimitSuppression,
+    WallClockSuppression,
+    WindowAggregation,
+    WindowClosing,
+    WindowedAggregation,
+)
 from engine.plan.problems import Problems
 
 SUPPRESS_OPERATOR = "suppress"
@@ -79,14 +88,34 @@ def check_suppressed(definition: QueryDefinition, *, is_table: bool, is_versione
         )  # fmt: skip
 
 
-def plan_suppress(definition: QueryDefinition, key: tuple[str, ...]) -> TimeLimitSuppression | WallClockSuppression | None:
-    """Return the operator that holds changes of rows with this key back; None where the mode needs none of its own."""
+def plan_suppress(
+    definition: QueryDefinition, key: tuple[str, ...], windows: WindowedAggregation | None
+) -> TimeLimitSuppression | WallClockSuppression | None:
+    """Return the operator that holds changes of rows with this key back; None where the mode needs none of its own.
+
+    Args:
+        definition: the query.
+        key: of the rows; ends with the window's bounds where there are windows.
+        windows: what makes the rows, None where that is no window aggregation.
+    """
     suppress = definition.suppress
     if suppress.mode not in _LIMITED or suppress.limit is None:
         return None
     bounds = suppress.buffer
     is_bounded = bounds is not None and (bounds.max_rows is not None or bounds.max_bytes is not None)
     buffer = SuppressBuffer(bounds.max_rows, bounds.max_bytes, bounds.when_full) if bounds is not None and is_bounded else None
+    closing = None if windows is None else WindowClosing(key[-1], _closing_delay(windows))
     if suppress.mode == "until_time_limit":
-        return TimeLimitSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer)
-    return WallClockSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer, suppress.event_driven)
+        return TimeLimitSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer, closing)
+    return WallClockSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer, suppress.event_driven, closing)
+
+
+def _closing_delay(windows: WindowedAggregation) -> int:
+    """Return how long after its end a window is closed: from which stream time on (W2), or behind which one (W3, W4)."""
+    match windows:
+        case WindowAggregation():
+            return windows.grace_ms
+        case SessionAggregation():
+            return windows.gap_ms + windows.grace_ms + 1
+        case SlidingAggregation():
+            return windows.grace_ms + 1

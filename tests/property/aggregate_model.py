@@ -271,7 +271,8 @@ class TableGroups:
             self.counters["table_history_expired"] += 1
             return
         known = self.latest.get(row.key)
-        if known is not None and row.ts < known.ts:
+        is_replacing = known is not None and (known.op == 0 or self.retention_ms is not None)
+        if known is not None and is_replacing and row.ts < known.ts:
             self.counters["out_of_order"] += 1
             if self.retention_ms is not None:
                 return

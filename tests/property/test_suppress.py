@@ -13,8 +13,23 @@ from hypothesis import strategies as st
 
 from engine.core.operators import Moment
 from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
-from engine.plan.model import SuppressBuffer, TimeLimitSuppression, WallClockSuppression
+from engine.core.windows.hopping import WindowAggregator
+from engine.core.windows.sessions import SessionAggregator
+from engine.core.windows.sliding import SlidingAggregator
+from engine.definition.types import Schema
+from engine.plan.model import (
+    AggregateColumn,
+    SessionAggregation,
+    SlidingAggregation,
+    SuppressBuffer,
+    TimeLimitSuppression,
+    WallClockSuppression,
+    WindowAggregation,
+    WindowClosing,
+    WindowedAggregation,
+)
 from engine.state.memory import MemorySegmentStore
+from tests.property import window_model
 from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, table_frame
 
 UNBOUNDED = Limits(None, None, is_stop=False)
@@ -38,7 +53,7 @@ def batches(draw: st.DrawFn) -> list[Batch]:
     now, place = 100, 0
     for _ in range(draw(st.integers(1, 8))):
         now += draw(st.sampled_from([0, 1, 3, 10]))
-        changes = []
+        changes: list[Change] = []
         for ts, key, value, step in draw(
             st.lists(st.tuples(st.integers(0, 40), KEYS, VALUES, st.sampled_from([0, 1, 1, 1])), max_size=12)
         ):
@@ -99,11 +114,14 @@ def run(
 
 
 def build(
-    spec: TimeLimitSuppression | WallClockSuppression, state: dict[str, Any] | None, store: MemorySegmentStore
+    spec: TimeLimitSuppression | WallClockSuppression,
+    state: dict[str, Any] | None,
+    store: MemorySegmentStore,
+    schema: Schema = TABLE,
 ) -> TimeLimitSuppressor | WallClockSuppressor:
     if isinstance(spec, TimeLimitSuppression):
-        return TimeLimitSuppressor(spec, TABLE, state, store)
-    return WallClockSuppressor(spec, TABLE, state, store)
+        return TimeLimitSuppressor(spec, schema, state, store)
+    return WallClockSuppressor(spec, schema, state, store)
 
 
 def by_event_time(limit: int, limits: Limits) -> TimeLimitSuppression:
@@ -231,3 +249,110 @@ def test_a_change_that_the_buffer_held_stays_held_after_its_state_grew() -> None
     assert released["key"].to_list() == [f"k{i}" for i in range(700)]
     assert released["value"].to_list() == [str(i) for i in (*range(4900, 5000), *range(4300, 4900))]
     assert pl.Series([6000]).equals(released["_pos"].unique())
+
+
+# What is kept of windows that have closed
+
+_ROWS = (AggregateColumn("rows", "count", None),)
+_GROUP = (("key", "s.key"),)
+
+
+def windows(kind: str, grace: int, having: str | None) -> tuple[WindowedAggregation, int]:
+    """A window aggregation, and how long after its end a window of it closes."""
+    if kind == "session":
+        return SessionAggregation("w", _GROUP, 3, grace, _ROWS, "changes", having), 3 + grace + 1
+    if kind == "sliding":
+        return SlidingAggregation("w", _GROUP, 4, grace, _ROWS, "changes", having), grace + 1
+    return WindowAggregation("w", _GROUP, 4, 2, grace, _ROWS, "changes", having), grace
+
+
+def aggregator(spec: WindowedAggregation) -> WindowAggregator | SessionAggregator | SlidingAggregator:
+    store = MemorySegmentStore()
+    if isinstance(spec, SessionAggregation):
+        return SessionAggregator(spec, window_model.SCHEMA, None, store)
+    if isinstance(spec, SlidingAggregation):
+        return SlidingAggregator(spec, window_model.SCHEMA, None, store)
+    return WindowAggregator(spec, window_model.SCHEMA, None, store)
+
+
+def limited(limits: Limits, limit: int, closing: WindowClosing | None, *, is_wall_clock: bool) -> Any:
+    key = ("key", "window_start", "window_end")
+    buffer = SuppressBuffer(limits.rows, limits.bytes, "emit_early")
+    if is_wall_clock:
+        return WallClockSuppression("s", key, limit, buffer, False, closing)
+    return TimeLimitSuppression("s", key, limit, buffer, closing)
+
+
+def held_back(
+    aggregation: WindowedAggregation, spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Sequence[int]]
+) -> tuple[list[Any], list[int]]:
+    """Aggregate records of these times, batch after batch, and suppress; what comes out, and the rows kept after each batch."""
+    store, source, state = MemorySegmentStore(), aggregator(aggregation), None
+    outputs: list[Any] = []
+    kept = []
+    for number, times in enumerate(made):
+        rows = [window_model.Row(ts, "ab"[ts % 2], 1, None, None) for ts in times]
+        moment = Moment(10 * number, 1000 * number + 999)
+        changes = source.process(window_model.frame(rows, 100 * number), {}, moment).frame
+        operator = build(spec, state, store, source.schema)
+        outputs += operator.process(changes, {}, moment).frame.rows()
+        state = json.loads(json.dumps(operator.snapshot()))
+        store.purge()
+        kept.append(
+            sum(segment["rows"] - segment["consumed"] for segment in (*state["buffer"]["index"], *state["buffer"]["queue"]))
+        )
+    return outputs, kept
+
+
+@pytest.mark.parametrize("kind", ["hopping", "session", "sliding"])
+@settings(max_examples=60, deadline=None)
+@given(
+    made=st.lists(st.lists(st.integers(0, 60), max_size=6), min_size=1, max_size=25),
+    is_rising=st.booleans(),
+    grace=st.sampled_from([0, 2, 15]),
+    having=st.sampled_from([None, "rows <= 2", "rows <> 1"]),
+    limit=st.sampled_from([0, 2, 9, 40]),
+    limits=st.one_of(st.just(UNBOUNDED), EARLY),
+    is_wall_clock=st.booleans(),
+)
+def test_forgetting_closed_windows_changes_no_output(
+    kind: str,
+    made: list[list[int]],
+    is_rising: bool,
+    grace: int,
+    having: str | None,
+    limit: int,
+    limits: Limits,
+    is_wall_clock: bool,
+) -> None:
+    if is_rising:
+        made = [[ts + 5 * number for ts in times] for number, times in enumerate(made)]
+    aggregation, delay = windows(kind, grace, having)
+    forgetful, keeping = (
+        held_back(aggregation, limited(limits, limit, closing, is_wall_clock=is_wall_clock), made)
+        for closing in (WindowClosing("window_end", delay), None)
+    )
+    assert forgetful[0] == keeping[0]
+
+
+@pytest.mark.parametrize("kind", ["hopping", "session", "sliding"])
+@pytest.mark.parametrize("is_wall_clock", [True, False])
+def test_what_is_kept_is_bounded_by_the_open_windows(kind: str, is_wall_clock: bool) -> None:
+    aggregation, delay = windows(kind, 5, None)
+    made = [range(40 * number, 40 * number + 40, 2) for number in range(300)]
+    spec = limited(UNBOUNDED, 3, WindowClosing("window_end", delay), is_wall_clock=is_wall_clock)
+    _, kept = held_back(aggregation, spec, made)
+    assert max(kept[100:]) < 1500
+    assert max(kept[200:]) <= max(kept[:200])
+
+
+def test_keys_that_were_deleted_are_forgotten() -> None:
+    operator = TimeLimitSuppressor(by_event_time(0, UNBOUNDED), TABLE, None, MemorySegmentStore())
+    kept = []
+    for number in range(0, 6000, 30):
+        changes = [
+            Change(4 * i + j, i, f"k{i}", value) for i in range(number, number + 30) for j, value in enumerate(["v", None])
+        ]
+        assert operator.process(table_frame(changes), {}, Moment()).frame.height == 60
+        kept.append(sum(segment["rows"] for segment in operator.snapshot()["buffer"]["index"]))
+    assert max(kept) < 1500

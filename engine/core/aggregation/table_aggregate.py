@@ -129,21 +129,24 @@ class TableRegrouper(Operator):
             chain = pl.concat([self._newest(pl.concat(held), is_all=False), puts], how="diagonal")
         chain, groups = grouped(chain, HASH, self._spec.key)
         is_new = chain[SEQ].to_numpy() >= self._next - puts.height
-        is_late = is_new & self._is_out_of_order(chain[TS].to_numpy(), groups)
+        is_late = is_new & self._is_out_of_order(chain, groups)
         add_counter(counters, self._spec.name, "out_of_order", int(is_late.sum()))
         if self._spec.history_retention_ms is None or not is_late.any():
             return chain, is_new
         return chain.filter(pl.Series(~is_late)), is_new[~is_late]
 
-    def _is_out_of_order(self, times: I64, groups: Groups) -> Bools:
-        """Say which puts are older than their key's latest before them: by time (versioned), or the last by arrival."""
-        is_first = groups.firsts == np.arange(len(times))
-        known = times
+    def _is_out_of_order(self, chain: pl.DataFrame, groups: Groups) -> Bools:
+        """Say which puts are older than their key's latest before them: by time (versioned), or the last by arrival.
+
+        In an unversioned table one that follows a delete replaces no row: whether the delete is still known decides nothing.
+        """
+        times = chain[TS].to_numpy()
+        known = np.where(chain[OP].to_numpy() == 0, times, BEFORE_ALL_TIME)
         if self._spec.history_retention_ms is not None:
             known = groups.latest(times)
         before = np.empty_like(times)
         before[1:] = known[:-1]
-        before[is_first] = BEFORE_ALL_TIME
+        before[groups.firsts == np.arange(len(times))] = BEFORE_ALL_TIME
         return times < before
 
     def _messages(self, rows: pl.DataFrame, changed: I64, counters: Counters) -> pl.DataFrame:
@@ -186,14 +189,20 @@ class TableRegrouper(Operator):
         return pl.DataFrame(columns)[self._nothing.columns]
 
     def _newest(self, rows: pl.DataFrame, is_all: bool) -> pl.DataFrame:
-        """Keep each key's last row; forget tombstones of a versioned table that every accepted put would replace (V4)."""
+        """Keep each key's last row; where no older one is hidden, forget deletes that tell nothing more.
+
+        Those are all of an unversioned table, and of a versioned one those that every accepted put would replace (V4).
+        """
         rows, groups = grouped(rows.drop(POS, OFFSET, strict=False), HASH, self._spec.key)
         ids = groups.ids
         is_kept = np.ones(len(ids), np.bool_)
         is_kept[:-1] = ids[1:] != ids[:-1]
-        if is_all and self._spec.history_retention_ms is not None:
-            horizon = clock_value(self._table_time) - self._spec.history_retention_ms
-            is_kept &= (rows[OP].to_numpy() == 0) | (rows[TS].to_numpy() >= horizon)
+        if is_all:
+            is_row, retention_ms = rows[OP].to_numpy() == 0, self._spec.history_retention_ms
+            if retention_ms is None:
+                is_kept &= is_row
+            else:
+                is_kept &= is_row | (rows[TS].to_numpy() >= clock_value(self._table_time) - retention_ms)
         return rows if is_kept.all() else rows.filter(pl.Series(is_kept))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import I64, Bools
+from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import U64, distinct
@@ -90,7 +90,9 @@ class SuppressionBuffer:
         self._row_bytes = RowBytes(schema)
         self._places: int = state.get("places", 0)
         self._bytes: int = state.get("bytes", 0)
-        self._store = EntryStore(spec.key, state, store)
+        self._closing = spec.closing
+        self._latest_ms: int | None = state.get("latest_ms")
+        self._store = EntryStore(spec.key, None if spec.closing is None else spec.closing.end, state, store)
         self._nothing = empty_frame(schema)
 
     @property
@@ -105,7 +107,7 @@ class SuppressionBuffer:
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"places": self._places, "bytes": self._bytes, **self._store.snapshot()}
+        return {"places": self._places, "bytes": self._bytes, "latest_ms": self._latest_ms, **self._store.snapshot()}
 
     def take(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> Gain:
         """Handle changes one after the other.
@@ -132,6 +134,7 @@ class SuppressionBuffer:
                 return self._overrun(frame, since, until, overrun, counters)
         if due:
             self._store.queue.drop(int(until[-1]), self._places)
+        self._see(frame)
         return Gain(self._settle(frame, _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy()), episodes, known))
 
     def release(self, until: int, position: int, offset: int) -> pl.DataFrame:
@@ -144,6 +147,16 @@ class SuppressionBuffer:
         episodes = plan(steps, known.held)
         self._store.queue.drop(until, self._places)
         return self._settle(self._nothing, _Places(np.array([position]), np.array([offset])), episodes, known)
+
+    def _see(self, frame: pl.DataFrame) -> None:
+        """Follow the changes' greatest event time: the windows' stream time is that or later."""
+        latest_ms = int(frame[TS].to_numpy().max())
+        self._latest_ms = max(clock_value(self._latest_ms), latest_ms)
+
+    @property
+    def _closed_to(self) -> int:
+        """Windows that end then or before have closed."""
+        return BEFORE_ALL_TIME if self._closing is None else clock_value(self._latest_ms) - self._closing.delay_ms
 
     def _steps(self, frame: pl.DataFrame, hashes: U64, since: I64, until: I64) -> Steps:
         codes = np.searchsorted(hashes, frame[KEY_HASH].to_numpy())
@@ -191,6 +204,7 @@ class SuppressionBuffer:
         if found.last_taken is not None:
             self._store.queue.drop(*found.last_taken)
         known = self._known(found.hashes())
+        self._see(frame)
         places = _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy())
         return self._settle(frame, places, found.episodes(known.hashes, len(until)), known)
 
@@ -259,7 +273,7 @@ class SuppressionBuffer:
         rows = latest[kept].with_columns(state)
         if not stays.all():
             rows = rows.with_columns(pl.when(HELD).then(name).alias(name) for name in self._values)
-        self._store.put(rows)
+        self._store.put(rows, self._closed_to)
         new = np.flatnonzero(~leaves & episodes.is_new)
         self._store.enqueue(episodes.since[new], episodes.places[new], known.hashes[codes[new]])
         freed = known.held.sizes[codes[is_last & was_held]].sum()

@@ -1,9 +1,9 @@
 """What a suppress buffer keeps: every key's latest row or what was last shown of it, and the order in which entries leave.
 
-Two structures of immutable segments. The index has one row per key that was ever held and shown, by key hash: the held entry
-with its latest change, or, when nothing is held, only whether the key has a row downstream (STRICT 6). The queue has one light
+Two structures of immutable segments. The index has one row per key that is held or shown, by key hash: the held entry with its latest
+change, or, when nothing is held, only that the key has a row downstream (STRICT 6), until its window has closed. The queue has one light
 row per held entry, by (buffer time, place); replacing an entry's change never touches it, and entries only ever leave at its
-head. So no row of either is stale, and a batch reads the keys it touches and the entries it releases.
+head. So no row of the queue is stale, and a batch reads the keys it touches and the entries it releases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import I64
+from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.segments import KeyIndex, Segment, TimeQueue
@@ -34,6 +34,35 @@ PLACE: Final = "_place"
 
 SIZE: Final = "_size"
 """Bytes of the entry's latest change."""
+
+
+class EntryIndex(KeyIndex):
+    """One row per key: what it holds and what it shows. The rows of keys that hold nothing can be needless.
+
+    They are where nothing is shown either, and where their window has closed: no change of that will come. A merge leaves them out
+    unless an older segment has a row of the key, which would come back to light.
+
+    Args:
+        store: where segments live.
+        state: what ``snapshot`` returned, or None.
+        key: payload columns of the key.
+        window_end: that one of them which holds the window's end, None where there are no windows.
+    """
+
+    def __init__(
+        self, store: SegmentStore, state: list[dict[str, Any]] | None, key: tuple[str, ...], window_end: str | None
+    ) -> None:
+        super().__init__(store, state, is_by_time=False, key_columns=key)
+        self._window_end = window_end
+
+    def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
+        rows = super()._merge(frame, horizon, is_all)
+        if not is_all:
+            return rows
+        is_needed = pl.col(SHOWN)
+        if self._window_end is not None:
+            is_needed &= pl.col(self._window_end).dt.epoch("ms") > horizon
+        return rows.filter(pl.col(HELD) | is_needed)
 
 
 class EntryQueue(TimeQueue):
@@ -83,13 +112,14 @@ class EntryStore:
 
     Args:
         key: payload columns of the key.
+        window_end: see ``EntryIndex``.
         state: what ``snapshot`` returned, or None.
         store: where segments live.
     """
 
-    def __init__(self, key: tuple[str, ...], state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(self, key: tuple[str, ...], window_end: str | None, state: dict[str, Any] | None, store: SegmentStore) -> None:
         state = state or {}
-        self._index = KeyIndex(store, state.get("index"), is_by_time=False, key_columns=key)
+        self._index = EntryIndex(store, state.get("index"), key, window_end)
         self.queue = EntryQueue(store, state.get("queue"))
 
     def snapshot(self) -> dict[str, Any]:
@@ -106,9 +136,14 @@ class EntryStore:
         is_newest = np.append(own[1:] != own[:-1], [True])
         return rows.filter(pl.Series(is_newest))
 
-    def put(self, rows: pl.DataFrame) -> None:
-        """Replace the rows of some keys; ``_pos`` is greater than in any row before."""
-        self._index.append(rows, 0)
+    def put(self, rows: pl.DataFrame, closed_to: int = BEFORE_ALL_TIME) -> None:
+        """Replace the rows of some keys.
+
+        Args:
+            rows: ``_pos`` is greater than in any row before.
+            closed_to: windows that end then or before have closed.
+        """
+        self._index.append(rows, closed_to)
 
     def enqueue(self, since: I64, places: I64, hashes: U64) -> None:
         """Add entries, newer than all before."""

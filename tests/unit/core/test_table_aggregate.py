@@ -149,11 +149,28 @@ def test_a_tombstone_of_a_versioned_table_is_remembered_as_long_as_an_older_put_
 
 
 def test_a_tombstone_of_a_versioned_table_is_forgotten_once_no_older_put_is_accepted() -> None:
-    rows: list[Put] = [(5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)]
-    held = []
-    for retention_ms in (10, None):
-        own = regrouper(retention_ms)
-        for row in (*rows, (16, "b", "x", 1)):
-            own.process(puts(row), {}, Moment())
-        held.append(sum(segment["rows"] for segment in own.snapshot()["rows"]))
-    assert held == [1, MIN_MERGED]
+    own = regrouper(10)
+    for row in (*((5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)), (16, "b", "x", 1)):
+        own.process(puts(row), {}, Moment())
+    assert kept_rows(own) == 1
+
+
+def test_a_delete_of_an_unversioned_table_is_forgotten_with_the_row_it_deleted() -> None:
+    own = regrouper()
+    kept = []
+    for number in range(0, 4000, 20):
+        rows: list[Put] = [(number + i, f"k{number + i}", "x", 1) for i in range(20)]
+        own.process(puts(*rows), {}, Moment())
+        own.process(puts(*((ts, key, "-", None) for ts, key, _, _ in rows)), {}, Moment())
+        kept.append(kept_rows(own))
+    assert max(kept) < 1200
+
+
+def test_a_put_after_a_delete_of_an_unversioned_table_is_in_order_whatever_its_time() -> None:
+    output = regrouper().process(puts((5, "a", "x", 5), (6, "a", "-", None), (3, "a", "y", 3)), {}, Moment())
+    assert [message[0] for message in output.frame.select("t.group").rows()] == ["x", "x", "y"]
+    assert output.counters == {}
+
+
+def kept_rows(own: TableRegrouper) -> int:
+    return sum(segment["rows"] for segment in own.snapshot()["rows"])

@@ -24,6 +24,7 @@ from engine.plan.model import (
     TimeLimitSuppression,
     WallClockSuppression,
     WindowAggregation,
+    WindowClosing,
 )
 
 COLUMNS = {"id": "string", "ad": "string", "price": "double", "tags": "array<string>"}
@@ -147,12 +148,34 @@ def test_changes_are_held_back_by_the_whole_key_before_the_select() -> None:
     plan = build(**COUNTED, window=HOURLY, suppress={**LIMITED, "buffer": bounds}, into=OUT)
     _, held, _ = plan.stages[0].operators
     assert held == TimeLimitSuppression(
-        "suppress", ("ad", "window_start", "window_end"), 300_000, SuppressBuffer(5, None, "emit_early")
+        "suppress",
+        ("ad", "window_start", "window_end"),
+        300_000,
+        SuppressBuffer(5, None, "emit_early"),
+        WindowClosing("window_end", 0),
     )
     clocked = {"mode": "until_wall_clock_time_limit", "limit": "1s", "event_driven": True}
     assert build(**COUNTED, suppress=clocked, into=OUT).stages[0].operators[1] == WallClockSuppression(
         "suppress", ("ad",), 1_000, None, is_event_driven=True
     )
+
+
+@pytest.mark.parametrize(
+    ("window", "delay"),
+    [
+        ({"type": "hopping", "size": "1h", "advance": "10m"}, 60_000),
+        ({"type": "session", "gap": "2m"}, 180_001),
+        ({"type": "sliding", "difference": "1h"}, 60_001),
+    ],
+)
+def test_a_suppression_knows_when_each_kind_of_window_has_closed(window: dict[str, Any], delay: int) -> None:
+    def plan(grace: str) -> Plan:
+        return build(**COUNTED, window={**window, "grace": grace}, suppress=LIMITED, into=OUT)
+
+    held = plan("1m").stages[0].operators[1]
+    assert isinstance(held, TimeLimitSuppression)
+    assert held.closing == WindowClosing("window_end", delay)
+    assert state_fingerprint(plan("1m")) == state_fingerprint(plan("5m"))
 
 
 def test_idle_lets_a_result_say_what_was_forced() -> None:
