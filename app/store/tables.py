@@ -24,6 +24,7 @@ query = sa.Table(
     sa.Column("desired_state", sa.Text, nullable=False),
     sa.Column("restart_nonce", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("checkpoint_id", sa.Uuid, nullable=False),
+    sa.Column("release_nonce", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
     _moment("created_at"),
     _moment("updated_at"),
@@ -39,6 +40,7 @@ relation = sa.Table(
     sa.Column("definition", sa.JSON, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("produced_by", sa.Uuid, sa.ForeignKey(query.c.id)),
+    sa.Column("kept", sa.JSON),
     sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
     _moment("created_at"),
     _moment("updated_at"),
@@ -110,4 +112,16 @@ driver = sa.Table(
     _moment("heartbeat_at"),
     sa.Column("phase", sa.Text, nullable=False),
     sa.Column("detail", JSONB),
+)
+
+idempotency = sa.Table(
+    "idempotency",
+    metadata,
+    sa.Column("principal", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("request_digest", sa.LargeBinary, nullable=False),
+    sa.Column("status", sa.Integer),
+    sa.Column("body", sa.JSON),
+    sa.Column("headers", sa.JSON),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
 )
