@@ -10,7 +10,7 @@ import structlog
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import appending, history, queries, reads, records, relations, service, status, validations
+from app.api import appending, history, lateness, queries, reads, records, relations, service, status, validations
 from app.api.deps import Services
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
@@ -32,6 +32,7 @@ ROUTERS = (
     queries.router,
     status.router,
     history.router,
+    lateness.router,
     validations.router,
     service.router,
 )

@@ -23,6 +23,7 @@ from engine.connectors.log import append_batches, encode_batches, find_feed, rou
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.views import apply_changes, expire_windows
+from engine.core.lateness import summed
 from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
 
@@ -308,7 +309,7 @@ class _Committed:
     """Position and detail of the commit row.
 
     ``detail``: ``clocks`` and ``buffered`` (operator → task → value), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
-    (stage and task → wall clock at which it has something to do without input).
+    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks).
     """
 
     position: dict[str, dict[str, int]]
@@ -341,6 +342,9 @@ class _Committed:
             if "wakes_at_ms" in stats:
                 wakes[f"{stats['stage']}:{stats['task']}"] = stats["wakes_at_ms"]
         detail["wakes"] = {task: ms for task, ms in wakes.items() if ms is not None}
+        detail["lateness"] = self.detail.get("lateness", {})
+        for stats in batch.stats:
+            detail["lateness"] = summed(detail["lateness"], stats.get("lateness", {}))
         return _Committed(position, detail)
 
     def stream_time(self, plan: Plan) -> int | None:

@@ -8,6 +8,7 @@ the order of processing. Nothing here knows Spark, files or the clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 from polars.datatypes import DataTypeClass
@@ -75,6 +76,7 @@ class Emission:
         buffered: operator → rows waiting.
         failure: see ``OperatorOutput``.
         wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
+        lateness: gauge → what it counted (``engine.core.lateness``).
     """
 
     changes: pl.DataFrame
@@ -84,6 +86,7 @@ class Emission:
     buffered: dict[str, int]
     failure: EngineError | None = None
     wakes_at_ms: int | None = None
+    lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def empty_late() -> pl.DataFrame:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.frames import KEY_HASH, Counters, empty_late, merge_counters
+from engine.core.lateness import Counted, summed
 from engine.core.order import UPSTREAM, Slice
 from engine.core.ports import SegmentStore
 from engine.core.progress import Reading
@@ -30,6 +31,7 @@ class Step:
         counters: over all tasks.
         wakes_at_ms: the earliest wall clock at which a task has something to do without input.
         failure: why the query must fail after this batch.
+        lateness: gauge → histogram, over all tasks.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class Step:
         self.counters: Counters = {}
         self.wakes_at_ms: int | None = None
         self.failure: EngineError | None = None
+        self.lateness: dict[str, Counted] = {}
 
 
 class Pipeline:
@@ -100,6 +103,7 @@ class Pipeline:
             step.late = pl.concat([step.late, emission.late])
         merge_counters(step.counters, emission.counters)
         step.failure = step.failure or emission.failure
+        step.lateness = summed(step.lateness, emission.lateness)
         known = [ms for ms in (step.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
         step.wakes_at_ms = min(known, default=None)
 

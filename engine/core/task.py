@@ -28,11 +28,13 @@ from engine.core.frames import (
     merge_counters,
 )
 from engine.core.hashing import key_hash
+from engine.core.lateness import LatenessMeter
 from engine.core.operators import Moment, Operator
 from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Ordered, Slice, order_batch
 from engine.core.ports import SegmentStore
 from engine.core.progress import FeedProgress, Reading
 from engine.errors import EngineError, StateCorrupt
+from engine.plan.lateness import gauges_of
 from engine.plan.model import Plan, Stage
 
 STATE_FORMAT: Final = 2
@@ -73,6 +75,8 @@ class Task:
         self._silent_since_ms: int | None = state.get("silent_since_ms")
         self._advanced_ms: int = state.get("advanced_ms", 0)
         self._progress = FeedProgress(state.get("progress"))
+        gauges = [gauge for gauge in gauges_of(plan) if gauge.stage == stage.index]
+        self._lateness = LatenessMeter(gauges, dict(state.get("lateness", {})))
 
     def process(
         self, slices: Sequence[Slice], now_ms: int, readings: Sequence[Reading] = (), awake_ms: int | None = None
@@ -103,6 +107,7 @@ class Task:
             buffered={operator.name: operator.buffered_rows for operator in self._chain if operator.name is not None},
             failure=made.failure,
             wakes_at_ms=self._wakes_at_ms(),
+            lateness=self._lateness.take(),
         )
 
     def _advance(self, advance_ms: int, made: _Made) -> None:
@@ -129,7 +134,9 @@ class Task:
         moment = Moment(self._now_ms, position, advance_ms, self._progress.of(self._inputs))
         running = batch.frames.get(self._running)
         frame = self._empty if running is None else running[self._empty.columns]
+        self._lateness.enter(batch.frames, self._chain)
         for operator in self._chain:
+            self._lateness.reach(operator, frame, batch.frames)
             results = _turns(operator, frame, batch.frames, moment)
             frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
             for result in results:
@@ -151,6 +158,7 @@ class Task:
             "silent_since_ms": self._silent_since_ms,
             "advanced_ms": self._advanced_ms,
             "progress": self._progress.snapshot(),
+            "lateness": self._lateness.snapshot(),
             "operators": {operator.name: operator.snapshot() for operator in self._chain if operator.name is not None},
         }
 

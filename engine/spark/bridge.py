@@ -162,6 +162,7 @@ class StageProcessor(StatefulProcessor):
             "buffered": emission.buffered,
             "counters": counters,
             "wakes_at_ms": emission.wakes_at_ms,
+            "lateness": emission.lateness,
             "failure": _failure(emission.failure),
         }
         packets.append(self._packet("stats", ordinal, now_ms, encode_json(stats)))

@@ -1,0 +1,118 @@
+"""What a histogram of lateness says about a grace: how many records would have been late, and what waiting costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from engine.core.lateness import BOUNDS_MS, MAX_MS, Counted
+
+QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
+_USUAL = frozenset(BOUNDS_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Records with a lateness above the bucket before and up to ``up_to_ms``; the last one may be open (None)."""
+
+    up_to_ms: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How late records came.
+
+    Attributes:
+        buckets: ascending, those without records left out.
+    """
+
+    count: int
+    max_ms: int
+    buckets: tuple[Bucket, ...]
+
+    def late_above(self, grace_ms: int) -> int:
+        """Count the records that a grace would have found late; where it lies inside a bucket, all of that bucket count."""
+        return sum(bucket.count for bucket in self.buckets if bucket.up_to_ms is None or bucket.up_to_ms > grace_ms)
+
+    def quantiles(self) -> dict[str, int | None]:
+        """Return, for each of ``QUANTILES``, a lateness that so many records do not exceed: the end of their bucket."""
+        return {name: self._quantile(share) for name, share in QUANTILES}
+
+    def _quantile(self, share: float) -> int | None:
+        wanted, seen = ceil(self.count * share), 0
+        for bucket in self.buckets:
+            seen += bucket.count
+            if bucket.count and seen >= wanted:
+                return self.max_ms if bucket.up_to_ms is None else min(bucket.up_to_ms, self.max_ms)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What one value of a setting would have done to the records measured so far.
+
+    Attributes:
+        value_ms: the value.
+        late_count: records that would have been late.
+        late_share: of all records measured.
+        added_wait_ms: how much longer, in event time, than with 0 a result waits.
+        is_exact: False: at most so many.
+        is_current: it is the value in force.
+    """
+
+    value_ms: int
+    late_count: int
+    late_share: float
+    added_wait_ms: int
+    is_exact: bool
+    is_current: bool
+
+
+def histogram_of(counted: Counted | None) -> Histogram:
+    """Read what the sink keeps; None: nothing was measured yet."""
+    if counted is None:
+        return Histogram(0, 0, ())
+    buckets = sorted((int(bound), count) for bound, count in counted["buckets"].items())
+    return Histogram(
+        counted["count"], counted["max_ms"], tuple(Bucket(None if bound == MAX_MS else bound, count) for bound, count in buckets)
+    )
+
+
+def advise(histogram: Histogram, current_ms: int | None, *, waits: bool = True) -> list[Advice]:
+    """Say for values from 0 up to the first that finds nothing late, and for the one in force, what they would have done.
+
+    Args:
+        histogram: of the records that the setting judges.
+        current_ms: the value in force, None for none.
+        waits: a larger value makes results wait; False for a history retention, which only keeps more.
+    """
+    extra = {bucket.up_to_ms for bucket in histogram.buckets} - _USUAL - {None}
+    enough = next((bound for bound in BOUNDS_MS if bound >= histogram.max_ms), MAX_MS)
+    values = {bound for bound in BOUNDS_MS if bound <= enough and bound != MAX_MS} | (
+        {current_ms} if current_ms is not None else set()
+    )
+    return [
+        Advice(
+            value_ms=value,
+            late_count=(late := histogram.late_above(value)),
+            late_share=late / histogram.count if histogram.count else 0.0,
+            added_wait_ms=value if waits else 0,
+            # Inside a bucket nothing is known, unless nothing is in it; values of earlier definitions cut buckets of their own.
+            is_exact=late == 0 or value in _USUAL or extra == {value},
+            is_current=value == current_ms,
+        )
+        for value in sorted(values)
+    ]
+
+
+def shown_buckets(histogram: Histogram) -> list[Bucket]:
+    """Return the buckets that hold records."""
+    return [bucket for bucket in histogram.buckets if bucket.count]
+
+
+def histograms_of(detail: Mapping[str, object] | None) -> dict[str, Counted]:
+    """Return the histograms in a commit's detail, by gauge."""
+    found = (detail or {}).get("lateness", {})
+    return dict(found) if isinstance(found, Mapping) else {}

@@ -1,0 +1,93 @@
+"""Facts as a driver leaves them: batches committed by the real sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import psycopg
+import pyarrow as pa
+
+from app.store.catalog import load_catalog
+from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.sink import Sink, claim_epoch
+from engine.core.frames import Emission, empty_late
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan
+from engine.plan.model import Plan
+
+NOW_MS = 1_400_000_000_000
+
+
+def planned(dsn: str, name: str) -> Plan:
+    """Return the plan of a stored query."""
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("SELECT definition FROM slackwater.query WHERE name = %s", (name,)).fetchone()
+        assert row is not None
+        return build_plan(QueryDefinition.model_validate(row[0]), load_catalog(connection))
+
+
+def commit(
+    dsn: str,
+    name: str,
+    emissions: Sequence[tuple[int, int, Emission]] = (),
+    read_to: Mapping[str, Mapping[int, int]] | None = None,
+    rejects: Sequence[Packet] = (),
+) -> None:
+    """Commit one batch of a query as its driver would.
+
+    Args:
+        dsn: the database.
+        name: the query.
+        emissions: (stage, task, what it made).
+        read_to: feed → partition → offset.
+        rejects: packets of refused records.
+    """
+    plan = planned(dsn, name)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute("SELECT id, checkpoint_id FROM slackwater.query WHERE name = %s", (name,)).fetchone()
+        assert row is not None
+        last = connection.execute("SELECT batch_id, epoch FROM log.commit WHERE query_id = %s", (row[0],)).fetchone() or (None, 0)
+        claim_epoch(connection, row[0], row[1], last[1] + 1)
+    packets = [packet for stage, task, emission in emissions for packet in _packets(plan, stage, task, emission)]
+    for feed, partitions in (read_to or {}).items():
+        for partition, end in partitions.items():
+            body = {"feed": feed, "partition": partition, "end_offset": end, "rows": end, "accepted": end, "max_ts": None}
+            packets.append(Packet(0, "progress", 0, partition, 0, 0, None, None, NOW_MS, json.dumps(body).encode()))
+    sink = Sink(dsn, plan, row[0], row[1], last[1] + 1)
+    sink.commit(0 if last[0] is None else last[0] + 1, pa.Table.from_batches([packet_batch([*packets, *rejects])]))
+    sink.close()
+
+
+def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Packet]:
+    stats: dict[str, Any] = {
+        "stage": stage, "task": task, "clocks": emission.clocks, "buffered": emission.buffered,
+        "counters": [[name, reason, count] for (name, reason), count in emission.counters.items()],
+        "wakes_at_ms": emission.wakes_at_ms, "lateness": emission.lateness, "failure": None,
+    }  # fmt: skip
+    packets = [Packet(task, "stats", 0, task, 0, 0, None, None, NOW_MS, json.dumps(stats).encode())]
+    if emission.late.height:
+        packets.append(Packet(task, "late", 0, task, 0, emission.late.height, None, None, NOW_MS, encode_frame(emission.late)))
+    if emission.changes.height and stage == len(plan.stages) - 1:
+        changes = encode_frame(emission.changes)
+        packets.append(Packet(task, "data", 0, task, 0, emission.changes.height, None, None, NOW_MS, changes))
+    return packets
+
+
+def emitted(
+    clocks: dict[str, int | None] | None = None,
+    lateness: dict[str, Any] | None = None,
+    late: pl.DataFrame | None = None,
+    changes: pl.DataFrame | None = None,
+) -> Emission:
+    """Return what a task made."""
+    return Emission(
+        pl.DataFrame() if changes is None else changes,
+        empty_late() if late is None else late,
+        {},
+        clocks or {},
+        {},
+        lateness=lateness or {},
+    )
