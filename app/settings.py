@@ -45,6 +45,24 @@ class DriverSettings(BaseModel):
     healthy_after_ms: int = Field(default=120_000, ge=0)
 
 
+class PushSettings(BaseModel):
+    """How event streams behave (`…/changes`, `…/events`).
+
+    Attributes:
+        heartbeat_s: silence after which a comment is sent, so that nothing in between takes the connection for dead.
+        close_after_s: age at which a stream is closed with a `reconnect` event, so that clients spread over processes anew.
+        write_timeout_s: a client that takes nothing for so long is closed; it resumes from its last event.
+        max_streams: open streams of this process; the next is answered 429.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    heartbeat_s: float = Field(default=15.0, gt=0)
+    close_after_s: float = Field(default=600.0, gt=0)
+    write_timeout_s: float = Field(default=30.0, gt=0)
+    max_streams: int = Field(default=5_000, ge=1)
+
+
 class LogSettings(BaseModel):
     """How the service writes its own log."""
 
@@ -62,6 +80,7 @@ class Settings(BaseSettings):
         data_dir: embedded database, checkpoints and state; made when absent.
         max_body_bytes: larger request bodies answer 413.
         trim_interval_s: how often the log drops what its retention no longer keeps.
+        changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
         pool_size: database connections per pool (control plane, reads, appends).
     """
 
@@ -75,9 +94,11 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=1, le=65_535)
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
     trim_interval_s: float = Field(default=60.0, gt=0)
+    changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
     pool_size: int = Field(default=8, ge=1, le=200)
     spark: SparkSettings = SparkSettings()
     driver: DriverSettings = DriverSettings()
+    push: PushSettings = PushSettings()
     log: LogSettings = LogSettings()
 
     @property
