@@ -2,15 +2,17 @@
 
 AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
-├── NotFound                 404  relation_not_found, query_not_found, row_not_found, not_found
+├── NotFound                 404  relation_not_found, query_not_found, row_not_found, row_deleted, not_found
 ├── MethodNotAllowed         405  method_not_allowed
-├── Conflict                 409  name_taken, relation_in_use, state_incompatible, not_materialised, ...
-├── Gone                     410  offset_expired
+├── Conflict                 409  name_taken, relation_in_use, state_incompatible, table_not_materialised, table_not_versioned, ...
+│   └── InProgress           409  idempotency_in_progress (retryable)
+├── Gone                     410  offset_expired, history_expired
 ├── PreconditionFailed       412  version_mismatch
 ├── BodyTooLarge             413  body_too_large
 ├── UnsupportedMediaType     415  unsupported_media_type
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
 ├── Unavailable              503  not_ready, database_unavailable
+├── NotInTime                504  position_not_reached
 └── Internal                 500  internal_error (the body carries the request id only)
 """
 
@@ -86,6 +88,12 @@ class Conflict(AppError):
     title = "Conflict with the present state"
 
 
+class InProgress(Conflict):
+    """An equal request is being handled at this moment; try again."""
+
+    retryable = True
+
+
 class Gone(AppError):
     """It was there once; retention removed it."""
 
@@ -126,6 +134,14 @@ class Unavailable(AppError):
 
     status = 503
     title = "Not available now"
+    retryable = True
+
+
+class NotInTime(AppError):
+    """What the request waited for did not happen within its timeout."""
+
+    status = 504
+    title = "Not reached in time"
     retryable = True
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 
 from app.api.bodies import media_type_of, refuse_encoding
+from app.api.conditions import IdempotencyKey
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
@@ -20,15 +21,6 @@ router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParame
 
 # Fault pointers of a wholly refused request; the answer of a partly refused one lists more.
 LISTED_FAULTS = 100
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        description="Makes a retry safe for 24 hours: the same key with the same body gets the first answer and appends nothing.",
-    ),
-]
 
 _RECORD_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import Depends, Header, Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request
 from fastapi.dependencies.models import Dependant
 
 from app.errors import BadRequest, Fault
@@ -85,19 +85,15 @@ def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
     return BadRequest("unknown_parameter", f"unknown parameter {', '.join(unknown)}; {allowed}", faults)
 
 
+def bad_parameter(name: str, detail: str) -> BadRequest:
+    """Return the error for a parameter with a wrong value."""
+    return BadRequest("bad_parameter", f"{name}: {detail}", [Fault(f"?{name}", "bad_parameter", detail)])
+
+
 OnlyKnownParameters = known_parameters()
 
 Name = Annotated[str, Path(description="Name of the resource.", examples=["departures"], max_length=255, pattern=r"^[^\x00]+$")]
-IfMatch = Annotated[
-    str | None,
-    Header(alias="If-Match", description="Only if the stored version is this one (the ETag of an earlier answer); else 412."),
-]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
-
-
-def set_etag(response: Response, version: int) -> None:
-    """Put the version into the answer."""
-    response.headers["ETag"] = f'"{version}"'
 
 
 def example(value: Any, summary: str) -> dict[str, Any]:

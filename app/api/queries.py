@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import JSONResponse
+from pydantic import TypeAdapter, ValidationError
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import DEFAULT_LIMIT, IfMatch, Limit, Name, OnlyKnownParameters, Transaction, set_etag
+from app.api.conditions import (
+    NOT_MODIFIED,
+    IdempotencyKey,
+    IfChanged,
+    OfPut,
+    OfWrite,
+    not_modified,
+    set_etag,
+    set_read_headers,
+)
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction, bad_parameter
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import JOIN_DEFINITION, QUERY, WINDOW_DEFINITION, WISH
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, WishAnswer
-from app.errors import Fault, PreconditionFailed, Unprocessable
-from app.store.queries import QueryRow, find_query, get_query, list_queries, request_restart, set_desired_state
-from app.store.query_edits import create_query, delete_query, replace_query
-from engine.definition.queries import QueryDefinition
+from app.domain.idempotency import digest_of
+from app.errors import Fault, Unprocessable
+from app.store.idempotency import Claim, KeptAnswer, claim, keep
+from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
+from app.store.query_edits import Replacement, create_query, delete_query, replace_query
+from engine.definition.queries import QueryDefinition, Start
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -29,11 +46,52 @@ _BODY = request_body(
 _HEADERS = {"ETag": "The version.", "Location": "Its path."}
 Discard = Annotated[
     Literal["discard"] | None,
-    Query(alias="state", description="`discard`: where kept state does not fit the edit, begin anew from the start."),
+    Query(
+        alias="state", description="`discard`: where kept state does not fit the edit, begin anew from the definition's `start`."
+    ),
 ]
-IfNoneMatch = Annotated[
-    Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create, never replace; else 412.")
+From = Annotated[
+    str | None,
+    Query(
+        alias="from",
+        max_length=64,
+        description="With `state=discard`: begin anew whatever the edit is, and read from here: `earliest`, `latest`, or an event time "
+        "(RFC 3339). It becomes the definition's `start`.",
+        examples=["2013-01-01T00:00:00Z"],
+    ),
 ]
+Release = Annotated[
+    Literal["now"] | None,
+    Query(description="`now`: what waits and is due under the new definition goes at the next launch, not with the next record."),
+]
+OfResult = Annotated[
+    Literal["keep", "discard"],
+    Query(
+        alias="state",
+        description="`discard`: the relation it writes goes along; `keep`: it stays for reading until it is deleted.",
+    ),
+]
+
+
+def _edit_parameters(state: Discard = None, start: From = None, release: Release = None) -> Replacement:
+    """Read how an edit is meant.
+
+    Raises:
+        BadRequest: ``bad_parameter``.
+    """
+    if start is None:
+        return Replacement(may_discard_state=state == "discard", is_release=release == "now")
+    if state is None:
+        raise bad_parameter("from", "a new beginning throws the kept state away: give state=discard as well")
+    try:
+        begin = START.validate_python(start if start in ("earliest", "latest") else {"at": start})
+    except ValidationError as error:
+        raise bad_parameter("from", f"{start!r} is none of earliest, latest and a time like 2013-01-01T00:00:00Z") from error
+    return Replacement(may_discard_state=True, start=begin, is_release=release == "now")
+
+
+START: TypeAdapter[Start] = TypeAdapter(Start)
+EditParameters = Annotated[Replacement, Depends(_edit_parameters)]
 
 
 @router.post(
@@ -44,13 +102,33 @@ IfNoneMatch = Annotated[
     responses={201: answered(QUERY, "Created; a driver will start it.", _HEADERS), **problems(400, 409, 413, 415, 422)},
     openapi_extra=_BODY,
 )
-def post_query(body: JsonBody, transaction: Transaction, response: Response) -> QueryAnswer:
+def post_query(
+    body: JsonBody,
+    transaction: Transaction,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> QueryAnswer | Response:
     """Store a query and make the relation it writes.
 
     The answer holds the definition **as stored, every default spelled out**. Every fault of a definition is reported at once, each with
-    a pointer to its field; `POST /v1/validations` says the same without storing anything.
+    a pointer to its field; `POST /v1/validations` says the same without storing anything. A repeat with the same `Idempotency-Key` gets the
+    first answer again; a refusal is not kept, for it has created nothing.
     """
-    row = create_query(transaction, validated(QueryDefinition, body))
+    if idempotency_key is None:
+        return _created(body, transaction, response)
+    digest = digest_of(["POST", "/v1/queries"], json.dumps(body).encode())
+    own = Claim("", idempotency_key, digest)
+    kept = claim(transaction, own)
+    if kept is not None:
+        return JSONResponse(kept.body, kept.status, kept.headers)
+    answer = _created(body, transaction, response)
+    headers = {name: response.headers[name] for name in _HEADERS}
+    keep(transaction, own, KeptAnswer(201, answer.model_dump(mode="json"), headers))
+    return answer
+
+
+def _created(body: Any, connection: sa.Connection, response: Response) -> QueryAnswer:
+    row = create_query(connection, validated(QueryDefinition, body))
     response.headers["Location"] = f"/v1/queries/{row.name}"
     return _answer(row, response)
 
@@ -71,29 +149,22 @@ def put_query(
     body: JsonBody,
     transaction: Transaction,
     response: Response,
-    state: Discard = None,
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
+    conditions: OfPut,
+    wanted: EditParameters,
 ) -> QueryAnswer:
     """Create the query, or replace its definition.
 
-    An edit is classified first. A no-op changes nothing. Grace, late policy, window retention and late records change **in place**: the
-    query goes on with its state. Everything else **needs new state** and answers 409 `state_incompatible` unless `?state=discard`.
-    `desired_state` in the body is taken over only if it is given.
+    An edit is classified first. A no-op changes nothing. Grace, hold, policies for late and expired records, limits and bounds of
+    suppression, idle, retentions and late records change **in place**: the query goes on with its state. Everything else **needs new
+    state** and answers 409 `state_incompatible`, with a reason per field, unless `?state=discard`. `POST /v1/validations` with the new
+    definition previews the edit. `desired_state` in the body is taken over only if it is given.
     """
     definition = validated(QueryDefinition, _named(name, body))
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
-    if if_none_match is not None and find_query(transaction, name) is not None:
-        raise PreconditionFailed("version_mismatch", f"there is a query '{name}' already")
-    result = replace_query(
-        transaction,
-        definition,
-        is_wish_given="desired_state" in definition.model_fields_set,
-        may_discard_state=state == "discard",
-        if_match=if_match,
-    )
+    is_wish_given = "desired_state" in definition.model_fields_set
+    result = replace_query(transaction, definition, replace(wanted, is_wish_given=is_wish_given, conditions=conditions))
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"
@@ -118,11 +189,18 @@ def get_queries(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: 
     "/{name}",
     summary="Look at a query",
     response_model=QueryAnswer,
-    responses={200: answered(QUERY, "The query.", {"ETag": "The version."}), **problems(400, 404)},
+    responses={200: answered(QUERY, "The query.", {"ETag": "The version."}), **NOT_MODIFIED, **problems(400, 404)},
 )
-def get_one_query(name: Name, transaction: Transaction, response: Response) -> QueryAnswer:
+def get_one_query(
+    name: Name, transaction: Transaction, response: Response, if_none_match: IfChanged = None
+) -> QueryAnswer | Response:
     """The definition as stored, every default spelled out."""
-    return _answer(get_query(transaction, name), response)
+    row = get_query(transaction, name)
+    same = not_modified(if_none_match, row.version)
+    if same is not None:
+        return same
+    set_read_headers(response, row.version)
+    return _answer(row)
 
 
 @router.delete(
@@ -135,9 +213,13 @@ def get_one_query(name: Name, transaction: Transaction, response: Response) -> Q
         **problems(400, 404, 409, 412),
     },
 )
-def delete_one_query(name: Name, transaction: Transaction, if_match: IfMatch = None) -> Response:
-    """Delete a query, its state, and the relation it writes. Refused while another query reads that relation."""
-    is_at_rest = delete_query(transaction, name, if_match)
+def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, state: OfResult = "discard") -> Response:
+    """Delete a query and its state, and with `state=discard` (the default) the relation it writes: refused while another query reads that.
+
+    With `state=keep` the relation stays as it was at that moment: it can be read, `stale: true`, and is deleted like a source. Until then
+    its name is taken: a query that would write it is refused with 409 `name_taken`.
+    """
+    is_at_rest = delete_query(transaction, name, keeps_result=state == "keep", conditions=conditions)
     return Response(status_code=204 if is_at_rest else 202)
 
 
@@ -156,11 +238,11 @@ def delete_one_query(name: Name, transaction: Transaction, if_match: IfMatch = N
     ),
 )
 def put_desired_state(
-    name: Name, body: JsonBody, transaction: Transaction, response: Response, if_match: IfMatch = None
+    name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfWrite
 ) -> WishAnswer:
     """`running`, `paused` (state kept at hand) or `stopped` (resources released). State, position and results are kept in every case."""
     wanted = validated(DesiredStateBody, body)
-    row, is_changed = set_desired_state(transaction, name, wanted.state, if_match)
+    row, is_changed = set_desired_state(transaction, name, wanted.state, conditions)
     if not is_changed:
         response.status_code = 200
     return _wish(row, response)
@@ -173,9 +255,9 @@ def put_desired_state(
     response_model=WishAnswer,
     responses={202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}), **problems(400, 404, 409, 412)},
 )
-def post_restart(name: Name, transaction: Transaction, response: Response, if_match: IfMatch = None) -> WishAnswer:
+def post_restart(name: Name, transaction: Transaction, response: Response, conditions: OfWrite) -> WishAnswer:
     """Launch it anew with the state it has; also what a failed query needs once the cause is mended."""
-    return _wish(request_restart(transaction, name, if_match), response)
+    return _wish(request_restart(transaction, name, conditions), response)
 
 
 def _named(name: str, body: Any) -> Any:

@@ -116,7 +116,7 @@ async def _answer(services: Services, request: Request, wanted: _Wanted) -> Resp
             raise _not_materialised(relation)
         output = output_of(relation.definition)
         rows_request = _rows_request(output, wanted)
-        result = await result_position(connection, relation.produced_by)
+        result = await result_position(connection, relation)
         try:
             found = await find_rows(connection, rows_request)
         except sa.exc.DataError as error:  # values of filters were parsed before; a cursor's can only be tried

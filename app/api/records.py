@@ -50,7 +50,7 @@ async def get_records(
     """
     async with services.database.reads.connect() as connection:
         relation = of_kind(await find_relation_async(connection, name), "stream", name)
-        result = await result_position(connection, relation.produced_by)
+        result = await result_position(connection, relation)
     entry = entry_of_row(relation)
     async with services.database.appends.connection() as connection:
         page = await read_records(connection, entry, partition, offset, limit, time.time_ns() // 1_000_000)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction, set_etag
+from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import STREAM, STREAM_DEFINITION, STREAM_SHARED, TABLE, TABLE_DEFINITION, TABLE_FILES
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import PartitionRange, RelationAnswer, RelationPage
+from app.domain.preconditions import Preconditions
 from app.domain.sources import check_source
 from app.store.catalog import entry_of
 from app.store.relation_edits import delete_source, put_source
@@ -29,7 +32,7 @@ streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKn
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
 
 _NAME = re.compile(NAME_PATTERN)
-_PUT_ERRORS = problems(400, 409, 413, 415, 422)
+_PUT_ERRORS = problems(400, 409, 412, 413, 415, 422)
 _ETAG = {"ETag": "The version."}
 _ANSWERED_STREAM: dict[int | str, dict[str, Any]] = {
     200: answered(STREAM, "It was there; now as asked for.", _ETAG),
@@ -54,12 +57,12 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
         ),
     ),
 )
-def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: Response) -> RelationAnswer:
+def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut) -> RelationAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
     The answer spells out every default. An equal definition changes nothing, so this can be repeated.
     """
-    return _put(transaction, "stream", name, StreamDefinition, body, response)
+    return _put(transaction, _Wanted("stream", name, _checked(name, StreamDefinition, body)), conditions, response)
 
 
 @tables.put(
@@ -75,12 +78,12 @@ def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: R
         ),
     ),
 )
-def put_table(name: Name, body: JsonBody, transaction: Transaction, response: Response) -> RelationAnswer:
+def put_table(name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut) -> RelationAnswer:
     """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
 
     With `versioned` it keeps every version of a key for its history retention. The answer spells out every default.
     """
-    return _put(transaction, "table", name, TableDefinition, body, response)
+    return _put(transaction, _Wanted("table", name, _checked(name, TableDefinition, body)), conditions, response)
 
 
 @streams.get(
@@ -109,57 +112,92 @@ def get_tables(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: C
     "/{name}",
     summary="Look at a stream",
     response_model=RelationAnswer,
-    responses={200: answered(STREAM, "The stream.", _ETAG), **problems(400, 404)},
+    responses={200: answered(STREAM, "The stream.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
-def get_stream(name: Name, transaction: Transaction, response: Response) -> RelationAnswer:
+def get_stream(
+    name: Name, transaction: Transaction, response: Response, if_none_match: IfChanged = None
+) -> RelationAnswer | Response:
     """Columns, connector, who writes it, who reads it, where its log begins and ends."""
-    return _get(transaction, "stream", name, response)
+    return _get(transaction, "stream", name, response, if_none_match)
 
 
 @tables.get(
     "/{name}",
     summary="Look at a table",
     response_model=RelationAnswer,
-    responses={200: answered(TABLE, "The table.", _ETAG), **problems(400, 404)},
+    responses={200: answered(TABLE, "The table.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
-def get_table(name: Name, transaction: Transaction, response: Response) -> RelationAnswer:
+def get_table(
+    name: Name, transaction: Transaction, response: Response, if_none_match: IfChanged = None
+) -> RelationAnswer | Response:
     """Columns, key, connector, who writes it, who reads it, where its log begins and ends."""
-    return _get(transaction, "table", name, response)
+    return _get(transaction, "table", name, response, if_none_match)
 
 
 @streams.delete(
-    "/{name}", summary="Delete a stream", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)}
+    "/{name}",
+    summary="Delete a stream",
+    status_code=204,
+    responses={204: {"description": "Deleted."}, **problems(400, 404, 409, 412)},
 )
-def delete_stream(name: Name, transaction: Transaction) -> None:
-    """Delete a source with its records. Refused while a query reads it; a result goes with its query."""
-    delete_source(transaction, "stream", name)
+def delete_stream(name: Name, transaction: Transaction, conditions: OfWrite) -> None:
+    """Delete a source with its records, or a result that its deleted query has left. Refused while a query reads it.
+
+    The result of a query goes with the query.
+    """
+    delete_source(transaction, "stream", name, conditions)
 
 
 @tables.delete(
-    "/{name}", summary="Delete a table", status_code=204, responses={204: {"description": "Deleted."}, **problems(400, 404, 409)}
+    "/{name}",
+    summary="Delete a table",
+    status_code=204,
+    responses={204: {"description": "Deleted."}, **problems(400, 404, 409, 412)},
 )
-def delete_table(name: Name, transaction: Transaction) -> None:
-    """Delete a source with its records. Refused while a query reads it; a result goes with its query."""
-    delete_source(transaction, "table", name)
+def delete_table(name: Name, transaction: Transaction, conditions: OfWrite) -> None:
+    """Delete a source with its records, or a result that its deleted query has left. Refused while a query reads it.
+
+    The result of a query goes with the query.
+    """
+    delete_source(transaction, "table", name, conditions)
 
 
-def _put(
-    connection: sa.Connection, kind: Kind, name: str, model: type[SourceDefinition], body: Any, response: Response
-) -> RelationAnswer:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The source that a PUT asks for."""
+
+    kind: Kind
+    name: str
+    definition: SourceDefinition
+
+
+def _checked(name: str, model: type[SourceDefinition], body: Any) -> SourceDefinition:
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
     definition = validated(model, body)
     check_source(definition)
-    result = put_source(connection, kind, name, definition)
+    return definition
+
+
+def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RelationAnswer:
+    result = put_source(connection, wanted.kind, wanted.name, wanted.definition, conditions)
     if result.is_created:
         response.status_code = 201
-        response.headers["Location"] = f"/v1/{kind}s/{name}"
-    return _answers(connection, [result.row], response)[0]
+        response.headers["Location"] = f"/v1/{wanted.kind}s/{wanted.name}"
+    set_etag(response, result.row.version)
+    return _answers(connection, [result.row])[0]
 
 
-def _get(connection: sa.Connection, kind: Kind, name: str, response: Response) -> RelationAnswer:
-    return _answers(connection, [get_relation(connection, kind, name)], response)[0]
+def _get(
+    connection: sa.Connection, kind: Kind, name: str, response: Response, if_none_match: str | None
+) -> RelationAnswer | Response:
+    row = get_relation(connection, kind, name)
+    same = not_modified(if_none_match, row.version)
+    if same is not None:
+        return same
+    set_read_headers(response, row.version)
+    return _answers(connection, [row])[0]
 
 
 def _list(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None) -> RelationPage:
@@ -169,10 +207,8 @@ def _list(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None)
     return RelationPage(items=_answers(connection, rows), next=following)
 
 
-def _answers(connection: sa.Connection, rows: Sequence[RelationRow], response: Response | None = None) -> list[RelationAnswer]:
+def _answers(connection: sa.Connection, rows: Sequence[RelationRow]) -> list[RelationAnswer]:
     readers = readers_of(connection, [row.id for row in rows])
-    if response is not None:
-        set_etag(response, rows[0].version)
     return [_answer(connection, row, readers.get(row.id, [])) for row in rows]
 
 

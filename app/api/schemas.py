@@ -37,7 +37,9 @@ class RelationAnswer(Answer):
     key: list[str] = Field(description="Key columns; may be empty for a stream.", examples=[["origin"]])
     columns: dict[str, str] = Field(description="Columns and types, in order.", examples=[{"origin": "string", "temp": "double"}])
     definition: dict[str, Any] | None = Field(description="A source's definition as stored, every default spelled out.")
-    produced_by: str | None = Field(description="The query that writes it.")
+    produced_by: str | None = Field(
+        description="The query that writes it; null for a source, and for a result that was kept when its query was deleted."
+    )
     read_by: list[str] = Field(description="Queries that read it.")
     partitions: list[PartitionRange] | None = Field(description="Where its log begins and ends; null without a log of its own.")
     version: int

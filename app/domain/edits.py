@@ -1,7 +1,12 @@
-"""What an edit of a query does to its state: nothing, nothing that state would mind, or a new beginning. Pure."""
+"""What an edit of a query does to its state: nothing, nothing that state would mind, or a new beginning. Pure.
+
+Whether kept state fits is decided by comparing plans (``engine.plan.fingerprint``); the rules here say which part of an edit is the
+reason, and what happens to what the query holds.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,30 +24,87 @@ class EditKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One part of a definition that differs.
+
+    Attributes:
+        pointer: JSON pointer of the part.
+        kind: how far this part reaches; never a no-op.
+        reason: what becomes of what is held, or why that cannot be used.
+    """
+
+    pointer: str
+    kind: EditKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """A classified edit.
 
     Attributes:
         kind: how far it reaches.
-        pointers: JSON pointers of the parts that differ.
+        changes: what differs.
     """
 
     kind: EditKind
-    pointers: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def pointers(self) -> tuple[str, ...]:
+        """JSON pointers of the parts that differ."""
+        return tuple(change.pointer for change in self.changes)
 
     def refusal(self, query: str) -> Conflict:
         """Return the error for an edit that would throw state away unasked."""
-        faults = [Fault(pointer, "needs_new_state", "kept state was built with another value here") for pointer in self.pointers]
+        needing = [change for change in self.changes if change.kind is EditKind.NEEDS_NEW_STATE]
         return Conflict(
             "state_incompatible",
             f"query '{query}' keeps state that this definition cannot use; repeat the request with ?state=discard to start again from "
             "the beginning of its inputs, or create a second query beside it",
-            faults,
+            [Fault(change.pointer, change.kind.value, change.reason) for change in needing],
         )
 
 
 # The wish is changed by PUT …/desired-state; in a definition it only says how a new query starts.
 _WISH = "desired_state"
+
+_WAITING = "what waits stays; what is due under the new value goes with the next record, or at once with ?release=now"
+_CLOSING = (
+    "what has closed stays closed and is never shown again; what is closed under the new value closes with the next record, or at once "
+    "with ?release=now"
+)
+_FROM_NOW_ON = "concerns what is handled from now on"
+# Parts that only say how long, how many or what then. Where both values must be there, having none at all is another kind of state.
+_IN_PLACE: tuple[tuple[str, bool, str], ...] = (
+    (r"/joins/\d+/grace", True, _WAITING),
+    (r"/joins/\d+/(late|expired)", False, _FROM_NOW_ON),
+    (r"/joins/\d+/hold/\w+", False, "what is held stays; the new bounds are looked at with the next batch"),
+    (r"/joins/\d+/within/grace", True, _CLOSING),
+    (r"/joins/\d+/unversioned_ok", False, "is a permission and changes no result"),
+    (r"/window/grace", True, _CLOSING),
+    (r"/window/retention", True, "limits reads only: windows beyond it are removed with the next commit; those removed do not come back"),
+    (r"/suppress/limit", True, "what is held stays; by event time the new limit holds for it too, by wall clock for what comes from now on"),
+    (r"/suppress/buffer(/\w+)?", False, "what is held stays; the new bounds are looked at after the next change"),
+    (r"/suppress/event_driven", False, _FROM_NOW_ON),
+    (r"/idle(/after)?", False, _FROM_NOW_ON),
+    (r"/into/versioned/history_retention", True, "versions beyond a shorter retention can no longer be read"),
+    (r"/late_records/\w+", False, "limits reads only: what is beyond it is removed when the next late record is kept"),
+)  # fmt: skip
+_NEW_STATE: tuple[tuple[str, str], ...] = (
+    (r"/joins/\d+/grace", "only a join with a grace keeps a buffer and a buffer time"),
+    (r"/joins/\d+/hold", "only a join with a hold keeps what the grace released"),
+    (r"/joins.*", "the join's state holds other records, or holds them by another key"),
+    (r"/from.*", "what was read by another input or filter is in every part of the state"),
+    (r"/where", "records that another filter let through are in the state"),
+    (r"/start", "reading has begun elsewhere"),
+    (r"/tasks", "state is kept per task, and keys would move to others"),
+    (r"/(group_by|window|aggregate).*", "partial results are kept by other groups, windows or aggregates"),
+    (r"/(having|select).*", "rows that were shown before would have to be shown anew"),
+    (r"/suppress.*", "what is held is kept in another form, or not at all"),
+    (r"/into/versioned/history_retention", "versions that the shorter retention has dropped cannot be brought back"),
+    (r"/into.*", "results that were written before would be missing"),
+)  # fmt: skip
 
 
 def classify(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_compatible: bool) -> Edit:
@@ -51,12 +113,49 @@ def classify(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_c
     Args:
         stored: the definition in force.
         wanted: the one asked for.
-        is_state_compatible: whether the state fingerprints of both plans are equal.
+        is_state_compatible: whether kept state fits both plans.
     """
-    pointers = tuple(differences(without_wish(stored), without_wish(wanted)))
+    before, after = without_wish(stored), without_wish(wanted)
+    pointers = differences(before, after)
     if not pointers:
         return Edit(EditKind.NO_OP, ())
-    return Edit(EditKind.IN_PLACE if is_state_compatible else EditKind.NEEDS_NEW_STATE, pointers)
+    in_place = {pointer: _in_place(pointer, before, after) for pointer in pointers}
+    if is_state_compatible:
+        reasons = [(pointer, in_place[pointer] or _FROM_NOW_ON) for pointer in pointers]
+        return Edit(EditKind.IN_PLACE, tuple(Change(pointer, EditKind.IN_PLACE, reason) for pointer, reason in reasons))
+    # Where only parts that could change in place differ, an input has changed since, and each of them is as good a reason.
+    is_any_other = any(reason is None for reason in in_place.values())
+    changes = [
+        Change(pointer, EditKind.NEEDS_NEW_STATE, _new_state(pointer)) if reason is None or not is_any_other
+        else Change(pointer, EditKind.IN_PLACE, reason)
+        for pointer, reason in in_place.items()
+    ]  # fmt: skip
+    return Edit(EditKind.NEEDS_NEW_STATE, tuple(changes))
+
+
+def _in_place(pointer: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    for pattern, needs_both, reason in _IN_PLACE:
+        if re.fullmatch(pattern, pointer):
+            has_both = value_at(before, pointer) is not None and value_at(after, pointer) is not None
+            return reason if has_both or not needs_both else None
+    return None
+
+
+def _new_state(pointer: str) -> str:
+    found = next((reason for pattern, reason in _NEW_STATE if re.fullmatch(pattern, pointer)), None)
+    return found or "kept state was built with another value here"
+
+
+def value_at(definition: object, pointer: str) -> Any:
+    """Return the value at a JSON pointer; None where there is none."""
+    value: Any = definition
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and name.isdecimal():
+            value = value[int(name)] if int(name) < len(value) else None
+        else:
+            value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def without_wish(definition: Mapping[str, Any]) -> dict[str, Any]:

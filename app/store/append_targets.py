@@ -18,7 +18,7 @@ from app.store.relations import RelationRow, of_kind
 from engine.plan.model import RelationSchema
 
 _FIND = """
-    SELECT r.id, r.name, r.kind, r.definition, r.origin, q.name, r.version, r.created_at, r.updated_at
+    SELECT r.id, r.name, r.kind, r.definition, r.origin, q.name, r.version, r.created_at, r.updated_at, r.kept
     FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
 """
 _FIND_FEED = "SELECT id, partitions FROM log.feed WHERE name = %s"
@@ -80,9 +80,10 @@ class TargetCache:
 
 
 def _not_appendable(found: RelationRow) -> Conflict:
-    reason = (
-        f"'{found.name}' is written by the query '{found.produced_by}'"
-        if found.origin == "derived"
-        else f"'{found.name}' reads files; put records into its directory"
-    )
+    if found.kept is not None:
+        reason = f"'{found.name}' is a result that the deleted query '{found.kept['query']}' has left"
+    elif found.origin == "derived":
+        reason = f"'{found.name}' is written by the query '{found.produced_by}'"
+    else:
+        reason = f"'{found.name}' reads files; put records into its directory"
     return Conflict("not_appendable", f"{reason}; only sources in the built-in log take records over HTTP")

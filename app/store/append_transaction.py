@@ -13,11 +13,11 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
+from app.domain.idempotency import TTL_MS, key_reused
 from app.domain.values import instant
 from app.errors import Unprocessable
 from app.store.append_targets import Target
 from engine.connectors.log import (
-    APPEND_KEY_TTL_MS,
     APPEND_SQL,
     CLAIM_KEY_SQL,
     STORE_RESPONSE_SQL,
@@ -172,7 +172,7 @@ async def _claim_keys(cursor: Cursor, items: Sequence[AppendItem], outcomes: dic
     followers: dict[int, int] = {}
     for key, (leader, *others) in sorted(by_key.items()):
         item = items[leader]
-        params = {"feed_id": item.target.feed_id, "key": key, "digest": item.digest, "ttl_ms": APPEND_KEY_TTL_MS}
+        params = {"feed_id": item.target.feed_id, "key": key, "digest": item.digest, "ttl_ms": TTL_MS}
         await cursor.execute(CLAIM_KEY_SQL, params)
         row = await cursor.fetchone()
         if row is None or row[1] is None:
@@ -187,10 +187,7 @@ async def _claim_keys(cursor: Cursor, items: Sequence[AppendItem], outcomes: dic
 def _same_answer(item: AppendItem, digest: bytes, outcome: Outcome) -> Outcome:
     """Return the outcome of the request that had this key first, or the refusal of a key that was used for another body."""
     if item.digest != digest:
-        return Unprocessable(
-            "idempotency_key_reused",
-            f"the Idempotency-Key {item.key!r} belongs to another request of the last 24 hours; take a new key for new records",
-        )
+        return key_reused(item.key or "")
     return replace(outcome, is_repeated=True) if isinstance(outcome, Appended) else outcome
 
 

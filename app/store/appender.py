@@ -7,8 +7,6 @@ a commit (an fsync) is shared, offsets have no gaps, and a client that waits for
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import psycopg
 import psycopg_pool
 from polars.exceptions import PanicException
 
+from app.domain.idempotency import digest_of
 from app.errors import Unavailable
 from app.store.append_targets import Target, TargetCache
 from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group
@@ -117,7 +116,7 @@ class Appender:
                 self._all_ended.set()
 
     async def _append(self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None) -> Appended:
-        digest = _digest(kind, name, body, media_type) if idempotency_key is not None else b""
+        digest = digest_of([kind, name, media_type], body) if idempotency_key is not None else b""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
             content: SmallBody | Judged | None = small_body(body, media_type, target.schema)
@@ -227,9 +226,3 @@ def _settle(waiting: _Waiting, result: Outcome | Exception) -> None:
         waiting.answer.set_exception(result)
     else:
         waiting.answer.set_result(result)
-
-
-def _digest(kind: str, name: str, body: bytes, media_type: str) -> bytes:
-    digest = hashlib.sha256(json.dumps([kind, name, media_type]).encode())
-    digest.update(body)
-    return digest.digest()

@@ -9,7 +9,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.errors import Conflict, NotFound, PreconditionFailed
+from app.domain.preconditions import Preconditions
+from app.errors import Conflict, NotFound
 from app.store.tables import query, query_event, query_status
 
 ACTOR = "api"
@@ -82,24 +83,10 @@ def list_queries(connection: sa.Connection, limit: int, after: str | None) -> li
     return [QueryRow(*row) for row in connection.execute(statement)]
 
 
-def check_version(stored: QueryRow, if_match: str | None) -> None:
-    """Hold ``If-Match`` against the stored version; absent means any.
-
-    Raises:
-        PreconditionFailed: ``version_mismatch``; the present version is in the detail.
-    """
-    if if_match is not None and if_match not in ("*", f'"{stored.version}"'):
-        raise PreconditionFailed(
-            "version_mismatch",
-            f"query '{stored.name}' is at version \"{stored.version}\", not {if_match}; read it again and repeat the edit",
-            headers={"ETag": f'"{stored.version}"'},
-        )
-
-
-def set_desired_state(connection: sa.Connection, name: str, state: str, if_match: str | None) -> tuple[QueryRow, bool]:
+def set_desired_state(connection: sa.Connection, name: str, state: str, conditions: Preconditions) -> tuple[QueryRow, bool]:
     """Write the wish. Returns the query afterwards and whether anything changed."""
     stored = get_query(connection, name, is_locking=True)
-    check_version(stored, if_match)
+    conditions.check(f"query '{name}'", stored.version)
     if stored.desired_state == state:
         return stored, False
     connection.execute(
@@ -111,14 +98,14 @@ def set_desired_state(connection: sa.Connection, name: str, state: str, if_match
     return get_query(connection, name), True
 
 
-def request_restart(connection: sa.Connection, name: str, if_match: str | None) -> QueryRow:
+def request_restart(connection: sa.Connection, name: str, conditions: Preconditions) -> QueryRow:
     """Ask for a new launch: the same definition, the same state, the next epoch.
 
     Raises:
         Conflict: ``query_not_wanted``: a query that is not wished to run cannot be restarted.
     """
     stored = get_query(connection, name, is_locking=True)
-    check_version(stored, if_match)
+    conditions.check(f"query '{name}'", stored.version)
     if stored.desired_state != "running":
         raise Conflict(
             "query_not_wanted",

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
 from app.domain.edits import Edit, EditKind, classify
+from app.domain.preconditions import Preconditions
 from app.errors import Conflict
-from app.store.catalog import load_catalog, output_to_json
+from app.store.catalog import load_catalog, output_of, output_to_json
 from app.store.log_tables import commit, counter, late_record
-from app.store.queries import QueryRow, add_event, check_version, find_query, get_query
+from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.relation_edits import in_use
-from app.store.relations import find_relation, readers_of
+from app.store.relations import find_relation, kept_result, readers_of
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
-from engine.definition.queries import QueryDefinition
+from engine.definition.queries import QueryDefinition, Start
 from engine.errors import DefinitionInvalid
-from engine.plan.build import build_plan, normalise, state_fingerprint
+from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.model import Output, Plan
 
 # States in which nothing of the query runs, so that deleting it is done at once.
@@ -43,6 +44,24 @@ class Replaced:
     def is_created(self) -> bool:
         """Whether there was no such query before."""
         return self.edit is None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What a PUT asks for beside the definition.
+
+    Attributes:
+        is_wish_given: the body says a desired state; else an existing query keeps its own.
+        may_discard_state: begin anew where the kept state does not fit.
+        start: begin anew in any case, and read from here; None: not asked for.
+        is_release: let go at once what is due under the new definition (J11).
+    """
+
+    is_wish_given: bool = False
+    may_discard_state: bool = False
+    start: Start | None = None
+    is_release: bool = False
+    conditions: Preconditions = field(default_factory=Preconditions)
 
 
 def create_query(connection: sa.Connection, definition: QueryDefinition) -> QueryRow:
@@ -76,17 +95,8 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
     return get_query(connection, definition.name)
 
 
-def replace_query(
-    connection: sa.Connection, definition: QueryDefinition, *, is_wish_given: bool, may_discard_state: bool, if_match: str | None
-) -> Replaced:
+def replace_query(connection: sa.Connection, definition: QueryDefinition, asked: Replacement) -> Replaced:
     """Create the query, or replace its definition, as far as its state allows.
-
-    Args:
-        connection: in a transaction.
-        definition: the one wanted.
-        is_wish_given: the body says a desired state; else an existing query keeps its own.
-        may_discard_state: begin anew where the kept state does not fit.
-        if_match: see ``check_version``.
 
     Raises:
         Conflict: ``state_incompatible``, ``name_taken``, or ``relation_in_use``: a new beginning would take away what others read.
@@ -94,64 +104,110 @@ def replace_query(
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
+    if asked.start is not None:
+        definition = definition.model_copy(update={"start": asked.start})
     stored = find_query(connection, definition.name, is_locking=True)
+    asked.conditions.check(f"query '{definition.name}'", None if stored is None else stored.version)
     if stored is None:
         return Replaced(create_query(connection, definition), None)
-    check_version(stored, if_match)
     definition = normalise(definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
-    wanted = _stored(definition)
-    edit = classify(stored.definition, wanted, is_state_compatible=_is_compatible(connection, stored, plan))
-    wish = definition.desired_state if is_wish_given else stored.desired_state
-    if edit.kind is EditKind.NO_OP and wish == stored.desired_state:
-        return Replaced(stored, edit)
-    values: dict[str, Any] = {"desired_state": wish, "version": query.c.version + 1, "updated_at": sa.func.now()}
-    if edit.kind is not EditKind.NO_OP:
-        values |= {"definition": wanted, "generation": query.c.generation + 1}
-    if edit.kind is EditKind.NEEDS_NEW_STATE:
-        if not may_discard_state:
-            raise edit.refusal(stored.name)
+    edit = edit_of(connection, stored, definition, plan)
+    is_anew = edit.kind is EditKind.NEEDS_NEW_STATE or asked.start is not None
+    if is_anew and not asked.may_discard_state:
+        raise edit.refusal(stored.name)
+    wish = definition.desired_state if asked.is_wish_given else stored.desired_state
+    values: dict[str, Any] = {}
+    if wish != stored.desired_state:
+        values["desired_state"] = wish
+    if edit.kind is not EditKind.NO_OP or is_anew:
+        values |= {"definition": _stored(definition), "generation": query.c.generation + 1}
+    if is_anew:
         values["checkpoint_id"] = uuid.uuid4()
         _begin_anew(connection, stored, plan)
     elif edit.kind is EditKind.IN_PLACE:
-        _update_relation(connection, stored.id, plan.output)
+        _update_relation(connection, stored, plan.output)
+    if asked.is_release and not is_anew:
+        # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.
+        values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}
+    if not values:
+        return Replaced(stored, edit)
+    values |= {"version": query.c.version + 1, "updated_at": sa.func.now()}
     connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
-    _note_edit(connection, stored, edit, wish)
+    _note_edit(connection, stored, edit, wish, is_anew=is_anew, is_release=asked.is_release)
     return Replaced(get_query(connection, definition.name), edit)
 
 
-def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str) -> None:
-    if edit.kind is not EditKind.NO_OP:
-        add_event(connection, stored.id, "query_replaced", {"edit": edit.kind.value, "changed": list(edit.pointers)})
+def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
+    """Classify the change from the stored definition to a normalised one that ``plan`` was built of."""
+    return classify(stored.definition, _stored(definition), is_state_compatible=_is_compatible(connection, stored, plan))
+
+
+def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str, *, is_anew: bool, is_release: bool) -> None:
+    if edit.kind is not EditKind.NO_OP or is_anew:
+        kind = EditKind.NEEDS_NEW_STATE if is_anew else edit.kind
+        add_event(connection, stored.id, "query_replaced", {"edit": kind.value, "changed": list(edit.pointers)})
+    if is_release and not is_anew:
+        add_event(connection, stored.id, "release_requested", {})
     if wish != stored.desired_state:
         add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": wish})
 
 
-def delete_query(connection: sa.Connection, name: str, if_match: str | None) -> bool:
-    """Delete a query and the relation it writes. Its driver stops it, then removes its state and its row.
+def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, conditions: Preconditions) -> bool:
+    """Delete a query. Its driver stops it, then removes its state and its row.
+
+    Args:
+        connection: in a transaction.
+        name: the query.
+        keeps_result: the relation it writes stays as it is, for reading, until it is deleted itself; else it goes along.
+        conditions: of the request.
 
     Returns:
         Whether nothing of it runs any more.
 
     Raises:
         NotFound: ``query_not_found``.
-        Conflict: ``relation_in_use``.
+        Conflict: ``relation_in_use``: the relation would go, and others read it.
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
     stored = get_query(connection, name, is_locking=True)
-    check_version(stored, if_match)
-    _refuse_if_read(connection, stored)
+    conditions.check(f"query '{name}'", stored.version)
+    if keeps_result:
+        _detach_relation(connection, stored)
+    else:
+        _refuse_if_read(connection, stored)
+    # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
     _forget_results(connection, stored.id)
-    _drop_relation(connection, stored.id)
+    if not keeps_result:
+        _drop_relation(connection, stored.id)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
     connection.execute(
         sa.update(query)
         .where(query.c.id == stored.id, query.c.version == stored.version)
         .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
     )
-    add_event(connection, stored.id, "query_deleted", {})
+    add_event(connection, stored.id, "query_deleted", {"result": "kept" if keeps_result else "discarded"})
     return stored.state in _AT_REST
+
+
+def _detach_relation(connection: sa.Connection, stored: QueryRow) -> None:
+    """Let the relation outlive its query, with the position that its content has."""
+    committed = connection.execute(
+        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at)
+        .where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)
+        .with_for_update()
+    ).one_or_none()
+    connection.execute(
+        sa.update(relation)
+        .where(relation.c.produced_by == stored.id)
+        .values(
+            produced_by=None,
+            kept=kept_result(stored.name, committed),
+            version=relation.c.version + 1,
+            updated_at=sa.func.now(),
+        )
+    )
 
 
 def _stored(definition: QueryDefinition) -> dict[str, Any]:
@@ -163,12 +219,18 @@ def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> b
         before = build_plan(QueryDefinition.model_validate(stored.definition), load_catalog(raw(connection)))
     except DefinitionInvalid:
         return False
-    return state_fingerprint(before) == state_fingerprint(plan)
+    return fits_kept_state(before, plan)
 
 
 def _make_relation(connection: sa.Connection, query_id: UUID, output: Output) -> None:
     """Make what the query writes: a view and its change feed, or a log feed."""
     taken = find_relation(connection, output.name)
+    if taken is not None and taken.kept is not None:
+        raise Conflict(
+            "name_taken",
+            f"'{output.name}' is a result that was kept when the query '{taken.kept['query']}' was deleted; "
+            f"DELETE /v1/{taken.kind}s/{output.name} removes it, or choose another name in `into`",
+        )
     if taken is not None:
         raise Conflict("name_taken", f"the name '{output.name}' is taken by a {taken.kind}; choose another name in `into`")
     log_feed = _log_feed(output)
@@ -220,7 +282,9 @@ def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:
 
 def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
     return connection.execute(
-        sa.select(relation.c.id, relation.c.name, relation.c.kind).where(relation.c.produced_by == query_id)
+        sa.select(relation.c.id, relation.c.name, relation.c.kind, relation.c.definition).where(
+            relation.c.produced_by == query_id
+        )
     ).all()
 
 
@@ -256,6 +320,20 @@ def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:
         connection.execute(sa.delete(relation).where(relation.c.id == row.id))
 
 
-def _update_relation(connection: sa.Connection, query_id: UUID, output: Output) -> None:
-    """Store what an edit in place may change of the output: its retention."""
-    connection.execute(sa.update(relation).where(relation.c.produced_by == query_id).values(definition=output_to_json(output)))
+def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output) -> None:
+    """Store what an edit in place may change of the output: its retentions.
+
+    Raises:
+        Conflict: ``relation_in_use``: another query was planned with the history that goes.
+    """
+    for row in _written(connection, stored.id):
+        before = output_of(row.definition)
+        if before == output:
+            continue
+        if before.history_retention_ms != output.history_retention_ms:
+            _refuse_if_read(connection, stored)
+        connection.execute(
+            sa.update(relation)
+            .where(relation.c.id == row.id)
+            .values(definition=output_to_json(output), version=relation.c.version + 1, updated_at=sa.func.now())
+        )

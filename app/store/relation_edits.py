@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.domain.edits import differences
+from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
 from app.store.catalog import entry_of, load_catalog
 from app.store.log_tables import reject
@@ -16,6 +17,7 @@ from app.store.relations import Kind, RelationRow, find_relation, get_relation, 
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed, heads, set_retention
+from engine.connectors.views import drop_view
 from engine.definition.durations import format_duration
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import LogConnector, SourceDefinition
@@ -36,19 +38,28 @@ class PutResult:
     is_created: bool
 
 
-def put_source(connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition) -> PutResult:
+def put_source(
+    connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition, conditions: Preconditions
+) -> PutResult:
     """Register a source, or change the one there is. An equal definition changes nothing.
 
     Raises:
         Conflict: ``name_taken``, ``relation_is_derived``, ``relation_not_empty``, ``relation_in_use``, ``feed_taken``,
             ``partitions_differ``.
+        PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
     stored = find_relation(connection, name)
+    conditions.check(f"{kind} '{name}'", None if stored is None else stored.version)
     if stored is None:
         return PutResult(_register(connection, kind, name, definition), is_created=True)
     if stored.kind != kind:
         raise Conflict("name_taken", f"the name '{name}' is taken by a {stored.kind}; streams and tables share one namespace")
+    if stored.kept is not None:
+        raise Conflict(
+            "name_taken",
+            f"'{name}' is a result that was kept when the query '{stored.kept['query']}' was deleted; DELETE /v1/{kind}s/{name} removes it",
+        )
     if stored.origin == "derived":
         raise Conflict(
             "relation_is_derived",
@@ -61,16 +72,18 @@ def put_source(connection: sa.Connection, kind: Kind, name: str, definition: Sou
     return PutResult(get_relation(connection, kind, name), is_created=False)
 
 
-def delete_source(connection: sa.Connection, kind: Kind, name: str) -> None:
-    """Delete a source, its rejects, and its feed if no other relation reads it.
+def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: Preconditions) -> None:
+    """Delete a source, its rejects, and its feed if no other relation reads it; or a result whose query was deleted.
 
     Raises:
         NotFound: ``relation_not_found``.
         Conflict: ``relation_is_derived``, ``relation_in_use``.
+        PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
     stored = get_relation(connection, kind, name)
-    if stored.origin == "derived":
+    conditions.check(f"{kind} '{name}'", stored.version)
+    if stored.produced_by is not None:
         raise Conflict(
             "relation_is_derived",
             f"'{name}' is written by the query '{stored.produced_by}'; DELETE /v1/queries/{stored.produced_by} removes both",
@@ -81,6 +94,8 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str) -> None:
     log_feed = _entry(stored).feed.log_feed
     if not _is_read_by_others(connection, name, log_feed):
         drop_feed(raw(connection), log_feed)
+    if stored.kept is not None and kind == "table":
+        drop_view(raw(connection), name)
     connection.execute(sa.delete(relation).where(relation.c.id == stored.id))
     connection.execute(sa.delete(reject).where(reject.c.owner == name))
 

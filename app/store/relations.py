@@ -23,6 +23,7 @@ class RelationRow:
     Attributes:
         definition: a source's definition with every default, or the output a derived relation is made of (``catalog``).
         produced_by: name of the query that writes it.
+        kept: of a result whose query was deleted: see ``kept_result``.
     """
 
     id: UUID
@@ -34,9 +35,10 @@ class RelationRow:
     version: int
     created_at: datetime
     updated_at: datetime
+    kept: dict[str, Any] | None = None
 
 
-ROWS = sa.select(
+_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     relation.c.id,
     relation.c.name,
     relation.c.kind,
@@ -46,7 +48,9 @@ ROWS = sa.select(
     relation.c.version,
     relation.c.created_at,
     relation.c.updated_at,
-).join_from(relation, query, relation.c.produced_by == query.c.id, isouter=True)
+    relation.c.kept,
+)
+ROWS = sa.select(*_COLUMNS).join_from(relation, query, relation.c.produced_by == query.c.id, isouter=True)
 
 
 def find_relation(connection: sa.Connection, name: str) -> RelationRow | None:
@@ -97,3 +101,21 @@ def readers_of(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, lis
     for relation_id, name in rows:
         readers.setdefault(relation_id, []).append(name)
     return readers
+
+
+def kept_result(query_name: str, committed: Any | None) -> dict[str, Any]:
+    """Return what a result keeps of its deleted query.
+
+    Args:
+        query_name: the query.
+        committed: position, stream_time_ms and committed_at of its last commit; None: it never made one.
+    """
+    if committed is None:
+        return {"query": query_name, "position": {}, "stream_time_ms": None, "committed_at": None}
+    committed_at = None if committed.committed_at is None else committed.committed_at.isoformat()
+    return {
+        "query": query_name,
+        "position": committed.position or {},
+        "stream_time_ms": committed.stream_time_ms,
+        "committed_at": committed_at,
+    }

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.log_tables import commit
+from app.store.relations import RelationRow
 from app.store.tables import query, query_status
 
 
@@ -30,17 +31,21 @@ class ResultPosition:
 NOTHING_YET = ResultPosition({}, None, None, is_stale=True)
 
 
-async def result_position(connection: AsyncConnection, produced_by: str | None) -> ResultPosition:
-    """Return the position of what a query writes; a source has none and is never stale."""
-    if produced_by is None:
+async def result_position(connection: AsyncConnection, row: RelationRow) -> ResultPosition:
+    """Return the position of a relation's content. A source has none and is never stale; a result without its query always is."""
+    if row.kept is not None:
+        kept = row.kept
+        committed_at = None if kept["committed_at"] is None else datetime.fromisoformat(kept["committed_at"])
+        return ResultPosition(kept["position"], kept["stream_time_ms"], committed_at, is_stale=True)
+    if row.produced_by is None:
         return ResultPosition({}, None, None, is_stale=False)
     statement = (
         sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, query_status.c.state)
         .join_from(query, query_status)
         .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
-        .where(query.c.name == produced_by, query.c.deleted_at.is_(None))
+        .where(query.c.name == row.produced_by, query.c.deleted_at.is_(None))
     )
-    row = (await connection.execute(statement)).one_or_none()
-    if row is None:
+    found = (await connection.execute(statement)).one_or_none()
+    if found is None:
         return NOTHING_YET
-    return ResultPosition(row.position or {}, row.stream_time_ms, row.committed_at, is_stale=row.state != "running")
+    return ResultPosition(found.position or {}, found.stream_time_ms, found.committed_at, is_stale=found.state != "running")

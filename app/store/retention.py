@@ -8,6 +8,7 @@ import anyio.to_thread
 import psycopg
 import structlog
 
+from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.telemetry import Metrics
 from engine.connectors.log import trim
 from engine.connectors.postgres import connect
@@ -45,6 +46,7 @@ def trim_once(dsn: str) -> int:
         if row is None or not row[0]:
             return 0
         removed = trim(connection)
+        connection.execute(FORGET_EXPIRED_SQL)
         for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
             connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})
         return removed

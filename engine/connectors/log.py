@@ -49,9 +49,6 @@ conflict. Claim keys in sorted order, each once per transaction."""
 
 STORE_RESPONSE_SQL = "UPDATE log.append_key SET response = %(response)s WHERE feed_id = %(feed_id)s AND key = %(key)s"
 
-APPEND_KEY_TTL_MS = 24 * 3_600_000
-"""How long a retry is recognised (product.md §3)."""
-
 READ_SQL = """
 SELECT base_offset, payload FROM log.batch
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset < %(end)s AND base_offset >= (

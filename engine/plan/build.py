@@ -9,7 +9,7 @@ from typing import Literal
 
 from engine.definition.queries import QueryDefinition
 from engine.plan.catalog import Catalog
-from engine.plan.fingerprint import state_fingerprint
+from engine.plan.fingerprint import fits_kept_state, state_fingerprint
 from engine.plan.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
 from engine.plan.joins import plan_joins
 from engine.plan.layout import FILTER, Layout, assemble
@@ -21,7 +21,7 @@ from engine.plan.support import check_support
 from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
 from engine.plan.windows import Sizes, check_sizes, default_retention
 
-__all__ = ["build_plan", "normalise", "state_fingerprint"]
+__all__ = ["build_plan", "fits_kept_state", "normalise", "state_fingerprint"]
 
 _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTER)
 """A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""

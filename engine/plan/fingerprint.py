@@ -11,6 +11,7 @@ from engine.plan.model import (
     Input,
     LateRecords,
     Operator,
+    Output,
     Plan,
     Stage,
     StreamStreamJoin,
@@ -25,20 +26,31 @@ def state_fingerprint(plan: Plan) -> str:
     """Return a digest of what kept state depends on.
 
     Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
-    records, how long a hold waits, limits and bounds of suppression, how long silence may last, what a window keeps for reading, how
-    many late records are kept; and of the relations what concerns only their reading: columns that the query does not use, what
-    happens to bad records.
+    records, how long a hold waits, limits and bounds of suppression, how long silence may last, what windows and a versioned result keep
+    for reading (but see ``fits_kept_state``), how many late records are kept; and of the relations what concerns only their reading:
+    columns that the query does not use, what happens to bad records.
     """
     kept = replace(
         plan,
         inputs=tuple(map(_state_of_input, plan.inputs)),
         stages=tuple(replace(stage, operators=tuple(map(_state_of, stage.operators))) for stage in plan.stages),
-        output=replace(plan.output, retention_ms=None),
+        output=_state_of_output(plan.output),
         late_records=LateRecords(0, 0),
         idle_after_ms=None,
     )
     parts = {"plan": asdict(kept), "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def fits_kept_state(before: Plan, after: Plan) -> bool:
+    """Whether state and results that ``before`` made can be used by ``after``.
+
+    Beside equal fingerprints that asks for no longer history of a versioned result: what a shorter one has dropped is gone, and an as-of
+    read would take its absence for an answer.
+    """
+    kept_ms, wanted_ms = before.output.history_retention_ms, after.output.history_retention_ms
+    is_history_there = kept_ms is None or wanted_ms is None or wanted_ms <= kept_ms
+    return is_history_there and state_fingerprint(before) == state_fingerprint(after)
 
 
 def _operator_types(stage: Stage) -> list[str]:
@@ -64,3 +76,8 @@ def _state_of_input(source: Input) -> Input:
     relation = source.relation
     columns = relation.columns.select(source.columns)
     return replace(source, relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False))
+
+
+def _state_of_output(output: Output) -> Output:
+    history_ms = None if output.history_retention_ms is None else 0
+    return replace(output, retention_ms=None, history_retention_ms=history_ms)

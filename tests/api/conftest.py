@@ -77,7 +77,7 @@ def _clean(dsn: str) -> Iterator[None]:
             connection.execute(f"DROP TABLE views.{table}")
         connection.execute(
             "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.counter, log.late_record, "
-            "log.reject CASCADE"
+            "log.reject, slackwater.idempotency CASCADE"
         )
 
 

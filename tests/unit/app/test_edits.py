@@ -34,12 +34,38 @@ def test_a_wish_alone_is_no_edit() -> None:
 
 @pytest.mark.parametrize(("is_compatible", "kind"), [(True, EditKind.IN_PLACE), (False, EditKind.NEEDS_NEW_STATE)])
 def test_a_change_is_classified_by_whether_the_state_fits(is_compatible: bool, kind: EditKind) -> None:
-    edit = classify({"grace": "1h"}, {"grace": "2h"}, is_state_compatible=is_compatible)
-    assert (edit.kind, edit.pointers) == (kind, ("/grace",))
+    edit = classify({"tasks": 1}, {"tasks": 2}, is_state_compatible=is_compatible)
+    assert (edit.kind, edit.pointers) == (kind, ("/tasks",))
 
 
-def test_the_refusal_of_an_edit_names_its_parts_and_the_way_out() -> None:
-    refusal = classify({"tasks": 1}, {"tasks": 2}, is_state_compatible=False).refusal("q")
+def test_each_part_of_an_edit_says_how_far_it_reaches() -> None:
+    stored = {"tasks": 1, "window": {"size": "1h", "grace": "0s"}, "suppress": {"limit": "5m"}}
+    wanted = {"tasks": 2, "window": {"size": "2h", "grace": "1s"}, "suppress": {"limit": "9m"}}
+    edit = classify(stored, wanted, is_state_compatible=False)
+    assert {change.pointer: change.kind.value for change in edit.changes} == {
+        "/tasks": "needs_new_state",
+        "/window/size": "needs_new_state",
+        "/window/grace": "in_place",
+        "/suppress/limit": "in_place",
+    }
+    assert all(change.reason for change in edit.changes)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "1h"), ("1h", None)])
+def test_whether_there_is_a_grace_is_a_matter_of_state(before: str | None, after: str | None) -> None:
+    edit = classify({"joins": [{"grace": before}]}, {"joins": [{"grace": after}]}, is_state_compatible=False)
+    assert [(change.pointer, change.kind) for change in edit.changes] == [("/joins/0/grace", EditKind.NEEDS_NEW_STATE)]
+
+
+def test_where_an_input_has_changed_every_part_is_a_reason() -> None:
+    edit = classify({"window": {"grace": "0s"}}, {"window": {"grace": "1s"}}, is_state_compatible=False)
+    assert [change.kind for change in edit.changes] == [EditKind.NEEDS_NEW_STATE]
+
+
+def test_the_refusal_of_an_edit_names_the_parts_that_need_new_state_and_the_way_out() -> None:
+    stored, wanted = {"tasks": 1, "window": {"grace": "0s"}}, {"tasks": 2, "window": {"grace": "1s"}}
+    refusal = classify(stored, wanted, is_state_compatible=False).refusal("q")
     assert refusal.code == "state_incompatible"
-    assert [fault.pointer for fault in refusal.faults] == ["/tasks"]
+    assert [(fault.pointer, fault.code) for fault in refusal.faults] == [("/tasks", "needs_new_state")]
+    assert "kept per task" in refusal.faults[0].detail
     assert "?state=discard" in refusal.detail
