@@ -1,7 +1,8 @@
 """Packets: the few big rows in which records cross Spark's Python border.
 
 A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream, for the stage that reads their input;
-``tick`` packets bring every task the clock and how far feeds were read; the other kinds (``progress``, ``reject``, ``late``,
+``tick`` packets bring every task the clock and how far feeds were read; ``active`` packets tell the next stage's tasks that records
+came to this one's, where silence counts (T10); the other kinds (``progress``, ``reject``, ``late``,
 ``stats``) ride along to the sink untouched. Knows nothing of where records come from.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-PacketKind = Literal["data", "tick", "progress", "reject", "late", "stats"]
+PacketKind = Literal["data", "tick", "active", "progress", "reject", "late", "stats"]
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
@@ -59,7 +60,7 @@ class Packet:
         min_ts: least event time inside, None without records.
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
-        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats`` and ``tick``.
+        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats`` and ``tick``; empty for ``active``.
     """
 
     task: int

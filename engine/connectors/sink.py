@@ -112,7 +112,7 @@ class _Batch:
                     batch.progress.append(json.loads(packet.blob))
                 case "stats":
                     batch.stats.append(json.loads(packet.blob))
-                case "tick":
+                case "tick" | "active":
                     pass
         return batch
 

@@ -18,6 +18,12 @@ from engine.errors import EngineError
 
 POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
 
+ORIGIN = "_origin"
+"""Column of an emission that goes through an exchange: offset of the record it was made of, or ``NO_RECORD``."""
+
+NO_RECORD = -1
+"""Offset of a row that is not made of one record: several caused it, or time alone did (T10, ticks)."""
+
 FORCED = "$forced"
 """Pseudo-column (boolean) of a query with ``idle``: silence let the row go, not a record (T10)."""
 
@@ -77,6 +83,7 @@ class Emission:
         failure: see ``OperatorOutput``.
         wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
         lateness: gauge → what it counted (``engine.core.lateness``).
+        is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
     """
 
     changes: pl.DataFrame
@@ -86,6 +93,7 @@ class Emission:
     buffered: dict[str, int]
     failure: EngineError | None = None
     wakes_at_ms: int | None = None
+    is_active: bool = False
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -121,7 +129,8 @@ def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.
         stream_times: the operator's clock before each row, or None where it has none.
 
     Returns:
-        One ``LATE_SCHEMA`` row for each row; ``record`` is the payload as JSON, cut at ``EXCERPT_CHARS``.
+        One ``LATE_SCHEMA`` row for each row; ``record`` is the payload as JSON, cut at ``EXCERPT_CHARS``. ``offset`` is null where the
+        row is not made of one record of an input.
     """
     if frame.is_empty():
         return empty_late()
@@ -134,7 +143,7 @@ def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.
         pl.lit(reason, pl.String).alias("reason"),
         pl.col(TS).alias("event_time_ms"),
         clock.alias("stream_time_ms"),
-        pl.col(OFFSET).alias("offset"),
+        pl.when(pl.col(OFFSET) >= 0).then(pl.col(OFFSET)).alias("offset"),
         record.alias("record"),
     )
 

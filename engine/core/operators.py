@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from engine.core.clocks import BEFORE_ALL_TIME
-from engine.core.frames import OperatorOutput
+from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools
+from engine.core.frames import POS, OperatorOutput
 from engine.definition.types import Schema
 
 
@@ -36,17 +37,23 @@ class Moment:
     """When a batch is handled.
 
     Attributes:
-        now_ms: the batch's wall clock (T5); never falls.
+        now_ms: the wall clock of the batch (T5), or of a moment of the silence before it; never falls.
         position: the place in the total order behind the batch's last record: what the wall clock alone causes has it.
         advance_ms: by how much every stream time rises now although no record came (T10); 0 but in an idle task. It happens after the
             frame was handled, and what it lets go is part of the same output.
         progress: input index → progress of that table, as of the end of the batch; absent where it is not known.
+        forced: positions at which not a record but silence lets rows go (T10).
     """
 
     now_ms: int = 0
     position: int = 0
     advance_ms: int = 0
     progress: Mapping[int, TableProgress] = field(default_factory=dict)
+    forced: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def are_forced(self, frame: pl.DataFrame) -> Bools:
+        """Say which rows silence let go: the place of each is that of its cause."""
+        return np.isin(frame.get_column(POS).to_numpy(), self.forced)
 
 
 class Operator:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from engine.core.frames import KEY_HASH, Counters, empty_late, merge_counters
+from engine.core.frames import KEY_HASH, Counters, Emission, empty_late, merge_counters
 from engine.core.lateness import Counted, summed
 from engine.core.order import UPSTREAM, Slice
 from engine.core.ports import SegmentStore
 from engine.core.progress import Reading
-from engine.core.task import Task, build_task
+from engine.core.task import build_task
 from engine.errors import EngineError
 from engine.plan.model import Plan
 
@@ -41,6 +41,16 @@ class Step:
         self.wakes_at_ms: int | None = None
         self.failure: EngineError | None = None
         self.lateness: dict[str, Counted] = {}
+
+    def add(self, emission: Emission) -> None:
+        """Take over what a task made, but for its changes: the last stage's alone are the query's."""
+        if emission.late.height:
+            self.late = pl.concat([self.late, emission.late])
+        merge_counters(self.counters, emission.counters)
+        self.failure = self.failure or emission.failure
+        self.lateness = summed(self.lateness, emission.lateness)
+        known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
+        self.wakes_at_ms = min(known, default=None)
 
 
 class Pipeline:
@@ -66,46 +76,32 @@ class Pipeline:
         """Return every task's state, JSON-able."""
         return [[task.snapshot() for task in tasks] for tasks in self._stages]
 
-    def process(self, slices: Iterable[Slice], now_ms: int = 0, readings: Sequence[Reading] = ()) -> Step:
+    def process(
+        self, slices: Iterable[Slice], now_ms: int = 0, readings: Sequence[Reading] = (), awake_ms: int | None = None
+    ) -> Step:
         """Handle one batch.
 
         Args:
             slices: records of the plan's inputs, of all tasks together.
             now_ms: the wall clock.
             readings: see ``Task.process``.
+            awake_ms: see ``Task.process``.
         """
         raw = list(slices)
         step = Step()
-        upstream: list[Slice] = []
+        emitted: list[Emission] = []
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}
-            given = [item for item in raw if item.input_index in own] + upstream
-            upstream = []
+            given = [item for item in raw if item.input_index in own]
+            given += [Slice(UPSTREAM, "", ordinal, each.changes) for ordinal, each in enumerate(emitted) if each.changes.height]
+            is_active = any(each.is_active for each in emitted)
+            emitted = []
             for ordinal, task in enumerate(self._stages[stage.index]):
-                self._run(task, _share(given, ordinal, self._plan.tasks), now_ms, readings, step, upstream, ordinal)
-        step.changes = [item.frame for item in upstream]
+                share = _share(given, ordinal, self._plan.tasks)
+                emitted.append(task.process(share, now_ms, readings, awake_ms, is_upstream_active=is_active))
+                step.add(emitted[-1])
+        step.changes = [each.changes for each in emitted if each.changes.height]
         return step
-
-    def _run(
-        self,
-        task: Task,
-        slices: list[Slice],
-        now_ms: int,
-        readings: Sequence[Reading],
-        step: Step,
-        upstream: list[Slice],
-        ordinal: int,
-    ) -> None:
-        emission = task.process(slices, now_ms, readings)
-        if emission.changes.height:
-            upstream.append(Slice(UPSTREAM, "", ordinal, emission.changes))
-        if emission.late.height:
-            step.late = pl.concat([step.late, emission.late])
-        merge_counters(step.counters, emission.counters)
-        step.failure = step.failure or emission.failure
-        step.lateness = summed(step.lateness, emission.lateness)
-        known = [ms for ms in (step.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
-        step.wakes_at_ms = min(known, default=None)
 
 
 def _share(slices: Iterable[Slice], ordinal: int, tasks: int) -> list[Slice]:

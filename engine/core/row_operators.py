@@ -43,5 +43,5 @@ class RowProjection(Operator):
         if frame.is_empty():
             return OperatorOutput(self._nothing)
         if self._adds_forced:
-            frame = frame.with_columns(pl.lit(moment.advance_ms > 0).alias(FORCED))
+            frame = frame.with_columns(pl.Series(FORCED, moment.are_forced(frame)))
         return OperatorOutput(frame.select(*SERVICE_COLUMNS, *self._columns))

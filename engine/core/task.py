@@ -6,18 +6,22 @@ operator decides depends on where a batch ended. It also knows when it is idle (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count as count_from
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from engine.core.chain import build_chain, running_schema
+from engine.core.clocks import I64
 from engine.core.frames import (
     KEY_HASH,
+    NO_RECORD,
     OFFSET,
     OP,
+    ORIGIN,
     POS,
     TS,
     Counters,
@@ -33,9 +37,10 @@ from engine.core.operators import Moment, Operator
 from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Ordered, Slice, order_batch
 from engine.core.ports import SegmentStore
 from engine.core.progress import FeedProgress, Reading
+from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.errors import EngineError, StateCorrupt
 from engine.plan.lateness import gauges_of
-from engine.plan.model import Plan, Stage
+from engine.plan.model import Filter, Plan, Projection, Stage, StreamTableJoin, TableFilter
 
 STATE_FORMAT: Final = 2
 """Raised when a manifest's meaning changes; a task refuses any other."""
@@ -43,6 +48,12 @@ STATE_FORMAT: Final = 2
 
 MAX_ADVANCES: Final = 256
 """Steps of an advance that are taken one by one. Ticks come when something is due, so more are due only after a pause of the clock."""
+
+
+_ONE_TO_ONE: Final = (Filter, Projection, TableFilter, StreamTableJoin)
+"""Operators whose rows are each made of one row of the running relation, and keep its offset."""
+
+_NOTHING: Final = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -53,6 +64,21 @@ class _Made:
     late: list[pl.DataFrame] = field(default_factory=list)
     counters: Counters = field(default_factory=dict)
     failure: EngineError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A part of a batch.
+
+    Attributes:
+        now_ms: its wall clock.
+        advance_ms: by how much stream times rise behind its records.
+        reached_ms: the wall clock that silence reaches with it; None outside of one.
+    """
+
+    now_ms: int
+    advance_ms: int = 0
+    reached_ms: int | None = None
 
 
 class Task:
@@ -68,18 +94,24 @@ class Task:
         self._is_last = stage.index == len(plan.stages) - 1
         self._output = (plan.output.columns if self._is_last else stage.emitted).names
         self._keeps_cause = not self._is_last and len({item.feed.name for item in plan.inputs}) == 1
-        self._idle_after_ms = plan.idle_after_ms
+        self._keeps_offset = all(isinstance(operator, _ONE_TO_ONE) for operator in stage.operators)
+        self._has_idle = plan.idle_after_ms is not None
         self._next_pos: int = state.get("next_pos", 0)
         self._emitted: int = state.get("emitted", 0)
         self._now_ms: int = state.get("now_ms", 0)
-        self._silent_since_ms: int | None = state.get("silent_since_ms")
-        self._advanced_ms: int = state.get("advanced_ms", 0)
+        self._silence = Silence(plan.idle_after_ms, state)
         self._progress = FeedProgress(state.get("progress"))
         gauges = [gauge for gauge in gauges_of(plan) if gauge.stage == stage.index]
         self._lateness = LatenessMeter(gauges, dict(state.get("lateness", {})))
 
     def process(
-        self, slices: Sequence[Slice], now_ms: int, readings: Sequence[Reading] = (), awake_ms: int | None = None
+        self,
+        slices: Sequence[Slice],
+        now_ms: int,
+        readings: Sequence[Reading] = (),
+        awake_ms: int | None = None,
+        *,
+        is_upstream_active: bool = False,
     ) -> Emission:
         """Handle one batch.
 
@@ -88,17 +120,21 @@ class Task:
             now_ms: the batch's wall clock; one that went back is taken as the last one (T5).
             readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
             awake_ms: since when, by the wall clock, nothing that came was left unread: before that no silence counts; None: always.
+            is_upstream_active: records came to a task of the stage before: this one is not silent either.
         """
-        self._now_ms = max(self._now_ms, now_ms)
-        has_input = any(item.frame.height for item in slices)
-        advance_ms = self._silence(awake_ms)
+        self._now_ms, last_ms = max(self._now_ms, now_ms), self._now_ms
+        is_active = is_upstream_active or any(item.frame.height for item in slices if item.input_index != UPSTREAM)
+        arrivals = Arrivals(slices)
         made = _Made()
         # What silence did, it did before these records came: they are judged by the advanced time.
-        self._advance(advance_ms, made)
+        if (advance := self._silence.last_until(self._now_ms, awake_ms)) is not None:
+            self._advance(advance, last_ms, arrivals, made)
+        if early := arrivals.take():
+            self._run(early, _Step(self._now_ms), made)
         self._progress.add(readings)
-        self._run(slices, 0, made)
-        if has_input:
-            self._silent_since_ms, self._advanced_ms = self._now_ms, 0
+        self._run(arrivals.others, _Step(self._now_ms), made)
+        if is_active:
+            self._silence.end(self._now_ms)
         return Emission(
             pl.concat(made.changes),
             pl.concat(made.late) if made.late else empty_late(),
@@ -107,44 +143,61 @@ class Task:
             buffered={operator.name: operator.buffered_rows for operator in self._chain if operator.name is not None},
             failure=made.failure,
             wakes_at_ms=self._wakes_at_ms(),
+            is_active=is_active,
             lateness=self._lateness.take(),
         )
 
-    def _advance(self, advance_ms: int, made: _Made) -> None:
+    def _advance(self, advance: Advance, last_ms: int, arrivals: Arrivals, made: _Made) -> None:
         """Let stream times rise, from one moment at which something is let go to the next.
 
         What one operator lets go the next one takes at its own moment, so the number of ticks makes no difference.
         """
-        for _ in range(MAX_ADVANCES):
-            if advance_ms <= 0:
+        at_ms = min(last_ms, advance.begin_ms)
+        for count in count_from(0):
+            if at_ms >= advance.end_ms:
                 return
-            due_ms = min((ms for operator in self._chain if (ms := operator.due_in_ms) is not None), default=advance_ms)
-            step_ms = min(advance_ms, max(1, due_ms))
-            self._run([], step_ms, made)
-            advance_ms -= step_ms
-        if advance_ms > 0:
-            self._run([], advance_ms, made)
+            stops = self._stops(at_ms, advance) if count < MAX_ADVANCES else ()
+            stop_ms = min([advance.end_ms, *stops])
+            if arrivals.next_ms is not None:
+                stop_ms = min(stop_ms, max(arrivals.next_ms, at_ms + 1))
+            rises_by_ms = max(stop_ms - max(at_ms, advance.begin_ms), 0)
+            self._run(arrivals.take(stop_ms), _Step(max(stop_ms, last_ms), rises_by_ms, stop_ms), made)
+            at_ms = stop_ms
 
-    def _run(self, slices: Sequence[Slice], advance_ms: int, made: _Made) -> None:
+    def _stops(self, at_ms: int, advance: Advance) -> Iterator[int]:
+        """Give the moments of the wall clock at which an operator lets something go, by a timer or by its stream time."""
+        if at_ms < advance.begin_ms:
+            yield advance.begin_ms
+        for operator in self._chain:
+            if (wakes_at_ms := operator.wakes_at_ms) is not None and wakes_at_ms > at_ms:
+                yield wakes_at_ms
+            if (due_ms := operator.due_in_ms) is not None and at_ms >= advance.begin_ms:
+                yield at_ms + max(1, due_ms)
+
+    def _run(self, slices: Sequence[Slice], step: _Step, made: _Made) -> None:
         """Let records, and then the clock, go through the chain."""
-        batch = order_batch(slices, self._inputs, self._next_pos)
-        position = self._next_pos + sum(frame.height for frame in batch.frames.values())
-        # What the clock causes has a place of its own behind the batch's last record.
-        self._next_pos = position + 1
-        moment = Moment(self._now_ms, position, advance_ms, self._progress.of(self._inputs))
+        # What timers cause has places of its own before and behind the batch's records; what silence does, comes after both.
+        first = self._next_pos
+        batch = order_batch(slices, self._inputs, first + 1)
+        position = first + 1 + sum(frame.height for frame in batch.frames.values())
+        self._next_pos = position + 2
         running = batch.frames.get(self._running)
-        frame = self._empty if running is None else running[self._empty.columns]
+        forced = _forced(running) if self._has_idle else _NOTHING
+        if step.advance_ms:
+            forced = np.append(forced, position + 1)
+        moment = Moment(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced)
+        frame = self._empty if running is None else _entering(running, self._empty.columns)
         self._lateness.enter(batch.frames, self._chain)
         for operator in self._chain:
             self._lateness.reach(operator, frame, batch.frames)
-            results = _turns(operator, frame, batch.frames, moment)
+            results = _turns(operator, frame, batch.frames, moment, first)
             frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
             for result in results:
                 made.failure = made.failure or result.failure
                 merge_counters(made.counters, result.counters)
                 if result.late.height:
                     made.late.append(result.late)
-        changes = self._changes(frame, batch)
+        changes = self._changes(frame, batch, moment, step)
         self._emitted += changes.height
         made.changes.append(changes)
 
@@ -155,63 +208,85 @@ class Task:
             "next_pos": self._next_pos,
             "emitted": self._emitted,
             "now_ms": self._now_ms,
-            "silent_since_ms": self._silent_since_ms,
-            "advanced_ms": self._advanced_ms,
+            **self._silence.snapshot(),
             "progress": self._progress.snapshot(),
             "lateness": self._lateness.snapshot(),
             "operators": {operator.name: operator.snapshot() for operator in self._chain if operator.name is not None},
         }
 
-    def _silence(self, awake_ms: int | None) -> int:
-        """Return by how much stream times rise because no record came until now (T10)."""
-        if self._idle_after_ms is None or self._silent_since_ms is None:
-            return 0
-        if awake_ms is not None and awake_ms > self._silent_since_ms:
-            self._silent_since_ms, self._advanced_ms = awake_ms, 0
-        silent_ms = self._now_ms - self._silent_since_ms - self._idle_after_ms
-        step_ms = max(0, silent_ms - self._advanced_ms)
-        self._advanced_ms += step_ms
-        return step_ms
-
     def _wakes_at_ms(self) -> int | None:
         moments = [operator.wakes_at_ms for operator in self._chain]
-        if self._idle_after_ms is not None and self._silent_since_ms is not None:
-            begun_ms = self._silent_since_ms + self._idle_after_ms + self._advanced_ms
+        if (reached_ms := self._silence.reached_ms) is not None:
             due = (operator.due_in_ms for operator in self._chain)
             # Stream time rises by whole milliseconds: what is due now has to wait for the next one.
-            moments += [begun_ms + max(1, ms) for ms in due if ms is not None]
+            moments += [reached_ms + max(1, ms) for ms in due if ms is not None]
         return min((ms for ms in moments if ms is not None), default=None)
 
-    def _changes(self, frame: pl.DataFrame, batch: Ordered) -> pl.DataFrame:
+    def _changes(self, frame: pl.DataFrame, batch: Ordered, moment: Moment, step: _Step) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
             return frame[[TS, OP, *self._output]]
         added = [
             key_hash(frame, self._stage.exchange_key),
             pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
+            frame.get_column(OFFSET).alias(ORIGIN)
+            if self._keeps_offset
+            else pl.repeat(NO_RECORD, frame.height, dtype=pl.Int64, eager=True).alias(ORIGIN),
         ]
         if self._keeps_cause:
             partitions, offsets = batch.causes.of(frame.get_column(POS).to_numpy())
             added += [pl.Series(CAUSE_PARTITION, partitions), pl.Series(CAUSE_OFFSET, offsets)]
-        cause = [CAUSE_PARTITION, CAUSE_OFFSET] if self._keeps_cause else []
-        return frame.with_columns(added)[[KEY_HASH, TS, OFFSET, OP, *cause, *self._output]]
+        if self._has_idle:
+            reached = pl.repeat(step.reached_ms, frame.height, dtype=pl.Int64, eager=True)
+            added += [pl.Series(IS_FORCED, moment.are_forced(frame)), reached.alias(REACHED_AT)]
+        service = [KEY_HASH, TS, OFFSET, OP, *(column.name for column in added[2:])]
+        return frame.with_columns(added)[[*service, *self._output]]
 
 
-def _turns(operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> list[OperatorOutput]:
-    """Let an operator handle a batch.
+def _entering(running: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Give the running relation's rows to the chain. An emission's own number says nothing to a reader: its origin's offset does."""
+    if ORIGIN in running.columns:
+        running = running.with_columns(pl.col(ORIGIN).alias(OFFSET))
+    return running[columns]
+
+
+def _forced(running: pl.DataFrame | None) -> I64:
+    """Return the positions of the rows that silence let go in a stage before."""
+    if running is None or IS_FORCED not in running.columns:
+        return _NOTHING
+    positions: I64 = running.filter(IS_FORCED).get_column(POS).to_numpy()
+    return positions
+
+
+def _turns(
+    operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment, first: int
+) -> list[OperatorOutput]:
+    """Let an operator handle a batch; where silence is at work timers, records and silence in turn: what each lets go is told apart.
 
     In an idle task its stream time rises from where it was before the batch. Rows that the operator before let go in the same advance
     have moved it already; only what is missing then is added.
+
+    Args:
+        operator: whose turn it is.
+        frame: rows of the running relation.
+        inputs: the stage's other records; none where silence is at work.
+        moment: when.
+        first: a position before the batch's records.
     """
-    if not moment.advance_ms or frame.is_empty() or operator.name is None:
+    if not len(moment.forced) or operator.name is None:
         return [operator.process(frame, inputs, moment)]
+    turns = []
     before = operator.clocks.get(operator.name)
-    first = operator.process(frame, inputs, replace(moment, advance_ms=0))
+    records = replace(moment, advance_ms=0)
+    if frame.height and operator.wakes_at_ms is not None and operator.wakes_at_ms <= moment.now_ms:
+        turns.append(operator.process(frame.clear(), {}, replace(records, position=first)))
+    turns.append(operator.process(frame, inputs, records))
     after = operator.clocks.get(operator.name)
     missing_ms = 0 if before is None or after is None else before + moment.advance_ms - after
-    if missing_ms <= 0:
-        return [first]
-    return [first, operator.process(frame.clear(), {}, replace(moment, advance_ms=missing_ms))]
+    if missing_ms > 0:
+        silent = replace(moment, position=moment.position + 1, advance_ms=missing_ms)
+        turns.append(operator.process(frame.clear(), {}, silent))
+    return turns
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:

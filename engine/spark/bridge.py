@@ -55,14 +55,15 @@ _PacketRow = Row(*_FIELDS)
 _kept: OrderedDict[tuple[str, int, int], tuple[str, Task, FileSegmentStore]] = OrderedDict()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Batch:
     """A task's part of one batch."""
 
     slices: list[Slice]
-    now_ms: int
     readings: list[Reading]
-    awake_ms: int | None
+    now_ms: int | None = None
+    awake_ms: int | None = None
+    is_upstream_active: bool = False
 
 
 class StageProcessor(StatefulProcessor):
@@ -91,26 +92,24 @@ class StageProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
         """Handle a task's packets of one batch; those of other stages and those for the sink pass untouched."""
-        slices: list[Slice] = []
-        readings: list[Reading] = []
-        now_ms: int | None = None
-        awake_ms: int | None = None
+        batch = _Batch([], [])
         for row in rows:
-            if row.kind == "tick":
+            if row.kind == "active" and row.input == emitted_by(self._stage.index - 1):
+                batch.is_upstream_active = True
+            elif row.kind == "tick":
                 tick = json.loads(row.blob)
-                awake_ms = tick["awake_ms"]
-                readings += [Reading(*item) for item in tick["readings"]]
+                batch.awake_ms = tick["awake_ms"]
+                batch.readings += [Reading(*item) for item in tick["readings"]]
+                yield row
             elif row.kind == "data" and self._reads(row.input):
-                slices.append(self._slice(row))
+                batch.slices.append(self._slice(row))
             else:
                 yield row
                 continue
-            now_ms = max(now_ms or 0, row.now_ms)
-            if row.kind == "tick":
-                yield row
-        if now_ms is not None:
+            batch.now_ms = max(batch.now_ms or 0, row.now_ms)
+        if batch.now_ms is not None:
             with marked():
-                for packet in self._work(self._tasks.index(key[0]), _Batch(slices, now_ms, readings, awake_ms)):
+                for packet in self._work(self._tasks.index(key[0]), batch, batch.now_ms):
                     yield _PacketRow(*(getattr(packet, name) for name in _FIELDS))
 
     def close(self) -> None:
@@ -127,16 +126,16 @@ class StageProcessor(StatefulProcessor):
             return Slice(UPSTREAM, "", row.partition, decode_frame(row.blob))
         return Slice(row.input, self._plan.inputs[row.input].feed.name, row.partition, decode_frame(row.blob))
 
-    def _work(self, ordinal: int, batch: _Batch) -> list[Packet]:
+    def _work(self, ordinal: int, batch: _Batch, now_ms: int) -> list[Packet]:
         stored = self._state.get()
         manifest: str | None = None if stored is None else stored[0]
         place = (str(self._segments), self._stage.index, ordinal)
         task, store = self._task(place, manifest, _batch_id())
-        emission = task.process(batch.slices, batch.now_ms, batch.readings, batch.awake_ms)
+        emission = task.process(batch.slices, now_ms, batch.readings, batch.awake_ms, is_upstream_active=batch.is_upstream_active)
         after = json.dumps(task.snapshot(), separators=(",", ":"))
         self._state.update((after,))
         _keep(place, after, task, store)
-        return self._packets(ordinal, emission, batch.now_ms)
+        return self._packets(ordinal, emission, now_ms)
 
     def _task(self, place: tuple[str, int, int], manifest: str | None, batch_id: int) -> tuple[Task, FileSegmentStore]:
         """Take the kept task if it is at ``manifest``, else build one and remove what failed attempts left."""
@@ -152,6 +151,10 @@ class StageProcessor(StatefulProcessor):
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int) -> list[Packet]:
         packets = self._changes(ordinal, emission.changes, now_ms)
+        if emission.is_active and self._plan.idle_after_ms is not None and self._stage.index + 1 < len(self._plan.stages):
+            # T10: a task of the next stage is silent only while all tasks of this one are.
+            source = emitted_by(self._stage.index)
+            packets += [Packet(task, "active", source, ordinal, 0, 0, None, None, now_ms, b"") for task in self._tasks]
         if emission.late.height:
             packets.append(self._packet("late", ordinal, now_ms, encode_frame(emission.late), emission.late.height))
         counters = [[name, reason, count] for (name, reason), count in sorted(emission.counters.items())]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, NamedTuple
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.shaping import for_input
 from engine.core.order import Slice
+from engine.core.pipeline import Pipeline
 from engine.core.task import Task, build_task
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
@@ -34,12 +37,143 @@ def plan() -> Plan:
         "name": "q", "tasks": 1, "from": {"stream": "s"}, "idle": {"after": f"{IDLE_MS}ms"},
         "joins": [{"table": "t", "type": "left", "on": "s.k = t.k", "grace": "500ms"}],
         "group_by": ["s.k"], "window": {"type": "tumbling", "size": "100ms"}, "aggregate": {"n": "count(*)"},
-        "suppress": {"mode": "until_window_closes"}, "into": {"table": "out"},
+        "suppress": {"mode": "until_window_closes"}, "into": {"stream": "out"},
     }  # fmt: skip
     return build_plan(QueryDefinition.model_validate(body), {name: source_entry(name, each) for name, each in sources.items()})
 
 
 PLAN = plan()
+
+WAITING: dict[str, dict[str, Any]] = {
+    "grace": {},
+    "hold": {"hold": {"until": "table_time", "at_most": "700ms"}},
+    "inner": {"type": "inner"},
+}
+"""What the first join does: of the inner one few records pass."""
+
+ENDINGS: dict[str, dict[str, Any]] = {
+    "join": {
+        "joins": [{"table": "u", "type": "left", "on": "s.{0} = u.k", "grace": "200ms"}],
+        "select": {"k": "s.{0}", "v": "s.v", "found": "u.v", "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
+    "changes": {
+        "group_by": ["s.{0}"], "window": {"type": "tumbling", "size": "100ms", "grace": "300ms"}, "aggregate": {"n": "count(*)"},
+        "select": {"k": "{0}", "at": "window_start", "n": "n", "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
+    "session": {
+        "group_by": ["s.{0}"], "window": {"type": "session", "gap": "100ms"}, "aggregate": {"n": "count(*)"},
+        "suppress": {"mode": "until_window_closes"},
+        "select": {"k": "{0}", "at": "window_start", "to": "window_end", "n": "n", "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
+    "streams": {
+        "joins": [{"stream": "r", "type": "left", "on": "s.{0} = r.k", "within": {"before": "50ms", "after": "100ms"}}],
+        "select": {"k": "s.{0}", "v": "s.v", "found": "r.v", "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
+    "suppress": {
+        "group_by": ["s.{0}"], "aggregate": {"n": "count(*)"}, "suppress": {"mode": "until_time_limit", "limit": "400ms"},
+        "select": {"k": "{0}", "n": "n", "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
+    "wall clock": {
+        "group_by": ["s.{0}"], "aggregate": {"n": "count(*)"}, "suppress": {"mode": "until_wall_clock_time_limit", "limit": "400ms"},
+        "select": {"k": "{0}", "n": "n", "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
+}  # fmt: skip
+"""What comes behind it, by a column that equals the first join's: {0} is the same one or another one, which needs a stage more.
+
+Corrections are not among them: to them all rows of one place are one step, and an exchange gives each emission its own.
+"""
+
+
+def _worded(value: Any, column: str) -> Any:
+    return json.loads(json.dumps(value).replace("{0}", column))
+
+
+def two_steps(waiting: str, ending: str, column: str) -> Plan:
+    """A join that waits and what comes behind it: in one stage by ``k``, in two by ``j``, which always equals it."""
+    columns = {"k": "string", "v": "bigint"}
+    sources: dict[str, SourceDefinition] = {
+        "s": StreamDefinition.model_validate({"key": ["k"], "columns": {**columns, "j": "string"}, "connector": FEED}),
+        "r": StreamDefinition.model_validate({"key": ["k"], "columns": columns, "connector": FEED}),
+    }
+    for name in ("t", "u"):
+        body = {"key": ["k"], "columns": columns, "versioned": {"history_retention": "1h"}, "connector": FEED}
+        sources[name] = TableDefinition.model_validate(body)
+    rest = _worded(ENDINGS[ending], column)
+    first = {"table": "t", "type": "left", "on": "s.k = t.k", "grace": "500ms", **WAITING[waiting]}
+    definition = QueryDefinition.model_validate(
+        {
+            "name": "q",
+            "tasks": 1,
+            "from": {"stream": "s"},
+            "idle": {"after": f"{IDLE_MS}ms"},
+            **rest,
+            "joins": [first, *rest.get("joins", [])],
+        }
+    )
+    return build_plan(definition, {name: source_entry(name, each) for name, each in sources.items()})
+
+
+class Batch(NamedTuple):
+    """Records of the shared feed (relation, key, event time), how much wall clock went by before, whether the source says it slept."""
+
+    records: list[tuple[str, str, int]]
+    passed_ms: int
+    has_slept: bool
+
+
+batches = st.lists(
+    st.builds(
+        Batch,
+        st.lists(
+            st.tuples(st.sampled_from(["s", "s", "s", "r"]), st.sampled_from(["a", "b"]), st.integers(0, 2_000)), max_size=4
+        ),
+        st.sampled_from([0, 50, 300, 1_200, 3_000]),
+        st.integers(0, 5).map(lambda value: value == 0),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def played(plan: Plan, script: list[Batch], ticks: int = 1) -> tuple[list[tuple[Any, ...]], dict[tuple[str, str], int]]:
+    """Run a script: the rows that came out, in order, and the counters.
+
+    Args:
+        plan: what runs.
+        script: the batches; a last one lets 10 s go by.
+        ticks: how often the clock is looked at on the way to each batch.
+    """
+    query = Pipeline(plan, None, lambda _stage, _task: MemorySegmentStore())
+    rows: list[tuple[Any, ...]] = []
+    counters: dict[tuple[str, str], int] = {}
+    offset, now_ms = 2, 0
+    query.process(feed(plan, [("t", "a", 0), ("u", "a", 0)], 0), 0)
+    for batch in [*script, Batch([], 10_000, has_slept=False)]:
+        for tick in range(1, ticks):
+            rows += taken(query.process([], now_ms + batch.passed_ms * tick // ticks), counters)
+        now_ms += batch.passed_ms
+        step = query.process(feed(plan, batch.records, offset), now_ms, awake_ms=now_ms if batch.has_slept else 0)
+        rows += taken(step, counters)
+        offset += len(batch.records)
+    return rows, counters
+
+
+def taken(step: Any, counters: dict[tuple[str, str], int]) -> list[tuple[Any, ...]]:
+    for name, count in step.counters.items():
+        counters[name] = counters.get(name, 0) + count
+    return [row for changes in step.changes for row in changes.rows()]
+
+
+def feed(plan: Plan, given: list[tuple[str, str, int]], first: int) -> list[Slice]:
+    """Records of the one feed, as its inputs read them."""
+    slices = []
+    for item in plan.inputs:
+        rows = [(key, key, ts, ts, 0, first + i) for i, (name, key, ts) in enumerate(given) if name == item.relation.name]
+        schema = {"k": pl.String, "j": pl.String, "v": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64}
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        if rows:
+            slices.append(Slice(item.index, item.feed.name, 0, for_input(frame, item)))
+    return slices
 
 
 def task() -> Task:
@@ -92,3 +226,49 @@ def test_records_after_a_silence_are_judged_by_the_advanced_time() -> None:
     assert [row[2] for row in rows] == [1]
     assert late == 1, "it is late for the join, which joins it at once, and then for its window"
     assert seen[1].counters["t", "late_joined"] == 1
+
+
+@pytest.mark.parametrize("waiting", WAITING)
+@pytest.mark.parametrize("ending", ENDINGS)
+@settings(max_examples=8, deadline=None)
+@given(script=batches)
+def test_one_stage_and_two_agree_on_what_silence_does_and_marks(waiting: str, ending: str, script: list[Batch]) -> None:
+    one, two = two_steps(waiting, ending, "k"), two_steps(waiting, ending, "j")
+    assert (len(one.stages), len(two.stages)) == (1, 2)
+    assert played(one, script) == played(two, script)
+
+
+@pytest.mark.parametrize("waiting", WAITING)
+@pytest.mark.parametrize("ending", ENDINGS)
+@settings(max_examples=4, deadline=None)
+@given(script=batches, ticks=st.integers(2, 7))
+def test_the_mark_does_not_depend_on_the_ticks_either(waiting: str, ending: str, script: list[Batch], ticks: int) -> None:
+    plan = two_steps(waiting, ending, "j")
+    quiet = [batch._replace(has_slept=False) for batch in script]
+    assert played(plan, quiet) == played(plan, quiet, ticks)
+
+
+def test_what_the_first_stage_lets_go_in_silence_is_marked_behind_the_second() -> None:
+    plan = two_steps("grace", "join", "j")
+    rows, _ = played(plan, [Batch([("s", "a", 100), ("s", "a", 900)], 10, has_slept=False)])
+    assert [(row[3], row[-1]) for row in rows] == [(100, True), (900, True)]
+
+
+def test_what_a_hold_and_a_wall_clock_suppress_let_go_in_the_same_tick_is_not_forced() -> None:
+    late = Batch([("s", "a", 100)], 0, has_slept=False)
+    rows, _ = played(two_steps("hold", "wall clock", "k"), [Batch([("s", "b", 700)], 10, has_slept=False), late])
+    assert [(row[2], row[-1]) for row in rows] == [("a", False), ("b", False)]
+    rows, _ = played(two_steps("hold", "changes", "k"), [Batch([("s", "b", 700)], 10, has_slept=False), late])
+    assert [(row[2], row[-1]) for row in rows] == [("a", False), ("b", True)], "silence let b out of its grace"
+
+
+def test_a_stage_behind_a_join_that_seldom_matches_is_not_silent_while_records_come() -> None:
+    plan = two_steps("inner", "session", "j")
+    script = [Batch([("s", "a" if number == 0 else "b", 600 * number)], 900, has_slept=False) for number in range(6)]
+    rows, _ = played(plan, script)
+    assert [(row[2], row[-1]) for row in rows] == [("a", True)], "only the silence at the end closes the session"
+    assert len(played(plan, script[:-1])[0]) == 1
+    query = Pipeline(plan, None, lambda _stage, _task: MemorySegmentStore())
+    query.process(feed(plan, [("t", "a", 0)], 0), 0)
+    steps = [query.process(feed(plan, batch.records, 2 + at), 900 * (at + 1)) for at, batch in enumerate(script)]
+    assert not any(changes.height for step in steps for changes in step.changes)

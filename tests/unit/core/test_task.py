@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from engine.core.frames import late_rows
 from engine.core.hashing import key_hash
 from engine.core.order import UPSTREAM, Slice
+from engine.core.pipeline import Pipeline
 from engine.core.task import build_task
 from engine.definition.types import BIGINT, BYTES, STRING, Schema, parse_type
 from engine.errors import StateCorrupt
@@ -82,7 +84,17 @@ def test_a_stage_before_an_exchange_emits_numbered_records_of_the_next_one() -> 
     task.process([records((0, 1, "a", 7))], 0)
     again = build_task(what.stages[0], what, json.loads(json.dumps(task.snapshot())), store)
     changes = again.process([records((1, 2, "b", 7), (2, 3, "c", None))], 0).changes
-    assert changes.columns == ["_key_hash", "_ts", "_offset", "_op", "_cause_partition", "_cause_offset", "s.key", "s.n"]
+    assert changes.columns == [
+        "_key_hash",
+        "_ts",
+        "_offset",
+        "_op",
+        "_origin",
+        "_cause_partition",
+        "_cause_offset",
+        "s.key",
+        "s.n",
+    ]
     assert changes["_offset"].to_list() == changes["_cause_offset"].to_list() == [1, 2]
     assert changes["_key_hash"].to_list() == [key_hash(changes, ["s.n"])[0], None], "a null key stays one"
 
@@ -101,7 +113,7 @@ def test_positions_go_on_after_a_restart() -> None:
     again = build_task(what.stages[0], what, task.snapshot(), store)
     again.process([records((2, 1, "a", 1))], 40)
     state = again.snapshot()
-    assert (state["next_pos"], state["now_ms"]) == (5, 50)
+    assert (state["next_pos"], state["now_ms"]) == (9, 50)
 
 
 def test_state_of_another_format_is_refused() -> None:
@@ -120,3 +132,23 @@ def test_a_late_row_shows_any_type_and_at_most_so_much() -> None:
     assert first.startswith('{"b":"AP8=","n":{"a":["eA=="],"b":1},"s":"é')
     assert len(first) == 4096
     assert json.loads(second)["s"] == ""
+
+
+def test_a_late_row_of_a_later_stage_has_the_offset_of_its_record_and_none_where_several_made_it() -> None:
+    counted = AggregateColumn("rows", "count", None)
+    late_for = WindowAggregation("w", (("n", "s.n"),), 10, 10, 0, (counted,), "final")
+    columns = Schema((("n", BIGINT), ("rows", BIGINT)))
+    last = Projection((("n", "n"), ("rows", "rows")))
+    given = [records((40, 100, "a", 7), (41, 1, "b", 7))]
+    plain = plan(stage(Filter("true"), exchange=("s.n",)), stage(late_for, last, index=1), columns=columns)
+    late = Pipeline(plain, None, lambda _stage, _task: MemorySegmentStore()).process(given).late
+    assert late.select("input", "event_time_ms", "offset").rows() == [("w", 1, 41)]
+
+    sums = WindowAggregation("v", (("key", "s.key"),), 10, 10, 1_000, (counted,), "changes")
+    after = Schema((("key", STRING), ("rows", BIGINT)))
+    again = WindowAggregation("w", (("n", "rows"),), 10, 10, 0, (counted,), "final")
+    made = plan(
+        replace(stage(sums, exchange=("rows",)), emitted=after), stage(again, last, index=1, schema=after), columns=columns
+    )
+    late = Pipeline(made, None, lambda _stage, _task: MemorySegmentStore()).process(given).late
+    assert late.select("input", "event_time_ms", "offset").rows() == [("w", 1, None)]
