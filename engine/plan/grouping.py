@@ -8,7 +8,6 @@ from engine.definition.aggregates import is_undoable
 from engine.definition.expressions import AggregateCall, compile_scalar, parse_aggregate
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
-from engine.plan.joins import Running
 from engine.plan.model import (
     AggregateColumn,
     Emit,
@@ -21,6 +20,7 @@ from engine.plan.model import (
     WindowedAggregation,
 )
 from engine.plan.problems import Problems
+from engine.plan.running import Running
 from engine.plan.scope import Checked, Scope, check_condition, check_expression
 from engine.plan.windows import Sizes
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from engine.definition.durations import format_duration
 from engine.definition.queries import Hold as HoldDefinition
 from engine.definition.queries import Join
-from engine.plan.join_keys import KeyPart, key_parts
+from engine.plan.join_keys import key_parts
 from engine.plan.model import Hold
 from engine.plan.problems import Problems
+from engine.plan.running import PlannedJoin, Running, key_behind
 from engine.plan.scope import Scope, Side
 
 _TYPES: dict[str, tuple[str, ...]] = {
@@ -48,77 +48,6 @@ _BELONGS_TO = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedJoin:
-    """A join that fits.
-
-    Attributes:
-        join: as the user gave it.
-        side: the joined relation.
-        parts: what meets: for a table its key columns in order.
-        is_foreign_key: the tables do not meet on both primary keys.
-        left_retention_ms: R of the running table before the join, None for a stream and where it is unversioned.
-    """
-
-    join: Join
-    side: Side
-    parts: tuple[KeyPart, ...]
-    is_foreign_key: bool = False
-    left_retention_ms: int | None = None
-
-
-@dataclass(slots=True)
-class Running:
-    """What is known of the running relation while joins are added to it.
-
-    Attributes:
-        key: a table's key columns, a stream's that tell its records apart; may be empty for a stream.
-        retention_ms: how far back changes out of order correct older results; None where arrival decides alone.
-        is_versionable: TT5: whether every change has its place in event time, so that the result can be a versioned table.
-        has_null_keys: an outer join made rows without a key.
-    """
-
-    kind: Literal["stream", "table"]
-    key: tuple[str, ...]
-    retention_ms: int | None
-    is_versionable: bool
-    has_null_keys: bool = False
-    _same: dict[str, str] = field(default_factory=dict)
-
-    @staticmethod
-    def of(source: Side) -> Running:
-        """Return the running relation before any join."""
-        retention_ms = source.entry.relation.history_retention_ms
-        return Running(source.kind, source.key(), retention_ms, source.kind == "table" and retention_ms is not None)
-
-    def original(self, column: str) -> str:
-        """Return the column that this one always equals, the first of its name's history; itself where there is none."""
-        return self._same.get(column, column)
-
-    def is_keyed_by(self, parts: tuple[KeyPart, ...]) -> bool:
-        """Whether the parts equate the whole key, each column once."""
-        met = [self.original(part.left.column or "") for part in parts]
-        return len(set(met)) == len(met) and set(met) == set(self.key)
-
-    def add(self, join: PlannedJoin) -> None:
-        """Go on behind a join."""
-        retention_ms = join.side.entry.relation.history_retention_ms
-        if not join.is_foreign_key and (self.kind == "table" or join.join.type == "inner"):
-            self._same |= {
-                join.side.qualified(part.right): self.original(part.left.column)
-                for part in join.parts
-                if part.left.column is not None
-            }
-        if self.kind == "stream":
-            self.has_null_keys |= join.join.type == "outer"
-            return
-        self.is_versionable &= retention_ms is not None and not join.is_foreign_key
-        is_complete = join.join.history == "complete" and not join.is_foreign_key
-        known = [ms for ms in (self.retention_ms, retention_ms) if ms is not None]
-        # With `latest` the results of a key come in the order of arrival; only `complete` corrects older ones.
-        self.retention_ms = min(known) if is_complete and len(known) == 2 else None
-
-
 def plan_joins(scope: Scope) -> tuple[tuple[PlannedJoin, ...], Running] | None:
     """Check every join.
 
@@ -146,7 +75,8 @@ def _plan(scope: Scope, index: int, side: Side, running: Running) -> PlannedJoin
         return None
     before = len(problems.found)
     parts = key_parts(scope, index)
-    is_foreign_key = running.kind == "table" and parts is not None and not running.is_keyed_by(parts)
+    met = None if parts is None or running.kind == "stream" else running.met_key(parts)
+    is_foreign_key = running.kind == "table" and parts is not None and met is None
     form = "foreign-key" if is_foreign_key else f"{running.kind}–{side.kind}"
     _check_type(join, form, side.pointer, problems)
     _check_options(join, form, side.pointer, problems)
@@ -159,7 +89,9 @@ def _plan(scope: Scope, index: int, side: Side, running: Running) -> PlannedJoin
         _check_history(join, side, running, problems)
     if parts is None or len(problems.found) > before:
         return None
-    return PlannedJoin(join, side, parts, is_foreign_key, running.retention_ms)
+    if met is None:
+        return PlannedJoin(join, side, parts, is_foreign_key, running.retention_ms, running.key, running.key)
+    return PlannedJoin(join, side, parts, is_foreign_key, running.retention_ms, met, key_behind(join, side, met, parts))
 
 
 def _check_type(join: Join, form: str, pointer: str, problems: Problems) -> None:

@@ -9,7 +9,7 @@ from engine.definition.expressions import compile_scalar
 from engine.definition.types import STRING, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
-from engine.plan.joins import PlannedJoin, Running, hold_of
+from engine.plan.joins import hold_of
 from engine.plan.model import (
     Filter,
     ForeignKeyLookup,
@@ -26,9 +26,11 @@ from engine.plan.model import (
 )
 from engine.plan.regrouping import regrouped_schema
 from engine.plan.results import Selected
+from engine.plan.running import PlannedJoin, Running
 from engine.plan.scope import Checked, Scope
 from engine.plan.stages import Stages
 from engine.plan.suppressing import plan_suppress
+from engine.plan.table_joins import joined_schema
 
 FROM_FILTER, FILTER = "from.where", "where"
 """Names of a table's filters. No relation can be called so with a dot; ``where`` is kept free."""
@@ -87,7 +89,6 @@ def assemble(layout: Layout) -> Plan:
         idle_after_ms=None if idle is None else idle.after,
     )
 
-
 def _used(layout: Layout) -> frozenset[str]:
     """Return the qualified columns that anything after the inputs reads."""
     scope, used = layout.scope, set(layout.scope.source.key())
@@ -104,9 +105,9 @@ def _used(layout: Layout) -> frozenset[str]:
 
 def _add_join(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
     if join.is_foreign_key:
-        _add_foreign_key(stages, running, join, place)
+        _add_foreign_key(stages, join, place)
     elif running.kind == "table":
-        _add_table_join(stages, running, join, place)
+        _add_table_join(stages, join, place)
     else:
         _add_stream_join(stages, join, place)
 
@@ -162,31 +163,30 @@ def _right_key(join: PlannedJoin) -> tuple[str, ...]:
     return tuple(join.side.qualified(part.right) for part in join.parts)
 
 
-def _add_table_join(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
-    side = join.side
-    left = tuple(running.original(part.left.column or "") for part in join.parts)
+def _add_table_join(stages: Stages, join: PlannedJoin, place: int) -> None:
+    side, left = join.side, join.left_key
     stages.gather(left, {})
     right = stages.read(place, {name: part.right for name, part in zip(left, join.parts, strict=True)})
-    stages.add(
-        TableTableJoin(
-            name=side.alias,
-            type=join.join.type,
-            table_index=place,
-            left_key=left,
-            right_key=_right_key(join),
-            left_retention_ms=join.left_retention_ms,
-            right_retention_ms=side.entry.relation.history_retention_ms,
-            history=join.join.history,
-            left_columns=stages.columns,
-            right_columns=right.names,
-        ),
-        Schema((*stages.schema.items(), *right.items())),
+    spec = TableTableJoin(
+        name=side.alias,
+        type=join.join.type,
+        table_index=place,
+        left_key=left,
+        right_key=_right_key(join),
+        key=join.key,
+        left_retention_ms=join.left_retention_ms,
+        right_retention_ms=side.entry.relation.history_retention_ms,
+        history=join.join.history,
+        left_columns=stages.columns,
+        right_columns=right.names,
     )
+    stages.add(spec, joined_schema(spec, stages.schema, right))
+    stages.rename(dict(zip(left, join.key, strict=True)))
 
 
-def _add_foreign_key(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
+def _add_foreign_key(stages: Stages, join: PlannedJoin, place: int) -> None:
     """Three steps: to the foreign key's task, to the right row there, and back to the left row's task."""
-    side, key = join.side, running.key
+    side, key = join.side, join.left_key
     kind: Literal["inner", "left"] = "left" if join.join.type == "left" else "inner"
     stages.gather(key, {})
     subscription = ForeignKeySubscription(

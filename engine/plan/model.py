@@ -175,14 +175,15 @@ class TableTableJoin:
         name: alias of the right table; also names the operator in clocks, counters and state.
         left_key: qualified key columns of the running table.
         right_key: qualified key columns of the right table, in the same order.
+        key: columns that hold the key of a result row, in the same order (``engine.plan.table_joins``).
         left_retention_ms: R of the left side, None where it is unversioned.
         right_retention_ms: the same of the right side.
         history: ``complete`` (TT6) only with both sides versioned.
         left_columns: qualified columns of the left side in the output.
         right_columns: the same of the right side.
 
-    The output has the left side's columns, then the right side's; those of an absent side are null. The key columns of **both** sides
-    are filled in every row and every delete, whichever side there is.
+    The output has the left side's columns, then the right side's, then those of ``key`` that are of neither; those of an absent side
+    are null. Filled in every row and every delete are the columns of ``key``; in a delete no others.
     """
 
     name: str
@@ -190,6 +191,7 @@ class TableTableJoin:
     table_index: int
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
+    key: tuple[str, ...]
     left_retention_ms: int | None
     right_retention_ms: int | None
     history: Literal["latest", "complete"]

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from engine.definition.durations import format_duration
 from engine.definition.types import ColumnType, Schema
 from engine.plan.grouping import STATE, Grouping
-from engine.plan.joins import PlannedJoin, Running
 from engine.plan.model import Output, Projection, WindowedAggregation
+from engine.plan.running import PlannedJoin, Running
 from engine.plan.scope import FORCED, Checked, Scope, check_expression, reference
+from engine.plan.suppressing import closes_after
+from engine.plan.table_joins import wider
 from engine.plan.windows import open_for
 
 _SHOWN_AS = {STATE: "state", FORCED: "forced"}
@@ -88,14 +90,15 @@ def _default(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping | 
 
 
 def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, running: Running) -> Output | None:
-    """Plan the derived relation; None after adding problems."""
+    """Plan the derived relation; None after adding problems.
+
+    The key of a table is what the first selected column shows that always equals it, else the first that stands for it: a key
+    column of a side that a join may leave absent. That result column then has the row's key also where the side is absent.
+    """
     into = scope.definition.into
     before = len(scope.problems.found)
     wanted = grouping.key if grouping is not None else () if running.has_null_keys else running.key
-    # Before an aggregation, a column that a join made equal to a key column serves as well.
-    known = {
-        column if grouping is not None else running.original(column): name for column, name in reversed(selected.names.items())
-    }
+    known = _key_names(selected, running) if grouping is None else selected.names
     absent = [name for name in wanted if name not in known]
     key = () if absent else tuple(known[name] for name in wanted)
     if into.table is not None:
@@ -107,7 +110,7 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
     return Output(
         name=into.relation,
         kind="stream" if into.table is None else "table",
-        columns=Schema(selected.types),
+        columns=Schema(selected.types) if grouping is not None else _with_key_types(selected, key, running),
         key=key,
         is_windowed=grouping is not None and grouping.is_windowed and bool(key),
         is_final=grouping is not None
@@ -115,25 +118,48 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         and grouping.operator.emit == "final",
         retention_ms=None if window is None else window.retention,
         history_retention_ms=None if into.versioned is None else into.versioned.history_retention,
+        closes_after_ms=None if grouping is None else closes_after(scope.definition, grouping.operator),
     )
 
 
-def with_own_key(selected: Selected, output: Output, running: Running, schema: Schema) -> Selected:
+def with_own_key(selected: Selected, output: Output, running: Running) -> Selected:
     """Read the key of a result from the running relation's own key columns, also where a joined side's equal ones were selected.
 
-    Operators fill only those in a delete.
+    Operators fill only those in a delete, and where a side is absent.
     """
     sources = dict(zip(output.key, running.key, strict=True)) if output.key else {}
-    types = dict(selected.types)
 
     def text(name: str, given: str) -> str:
         source = sources.get(name)
         if source is None:
             return given
-        return reference(source) if schema[source] == types[name] else f"CAST({reference(source)} AS {types[name]})"
+        kind = output.columns[name]
+        return reference(source) if running.types[source] == kind else f"CAST({reference(source)} AS {kind})"
 
     columns = tuple((name, text(name, given)) for name, given in selected.projection.columns)
     return replace(selected, projection=Projection(columns), reads=selected.reads | set(sources.values()))
+
+
+def _key_names(selected: Selected, running: Running) -> dict[str, str]:
+    """Return the result column that shows each key column."""
+    known: dict[str, str] = {}
+    for name, text in selected.projection.columns:
+        column = running.key_column(text)
+        if column is not None:
+            known.setdefault(column, name)
+    for column, name in selected.names.items():
+        key = running.stood_for(column)
+        if key is not None:
+            known.setdefault(key, name)
+    return known
+
+
+def _with_key_types(selected: Selected, key: tuple[str, ...], running: Running) -> Schema:
+    """Return the result's columns; one that shows the key is as wide as the key is."""
+    types = dict(selected.types)
+    for name, source in zip(key, running.key, strict=True) if key else ():
+        types[name] = wider(types[name], running.types[source])
+    return Schema(tuple(types.items()))
 
 
 def _check_keyed(scope: Scope, wanted: tuple[str, ...], absent: list[str], running: Running) -> None:

@@ -48,11 +48,13 @@ class _Draft:
     Attributes:
         entering: columns of the running relation at its beginning.
         spread: columns whose hash chooses the task, None while nothing has asked for any.
+        names: columns of the spread that joins have replaced: what holds their values now.
         emitted: columns at its end.
     """
 
     entering: Schema
     spread: tuple[str, ...] | None
+    names: dict[str, str] = field(default_factory=dict)
     reads: list[_Read] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
     emitted: Schema = field(default_factory=Schema)
@@ -77,7 +79,7 @@ class Stages:
         hashed_by = {source.qualified(name): name for name in self._columns[0]}
         # The changes of one row of a table must stay in their order, so a table is always spread by its key.
         spread = source.key() if source.kind == "table" else None
-        self._drafts = [_Draft(self.schema, spread, [_Read(0, hashed_by)])]
+        self._drafts = [_Draft(self.schema, spread, reads=[_Read(0, hashed_by)])]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,7 +98,10 @@ class Stages:
             place: in ``Scope.sides``; an operator that reads it names it so until ``finish``.
             hashed_by: from the running relation's columns to the relation's own ones that equal them.
         """
-        self._drafts[-1].reads.append(_Read(place, {self._original(name): own for name, own in hashed_by.items()}))
+        draft = self._drafts[-1]
+        entered = {now: name for name, now in draft.names.items()}
+        equal = {self._original(name): own for name, own in hashed_by.items()}
+        draft.reads.append(_Read(place, {entered.get(name, name): own for name, own in equal.items()}))
         return self._schema_of(place)
 
     def compute(self, computed: Mapping[str, Checked]) -> None:
@@ -120,7 +125,7 @@ class Stages:
             usable = tuple(name for name in wanted if name in draft.entering)
             is_fitting = bool(usable) or not wanted
         else:
-            usable = tuple(name for name in draft.spread if name in wanted)
+            usable = tuple(name for name in draft.spread if draft.names.get(name, name) in wanted)
             is_fitting = bool(usable) or not draft.spread
         if is_fitting:
             draft.spread = usable
@@ -129,6 +134,13 @@ class Stages:
             read = {column for value in computed.values() for column in value.scalar.columns}
             draft.spread = tuple(name for name in draft.entering if name in read)
         self.exchange(wanted)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Say that records stay where they are, but columns of the running relation are replaced by others of the same values."""
+        draft = self._drafts[-1]
+        for name in draft.spread or ():
+            now = draft.names.get(name, name)
+            draft.names[name] = names.get(now, now)
 
     def exchange(self, columns: tuple[str, ...]) -> None:
         """Begin a new stage whose records are spread by these columns."""

@@ -32,6 +32,7 @@ from engine.plan.model import (
     WindowedAggregation,
 )
 from engine.plan.regrouping import has_new_column, has_old_column, regrouped_rows, regrouped_schema
+from engine.plan.table_joins import joined_schema
 
 
 def walk(plan: Plan) -> list[Operator]:
@@ -145,6 +146,9 @@ class _Step:
         assert [_family(self.before[name]) for name in left_key] == [_family(right[name]) for name in right_key]
         if isinstance(operator, TableTableJoin):
             assert operator.left_columns == self.before.names
+            after = joined_schema(operator, self.before, right)
+            assert {*operator.key} <= {*after}
+            return after
         match = ((f"{operator.name}.$match", STRING),) if isinstance(operator, StreamTableJoin) else ()
         return Schema((*self.before.items(), *right.select(columns).items(), *match))
 

@@ -72,8 +72,13 @@ def frame(steps: Sequence[tuple[int, Step]], prefix: str) -> pl.DataFrame:
     )
 
 
+def key_column(type_: str) -> str:
+    """The column that holds a result row's key: that of the side which is always there."""
+    return {"right": "r.key", "outer": "r.$key0"}.get(type_, "l.key")
+
+
 def spec(type_: str, left_ms: int | None, right_ms: int | None, history: str = "latest") -> TableTableJoin:
-    keys: tuple[Any, ...] = (("l.key",), ("r.key",), left_ms, right_ms, history)
+    keys: tuple[Any, ...] = (("l.key",), ("r.key",), (key_column(type_),), left_ms, right_ms, history)
     return TableTableJoin("r", type_, 0, *keys, ("l.key", "l.value"), ("r.key", "r.value"))  # type: ignore[arg-type]
 
 

@@ -27,6 +27,7 @@ from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
 from engine.plan.model import TableTableJoin
+from engine.plan.table_joins import joined_schema
 
 
 class TableTableJoiner(Operator):
@@ -51,8 +52,8 @@ class TableTableJoiner(Operator):
         self.name: str = spec.name
         self._spec = spec
         left, right = _carried(left, spec.left_columns, spec.left_key), _carried(right, spec.right_columns, spec.right_key)
-        self.schema = Schema((*left.select(spec.left_columns).items(), *right.select(spec.right_columns).items()))
-        self._key_types = {**left.select(spec.left_key).polars(), **right.select(spec.right_key).polars()}
+        self.schema = joined_schema(spec, left, right)
+        self._key_types = self.schema.select(spec.key).polars()
         self._left = JoinSide(spec.name, left, spec.left_key, spec.left_retention_ms, state.get("left"), store)
         self._right = JoinSide(spec.name, right, spec.right_key, spec.right_retention_ms, state.get("right"), store)
         self._empty_left, self._empty_right = empty_frame(left), empty_frame(right)
@@ -126,7 +127,7 @@ class TableTableJoiner(Operator):
     def _assembled(
         self, changes: Changes, results: Results, left: SideBatch, right: SideBatch, left_reads: SideReads, right_reads: SideReads
     ) -> pl.DataFrame:
-        """Put both sides' columns side by side; the keys are those of the rows, or where there is none of the change."""
+        """Put both sides' columns side by side; the key is that of the rows, or where there is none of the change."""
         causes = results.changes
         sources = np.where(changes.is_left, changes.rows, changes.rows + left.rows.height)[causes]
         service = pl.concat([left.rows[[POS, OFFSET]], right.rows[[POS, OFFSET]]])[sources]
@@ -142,12 +143,11 @@ class TableTableJoiner(Operator):
             **_gathered(left_reads.versions, self._spec.left_columns, left_rows),
             **_gathered(right_reads.versions, self._spec.right_columns, right_rows),
         }
-        for pair in zip(self._spec.left_key, self._spec.right_key, strict=True):
-            own = [left.rows.get_column(pair[0]), right.rows.get_column(pair[1])]
-            for name in pair:
-                if name in columns and columns[name].null_count():
-                    keys = pl.concat([part.cast(self._key_types[name], strict=False).alias(name) for part in own])
-                    columns[name] = columns[name].zip_with(columns[name].is_not_null(), keys[sources])
+        for left_name, right_name, name in zip(self._spec.left_key, self._spec.right_key, self._spec.key, strict=True):
+            own = [left.rows.get_column(left_name), right.rows.get_column(right_name)]
+            # A cast fails only where the side of the key's type has no equal row: nothing is told of such a change.
+            keys = pl.concat([part.cast(self._key_types[name], strict=False).alias(name) for part in own])[sources]
+            columns[name] = columns[name].zip_with(columns[name].is_not_null(), keys) if name in columns else keys
         return frame.hstack([columns[name] for name in self.schema.names])
 
 

@@ -20,7 +20,7 @@ from engine.state.memory import MemorySegmentStore
 LEFT = Schema((("l.id", INT), ("l.value", STRING)))
 RIGHT = Schema((("r.id", BIGINT), ("r.value", STRING)))
 INNER = TableTableJoin(
-    "r", "inner", 4, ("l.id",), ("r.id",), 100, 100, "latest", ("l.id", "l.value"), ("r.id", "r.value")
+    "r", "inner", 4, ("l.id",), ("r.id",), ("l.id",), 100, 100, "latest", ("l.id", "l.value"), ("r.id", "r.value")
 )  # fmt: skip
 
 Change = tuple[str, int | None, str | None, int]
@@ -80,27 +80,53 @@ def test_nothing_is_deleted_twice_nor_what_never_was() -> None:
 
 def test_right_join_keeps_right_rows_and_ignores_left_rows_alone() -> None:
     changes: list[Change] = [("l", 1, "a", 1), ("r", 1, "b", 2), ("l", 1, None, 3), ("r", 1, None, 4), ("l", 1, "a", 5)]
-    spec = replace(INNER, type="right")
+    spec = replace(INNER, type="right", key=("r.id",))
     assert told(spec, *changes) == [(1, 2, "a", "b"), (2, 3, None, "b"), (3, 4, "delete")]
 
 
-def test_keys_of_both_sides_are_filled_in_every_row_and_delete() -> None:
-    joiner = TableTableJoiner(replace(INNER, type="outer"), LEFT, RIGHT, None, MemorySegmentStore())
+def rows_of(type_: str, key: str) -> list[tuple[Any, ...]]:
+    joiner = TableTableJoiner(replace(INNER, type=type_, key=(key,)), LEFT, RIGHT, None, MemorySegmentStore())  # type: ignore[arg-type]
     changes: list[tuple[int, Change]] = [
         (0, ("l", 1, "a", 1)),
-        (1, ("r", 2, "b", 1)),
-        (2, ("l", 1, None, 2)),
-        (3, ("r", 2, None, 2)),
+        (1, ("r", 2**40, "b", 1)),
+        (2, ("r", 1, "c", 2)),
+        (3, ("l", 1, None, 2)),
+        (4, ("r", 1, None, 2)),
+        (5, ("r", 2**40, None, 2)),
     ]
     output = joiner.process(side(changes, "l", LEFT), {4: side(changes, "r", RIGHT)}, Moment()).frame
-    assert output.select("_op", "l.id", "l.value", "r.id", "r.value").rows() == [
-        (0, 1, "a", 1, None),
-        (0, 2, None, 2, "b"),
-        (1, 1, None, 1, None),
-        (1, 2, None, 2, None),
-    ]
     assert output.schema["l.id"] == pl.Int32
     assert output.schema["r.id"] == pl.Int64
+    return output.select("_op", pl.col(key).alias("key"), "l.id", "l.value", "r.id", "r.value").rows()
+
+
+def test_an_outer_join_makes_a_key_and_leaves_the_columns_of_an_absent_side_null() -> None:
+    assert rows_of("outer", "r.$key0") == [
+        (0, 1, 1, "a", None, None),
+        (0, 2**40, None, None, 2**40, "b"),
+        (0, 1, 1, "a", 1, "c"),
+        (0, 1, None, None, 1, "c"),
+        (1, 1, None, None, None, None),
+        (1, 2**40, None, None, None, None),
+    ]
+
+
+def test_a_left_join_keeps_the_left_key_and_leaves_the_right_one_null_where_there_is_no_right_row() -> None:
+    assert [row[1:] for row in rows_of("left", "l.id")] == [
+        (1, 1, "a", None, None),
+        (1, 1, "a", 1, "c"),
+        (1, 1, None, None, None),
+    ]
+
+
+def test_a_right_join_keeps_the_right_key_and_leaves_the_left_one_null_where_there_is_no_left_row() -> None:
+    assert [row[1:] for row in rows_of("right", "r.id")] == [
+        (2**40, None, None, 2**40, "b"),
+        (1, 1, "a", 1, "c"),
+        (1, None, None, 1, "c"),
+        (1, None, None, 1, None),
+        (2**40, None, None, 2**40, None),
+    ]
 
 
 def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None:

@@ -76,9 +76,11 @@ def test_tables_that_meet_on_their_keys_are_joined_in_one_stage_the_left_one_dec
     assert (left.alias, left.hash_key, right.alias, right.hash_key) == ("orders", ("id",), "p", ("order_id",))
     join = plan.stages[0].operators[0]
     assert join == TableTableJoin(
-        "p", "outer", 1, ("orders.id",), ("p.order_id",), 2 * HOUR_MS, HOUR_MS, "latest", ("orders.id",), ("p.order_id", "p.paid")
-    )
-    assert plan.output.key == ("id",), "the right key equals the left one in every row"
+        "p", "outer", 1, ("orders.id",), ("p.order_id",), ("p.$key0",), 2 * HOUR_MS, HOUR_MS, "latest", ("orders.id",),
+        ("p.order_id", "p.paid"),
+    )  # fmt: skip
+    assert plan.output.key == ("id",)
+    assert plan.stages[0].operators[1] == Projection((("id", '"p"."$key0"'), ("paid", '"p"."paid"')))
 
 
 def test_a_composite_key_may_be_equated_in_any_order_and_hashes_meet() -> None:
@@ -96,6 +98,47 @@ def test_a_third_table_may_be_joined_by_the_second_ones_key() -> None:
     second = plan.stages[0].operators[1]
     assert isinstance(second, TableTableJoin)
     assert second.left_key == ("orders.id",)
+
+
+@pytest.mark.parametrize(
+    ("type_", "select", "shown"),
+    [
+        ("left", {"paid_for": "p.order_id", "id": "orders.id"}, {"paid_for": '"p"."order_id"', "id": '"orders"."id"'}),
+        ("left", {"id": "p.order_id"}, {"id": '"orders"."id"'}),
+        ("right", {"id": "orders.id"}, {"id": '"p"."order_id"'}),
+        ("right", {"left_id": "orders.id", "id": "p.order_id"}, {"left_id": '"orders"."id"', "id": '"p"."order_id"'}),
+        ("outer", {"id": "orders.id", "right_id": "p.order_id"}, {"id": '"p"."$key0"', "right_id": '"p"."order_id"'}),
+        ("outer", {"left_id": "orders.id", "id": "coalesce(p.order_id, orders.id)"}, {"left_id": '"orders"."id"', "id": '"p"."$key0"'}),
+        ("inner", {"id": "p.order_id"}, {"id": '"orders"."id"'}),
+    ],
+)  # fmt: skip
+def test_the_column_that_is_the_results_key_shows_it_and_every_other_one_its_own_side(
+    type_: str, select: dict[str, str], shown: dict[str, str]
+) -> None:
+    plan = build(joins=[{**PAYMENTS, "type": type_}], select=select)
+    assert plan.output.key == ("id",)
+    assert plan.stages[0].operators[-1] == Projection(tuple(shown.items()))
+
+
+def test_the_key_of_a_side_that_may_be_absent_is_no_key_of_the_rows() -> None:
+    left = {**PAYMENTS, "type": "left"}
+    again = {"table": "plain", "on": "p.order_id = plain.order_id"}
+    plan = build(joins=[left, again], select=SELECT)
+    assert isinstance(plan.stages[0].operators[1], ForeignKeySubscription), "p.order_id is null where there is no payment"
+    grouped = build(joins=[left], group_by=["p.order_id"], aggregate={"n": "count(*)"})
+    assert grouped.stages[0].exchange_key == ("p.order_id",)
+    assert ("/joins/1/type", "unsupported_pair") in refused(joins=[left, {**again, "type": "outer"}], select=SELECT)
+
+
+def test_a_third_table_meets_an_outer_joins_rows_by_the_coalesce_of_both_keys() -> None:
+    third = {"table": "plain", "type": "outer", "on": "coalesce(orders.id, p.order_id) = plain.order_id"}
+    plan = build(joins=[{**PAYMENTS, "type": "outer"}, third], select={"id": "coalesce(orders.id, p.order_id, plain.order_id)"})
+    first, second, _ = plan.stages[0].operators
+    assert isinstance(first, TableTableJoin)
+    assert isinstance(second, TableTableJoin)
+    assert second.left_key == first.key == ("p.$key0",)
+    assert [one.hash_key for one in plan.inputs] == [("id",), ("order_id",), ("order_id",)]
+    assert plan.output.key == ("id",)
 
 
 def test_any_other_left_expression_is_a_foreign_key_and_takes_three_stages() -> None:
