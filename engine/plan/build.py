@@ -9,6 +9,7 @@ from typing import Literal
 
 from engine.definition.queries import QueryDefinition
 from engine.plan.catalog import Catalog
+from engine.plan.effects import check_effects, check_late_records
 from engine.plan.fingerprint import fits_kept_state, state_fingerprint
 from engine.plan.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
 from engine.plan.joins import plan_joins
@@ -30,7 +31,7 @@ _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTE
 def normalise(definition: QueryDefinition) -> QueryDefinition:
     """Spell out the defaults that depend on other fields: aliases and the window's retention."""
     source, window = definition.source, definition.window
-    if window is not None and window.retention is None:
+    if window is not None and window.retention is None and definition.into.table is not None:
         window = window.model_copy(update={"retention": default_retention(window)})
     joins = tuple(join.model_copy(update={"alias": join.alias or join.relation}) for join in definition.joins)
     source = source.model_copy(update={"alias": source.alias or source.relation})
@@ -54,9 +55,12 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
     problems = Problems()
     check_support(definition, problems)
     check_suppress(definition, problems)
+    check_effects(definition, problems)
     _check_shape(definition, problems)
     sizes = None if definition.window is None else check_sizes(definition.window, problems)
     scope = _resolve(definition, catalog, problems)
+    if scope is not None:
+        check_late_records(definition, scope.sides, problems)
     layout = None if scope is None else _check(scope, sizes, catalog)
     problems.raise_if_any()
     if layout is None:
@@ -125,7 +129,7 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
     if selected is None or output is None or problems.found:
         return None
     if grouping is None:
-        selected = with_own_key(selected, output, running, scope.schema())
+        selected = with_own_key(selected, output, running)
     return Layout(scope, joins, running, source_where, where, grouping, selected, output)
 
 

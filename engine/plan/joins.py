@@ -117,6 +117,12 @@ def _check_grace(join: Join, table: Side, problems: Problems) -> None:
             f"{pointer}/expired", "unsupported_option",
             "`expired` says what a left join does where a versioned table's history has expired; leave it out here",
         )  # fmt: skip
+    if join.unversioned_ok and (join.grace is None or retention_ms is not None):
+        reason = f"{table.name} is versioned" if retention_ms is not None else "this join has no grace"
+        problems.add(
+            f"{pointer}/unversioned_ok", "unsupported_option",
+            f"`unversioned_ok` permits a grace on a table that is not versioned, and {reason}; leave it out",
+        )  # fmt: skip
     if join.grace is None:
         if join.late != "join":
             problems.add(f"{pointer}/late", "late_without_grace", "`late` is judged only with a grace; give one (0s is enough)")

@@ -98,7 +98,7 @@ def test_the_default_select_of_a_join_leaves_out_the_tables_key() -> None:
 
 
 def test_the_default_retention_is_spelled_out_and_grows_with_the_window() -> None:
-    long = query(window={"type": "tumbling", "size": "30d", "grace": "1d"}, aggregate=COUNT)
+    long = query(window={"type": "tumbling", "size": "30d", "grace": "1d"}, aggregate=COUNT, into={"table": "out"})
     assert normalise(long).model_dump(mode="json", by_alias=True)["window"]["retention"] == "31d"
 
 
@@ -109,9 +109,10 @@ def test_graces_late_policies_and_retentions_may_change_in_place_and_windows_may
     first = fingerprint(joins=[JOIN], select=SELECT)
     assert fingerprint(joins=[{**JOIN, "grace": "20m", "late": "drop"}], select=SELECT, late_records={"max_rows": 1}) == first
     assert fingerprint(joins=[{**JOIN, "type": "inner"}], select=SELECT) != first
-    by_hour = fingerprint(group_by=["dest"], window=WINDOW, aggregate=COUNT)
-    assert fingerprint(group_by=["dest"], window={**WINDOW, "retention": "9d"}, aggregate=COUNT) == by_hour
-    assert fingerprint(group_by=["dest"], window={"type": "tumbling", "size": "2h"}, aggregate=COUNT) != by_hour
+    counted: dict[str, Any] = {"group_by": ["dest"], "aggregate": COUNT, "into": {"table": "out"}}
+    by_hour = fingerprint(**counted, window=WINDOW)
+    assert fingerprint(**counted, window={**WINDOW, "retention": "9d"}) == by_hour
+    assert fingerprint(**counted, window={"type": "tumbling", "size": "2h"}) != by_hour
 
 
 def test_plans_of_equal_definitions_are_equal() -> None:

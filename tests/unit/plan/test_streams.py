@@ -49,6 +49,7 @@ CATALOG: Catalog = {
 WITHIN = {"before": "1m", "after": "5m"}
 CLICKS = {"stream": "clicks", "as": "c", "on": "views.ad = c.ad", "within": WITHIN}
 ADS = {"table": "ads", "on": "views.ad = ads.ad"}
+OWNERS = {"table": "owners", "on": "views.ad = owners.name"}
 SELECT = {"id": "views.id", "ad": "views.ad"}
 HOURLY = {"type": "tumbling", "size": "1h"}
 COUNTED: dict[str, Any] = {"group_by": ["ad"], "aggregate": {"n": "count(*)"}}
@@ -182,7 +183,8 @@ def test_idle_lets_a_result_say_what_was_forced() -> None:
     plan = build(**COUNTED, window=HOURLY, idle={"after": "5m"}, into=OUT)
     assert plan.idle_after_ms == 300_000
     assert plan.output.columns.names[-1] == "forced"
-    assert build(idle={"after": "5m"}, select={"was": '"$forced"'}).output.columns.names == ("was",)
+    waiting = {**ADS, "grace": "1m"}
+    assert build(joins=[waiting], idle={"after": "5m"}, select={"was": '"$forced"'}).output.columns.names == ("was",)
     assert ("/select/was", "unknown_column") in refused(select={"was": "$forced"})
 
 
@@ -232,6 +234,20 @@ def test_what_may_change_in_place_leaves_state_valid_and_nothing_else() -> None:
         ({**COUNTED, "window": HOURLY, "having": '"$state" = 1', "suppress": {"mode": "window_end_then_corrections"}},
          ("/having", "unknown_column")),
         ({**COUNTED, "group_by": []}, ("/group_by", "group_missing")),
+        ({"select": SELECT, "idle": {"after": "1m"}}, ("/idle", "idle_without_clock")),
+        ({"joins": [ADS], "select": SELECT, "idle": {"after": "1m"}}, ("/idle", "idle_without_clock")),
+        ({**COUNTED, "suppress": {"mode": "until_wall_clock_time_limit", "limit": "1m"}, "idle": {"after": "1m"}, "into": OUT},
+         ("/idle", "idle_without_clock")),
+        ({**COUNTED, "window": {**HOURLY, "retention": "8d"}}, ("/window/retention", "retention_without_table")),
+        ({**COUNTED, "suppress": {**LIMITED, "buffer": {"when_full": "emit_early"}}, "into": OUT},
+         ("/suppress/buffer", "buffer_without_bound")),
+        ({"select": SELECT, "late_records": {"max_rows": 5}}, ("/late_records", "late_records_without_late")),
+        ({"joins": [{**ADS, "grace": "1m", "unversioned_ok": True}]}, ("/joins/0/unversioned_ok", "unsupported_option")),
+        ({"joins": [{**OWNERS, "unversioned_ok": True}]}, ("/joins/0/unversioned_ok", "unsupported_option")),
+        ({"joins": [{**OWNERS, "grace": "1m", "unversioned_ok": True, "type": "left", "expired": "drop"}]},
+         ("/joins/0/expired", "unsupported_option")),
+        ({"joins": [{**ADS, "expired": "divert"}]}, ("/joins/0/expired", "unsupported_option")),
+        ({"joins": [{**ADS, "late": "drop"}]}, ("/joins/0/late", "late_without_grace")),
         ({"group_by": ["tags"], "aggregate": {"n": "count(*)"}}, ("/group_by/0", "type_mismatch")),
     ],
 )  # fmt: skip
