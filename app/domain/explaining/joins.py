@@ -1,0 +1,233 @@
+"""What joins say: late, waiting, which version answers (J2–J9, V4, TT, FK)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.domain.explaining.facts import Record, Step, Versions
+from app.domain.explaining.sentences import lasting, shown
+from app.domain.explaining.subject import Desk, Subject, Waiting
+from engine.plan.model import ForeignKeyLookup, ForeignKeySubscription, Input, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from engine.plan.scope import reference
+
+_REPLAYED = " It was replayed since."
+END_OF_TIME = 1 << 61
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a join says, and what of the other side is known behind it."""
+
+    steps: list[Step]
+    values: Mapping[str, object]
+
+
+def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Joined:
+    """Say whether a record is late (J3), waits for the grace or the table (J3, J9), or which version it meets (V4)."""
+    for step in (_late(desk, spec, subject), _waiting(desk, spec, subject), _held(desk, spec, subject)):
+        if step is not None and step.is_blocking:
+            return Joined([step], {})
+    passed = _late(desk, spec, subject)
+    table = _input(subject, spec.table_index)
+    key = {name: subject.values[name] for name in spec.table_key if name in subject.values}
+    if len(key) < len(spec.table_key):
+        steps = [
+            desk.step("unknown", f"Which row of {table.relation.name} is asked for is not known: the join key is not given.")
+        ]
+        return Joined([passed, *steps] if passed else steps, {})
+    step, version = _version(desk, spec, subject, table, key)
+    found = {} if version is None else {f"{table.alias}.{name}": value for name, value in version.values.items()}
+    return Joined([step] if passed is None else [passed, step], found)
+
+
+def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
+    fact = subject.late_at(spec.name, ("late_", "expired_"))
+    if fact is not None:
+        replayed = _REPLAYED if fact.is_replayed else ""
+        policy = fact.reason.partition("_")[2]
+        if fact.reason.startswith("expired_"):
+            sentence = (
+                f"When the record was joined, the history of {spec.name} at {shown(subject.at_ms)} had expired; by the policy it was "
+                f"{policy}.{replayed}"
+            )
+            return desk.step("expired", sentence, is_blocking=not fact.is_replayed, reason=fact.reason)
+        behind = "" if fact.stream_time_ms is None else f" stream time was {shown(fact.stream_time_ms)},"
+        sentence = f"The record was late:{behind} more than the grace ahead of {shown(subject.at_ms)}; by the policy it was {policy}.{replayed}"
+        clock = Waiting("stream_time", fact.stream_time_ms, None)
+        return desk.step("late", sentence, is_blocking=not fact.is_replayed, clock=clock, reason=fact.reason)
+    now_ms = subject.clock(spec.name, desk.task)
+    if spec.grace_ms is None or subject.exists or now_ms is None or subject.at_ms >= now_ms - spec.grace_ms:
+        return None
+    what = {"join": "joined at once", "drop": "dropped", "divert": "diverted"}[spec.late]
+    sentence = (
+        f"A record of {shown(subject.at_ms)} would be late now: stream time is {shown(now_ms)}, the grace {lasting(spec.grace_ms)}; "
+        f"it would be {what}."
+    )
+    reason = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}[spec.late]
+    clock = Waiting("stream_time", now_ms, None)
+    return desk.step("late", sentence, is_blocking=spec.late != "join", clock=clock, reason=reason)
+
+
+def _waiting(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
+    if spec.grace_ms is None:
+        return None
+    now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.grace_ms
+    if now_ms is not None and now_ms >= until_ms:
+        return None
+    verb = "waits" if subject.exists else "would wait"
+    sentence = (
+        f"It {verb} for the grace {lasting(spec.grace_ms)} until stream time reaches {shown(until_ms)}; it is at {shown(now_ms)}."
+    )
+    return desk.step("buffered_until", sentence, is_blocking=True, clock=Waiting("stream_time", now_ms, until_ms), reason="grace")
+
+
+def _held(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
+    if spec.hold is None or subject.results:
+        return None
+    table = _input(subject, spec.table_index)
+    buffered = subject.facts.committed.buffered.get(spec.name, {})
+    waiting = buffered.get(str(desk.task), 0) if desk.task is not None else sum(buffered.values())
+    read_to_ms, until_ms = subject.facts.read_to_ms(table), subject.at_ms + spec.hold.slack_ms
+    is_caught_up = spec.hold.until == "caught_up" and subject.facts.committed.lag(table.feed.name) == 0
+    if (subject.exists and not waiting) or is_caught_up or (read_to_ms is not None and read_to_ms >= until_ms):
+        return None
+    sentence = (
+        f"It is held until {table.relation.name} has been read up to {shown(until_ms)} in every partition, at most for "
+        f"{lasting(spec.hold.at_most_ms)}; it was read up to {shown(read_to_ms)}."
+    )
+    return desk.step(
+        "buffered_until", sentence, is_blocking=True, clock=Waiting("table_time", read_to_ms, until_ms), reason="hold"
+    )
+
+
+def _version(
+    desk: Desk, spec: StreamTableJoin, subject: Subject, table: Input, key: Mapping[str, object]
+) -> tuple[Step, Record | None]:
+    """Read the table as the join does, as of what has been read by now."""
+    at_ms = subject.at_ms if spec.history_retention_ms is not None else END_OF_TIME
+    found = subject.facts.versions(table, _own(table, key), at_ms)
+    name, is_inner = table.relation.name, spec.type == "inner"
+    answer, is_expired = found.latest if spec.history_retention_ms is None else found.as_of, False
+    if spec.history_retention_ms is not None:
+        now_ms = subject.clock(f"{spec.name}.table", desk.task)
+        if now_ms is not None and at_ms < now_ms - spec.history_retention_ms:
+            is_expired = found.latest is not None and found.latest.event_time_ms > at_ms
+            answer = None if is_expired else found.latest
+    unread = _unread(found)
+    if is_expired:
+        sentence = (
+            f"{name} keeps {lasting(spec.history_retention_ms or 0)} of history: its versions at {shown(at_ms)} have expired."
+        )
+        return desk.step("expired", sentence, is_blocking=is_inner or spec.expired != "null", reason="history_expired"), None
+    if answer is not None and not answer.is_delete:
+        end_ms = None if found.next is None else found.next.event_time_ms
+        valid = "still valid" if end_ms is None else f"valid until {shown(end_ms)}"
+        sentence = f"The version of {name} from {shown(answer.event_time_ms)} answers, {valid}.{unread}"
+        return desk.step("joined_version", sentence, version=(answer.event_time_ms, end_ms), place=answer.place), answer
+    if not found.is_complete:
+        return desk.step("unknown", f"Which version of {name} answers is not known: its feed cannot be searched that far."), None
+    row = "no row comes of it" if is_inner else "its columns are null"
+    if answer is not None:
+        sentence = f"{name} has no row for this key at {shown(subject.at_ms)}: it was deleted at {shown(answer.event_time_ms)}; {row}.{unread}"
+        return desk.step("no_version", sentence, is_blocking=is_inner, reason="deleted", place=answer.place), None
+    first = f" The first is from {shown(found.next.event_time_ms)}." if found.next is not None else ""
+    sentence = f"{name} has no version for this key at {shown(subject.at_ms)}; {row}.{first}{unread}"
+    return desk.step("no_version", sentence, is_blocking=is_inner, reason="no_version"), None
+
+
+def _unread(found: Versions) -> str:
+    if found.unread is None:
+        return ""
+    return f" A version from {shown(found.unread.event_time_ms)} is in the feed and not read yet."
+
+
+def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> Joined:
+    """Say whether the other side has a row (TT1)."""
+    table = _input(subject, spec.table_index)
+    key = {name: subject.values[name] for name in spec.right_key if name in subject.values}
+    return _latest(desk, subject, table, key, len(spec.right_key), is_needed=spec.type in ("inner", "right"))
+
+
+def explain_foreign_key(
+    desk: Desk, spec: ForeignKeyLookup, subscription: ForeignKeySubscription | None, subject: Subject
+) -> Joined:
+    """Say whether the row that the foreign key names is there (FK1, FK2), where the key is just columns that are known."""
+    table = _input(subject, spec.table_index)
+    known = {reference(name): value for name, value in subject.values.items()}
+    texts = () if subscription is None else subscription.foreign_key
+    key = {name: known[text] for name, text in zip(spec.right_key, texts, strict=False) if text in known}
+    return _latest(desk, subject, table, key, len(spec.right_key), is_needed=spec.type == "inner")
+
+
+def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], width: int, *, is_needed: bool) -> Joined:
+    name = table.relation.name
+    if len(key) < width:
+        return Joined(
+            [desk.step("unknown", f"Which row of {name} is meant is not known: its key follows from more than was given.")], {}
+        )
+    found = subject.facts.versions(table, _own(table, key), END_OF_TIME)
+    latest = found.latest
+    if latest is not None and not latest.is_delete:
+        sentence = f"The row of {name} from {shown(latest.event_time_ms)} answers.{_unread(found)}"
+        step = desk.step("joined_version", sentence, version=(latest.event_time_ms, None), place=latest.place)
+        return Joined([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
+    if not found.is_complete:
+        return Joined([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")], {})
+    what = "no row comes of it" if is_needed else "its columns are null"
+    sentence = f"{name} has no row for this key; {what}.{_unread(found)}"
+    reason = "no_version" if latest is None else "deleted"
+    return Joined([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)], {})
+
+
+def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Joined:
+    """Say whether a record of the left stream has met a partner, or until when one may come."""
+    now_ms = subject.clock(spec.name, desk.task)
+    until_ms = subject.at_ms + spec.after_ms + spec.grace_ms + 1
+    clock = Waiting("stream_time", now_ms, until_ms)
+    is_closed = now_ms is not None and now_ms >= until_ms
+    fact = subject.late_at(spec.name, ("join_window_closed",))
+    if fact is not None or (is_closed and not subject.exists):
+        verb = "was late" if fact is not None else "would be late now"
+        since = now_ms if fact is None else fact.stream_time_ms
+        sentence = (
+            f"A record of {shown(subject.at_ms)} {verb}: nothing joins it once stream time reaches {shown(until_ms)}; "
+            f"it was {shown(since)}."
+        )
+        return Joined([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")], {})
+    other = _input(subject, spec.stream_index)
+    key = {
+        right: subject.values[left] for left, right in zip(spec.left_key, spec.right_key, strict=True) if left in subject.values
+    }
+    found = subject.facts.records(other, _own(other, key), subject.at_ms - spec.before_ms, subject.at_ms + spec.after_ms)
+    partner = next((record for record in found.records if record.is_read), None)
+    name = other.relation.name
+    if partner is not None:
+        sentence = f"It meets the record of {name} from {shown(partner.event_time_ms)}."
+        return Joined([desk.step("joined_version", sentence, version=(partner.event_time_ms, None), place=partner.place)], {})
+    if found.records:
+        unread = found.records[0]
+        sentence = f"Its partner in {name} from {shown(unread.event_time_ms)} is not read yet."
+        return Joined([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)], {})
+    if not is_closed:
+        sentence = (
+            f"No record of {name} within reach has been read; one may come until stream time reaches {shown(until_ms)}; "
+            f"it is at {shown(now_ms)}."
+        )
+        return Joined([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")], {})
+    if not found.is_complete:
+        return Joined([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")], {})
+    what = "no row comes of it" if spec.type == "inner" else "its columns are null"
+    step = desk.step(
+        "no_version", f"{name} had no record within reach; {what}.", is_blocking=spec.type == "inner", reason="no_partner"
+    )
+    return Joined([step], {})
+
+
+def _input(subject: Subject, index: int) -> Input:
+    return next(item for item in subject.plan.inputs if item.index == index)
+
+
+def _own(source: Input, values: Mapping[str, object]) -> dict[str, object]:
+    """Return values under the relation's own names."""
+    return {name.removeprefix(f"{source.alias}."): value for name, value in values.items()}

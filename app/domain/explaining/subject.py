@@ -1,0 +1,115 @@
+"""What an explanation is about, as the operators of the plan see it one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app.domain.explaining.columns import task_of
+from app.domain.explaining.facts import Clock, Code, Facts, LateFact, Place, Record, ResultFact, Step
+from engine.plan.model import Operator, Plan, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A record, or what a record would be, on its way through a plan.
+
+    Attributes:
+        values: known values under the names they have before the next operator.
+        record: the record that was found; None: what is said holds for one that would come now.
+        late: kept late records of this key and time.
+        results: what the result holds for this key and time.
+    """
+
+    plan: Plan
+    facts: Facts
+    at_ms: int
+    values: Mapping[str, object]
+    record: Record | None
+    late: Sequence[LateFact]
+    results: Sequence[ResultFact]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the query has read such a record."""
+        return self.record is not None and self.record.is_read
+
+    def task(self, stage: Stage) -> int | None:
+        """Return the task that handles it in a stage, None where that is not known."""
+        return task_of(stage, self.plan, self.values)
+
+    def clock(self, name: str, task: int | None) -> int | None:
+        """Return an operator's clock in a task, the smallest of all where the task is not known; None before the first record."""
+        clocks = self.facts.committed.clocks.get(name, {})
+        if task is not None:
+            return clocks.get(str(task))
+        return min((ms for ms in clocks.values() if ms is not None), default=None)
+
+    def late_at(self, operator: str, reasons: Sequence[str]) -> LateFact | None:
+        """Return the late record of an operator whose reason begins so; only one of this very time counts."""
+        return next(
+            (
+                fact
+                for fact in self.late
+                if fact.operator == operator and fact.event_time_ms == self.at_ms and fact.reason.startswith(tuple(reasons))
+            ),
+            None,
+        )
+
+
+class Waiting(NamedTuple):
+    """A clock: which, where it is, where it must be."""
+
+    clock: Clock
+    now_ms: int | None
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where a step of one operator is written.
+
+    Attributes:
+        task: see ``Step``.
+    """
+
+    stage: Stage
+    operator: Operator
+    kind: str
+    task: int | None
+
+    @property
+    def name(self) -> str | None:
+        """The operator's name."""
+        name: str | None = getattr(self.operator, "name", None)
+        return name
+
+    def step(
+        self,
+        code: Code,
+        sentence: str,
+        *,
+        is_blocking: bool = False,
+        clock: Waiting | None = None,
+        version: tuple[int, int | None] | None = None,
+        reason: str | None = None,
+        place: Place | None = None,
+    ) -> Step:
+        """Write a step.
+
+        Args:
+            code: see ``Step``.
+            sentence: see ``Step``.
+            is_blocking: see ``Step``.
+            clock: what counts.
+            version: when what answers begins and ends.
+            reason: see ``Step``.
+            place: see ``Step``.
+        """
+        which, now_ms, until_ms = (None, None, None) if clock is None else clock
+        begin_ms, end_ms = version or (None, None)
+        return Step(
+            code, is_blocking, sentence, self.kind, self.stage.index, self.name, self.task, which, now_ms, until_ms, begin_ms, end_ms,
+            reason, place,
+        )  # fmt: skip

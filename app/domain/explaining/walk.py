@@ -1,0 +1,223 @@
+"""Walking a plan: one verdict per operator, in the order of T9; the first that blocks is the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from app.domain.explaining import columns
+from app.domain.explaining.facts import Explanation, Facts, Question, Record, Step
+from app.domain.explaining.joins import explain_foreign_key, explain_stream_stream, explain_stream_table, explain_table_table
+from app.domain.explaining.sentences import shown
+from app.domain.explaining.subject import Desk, Subject
+from app.domain.explaining.windows import explain_suppression, explain_windows, span_of
+from engine.definition.expressions import compile_scalar
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.types import Schema
+from engine.plan.model import (
+    Filter,
+    ForeignKeyLookup,
+    ForeignKeySubscription,
+    Input,
+    Operator,
+    Plan,
+    Stage,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableFilter,
+    TableTableJoin,
+    TimeLimitSuppression,
+    WallClockSuppression,
+    WindowedAggregation,
+)
+
+# What says the most of a row that is there, or will be; "shown" and "passed" only say that nothing is wrong.
+_TELLING = ("joined_version", "no_version", "expired", "final", "window_open_until", "late", "buffered_until")
+
+
+def explain(plan: Plan, question: Question, facts: Facts) -> Explanation:
+    """Say why there is no row yet for a key and a time, or why this one."""
+    question = replace(question, values=columns.entering(plan, question.values))
+    steps = list(_steps(plan, question, facts))
+    blocking = next((step for step in steps if step.is_blocking), None)
+    if blocking is not None:
+        return Explanation(blocking, steps[: steps.index(blocking) + 1])
+    last = steps[-1]
+    telling = [step for step in steps if step.code in _TELLING]
+    return Explanation(last if last.code == "unknown" or not telling else telling[-1], steps)
+
+
+def _steps(plan: Plan, question: Question, facts: Facts) -> Iterator[Step]:
+    source = columns.first_input(plan)
+    found, record = _read(plan, source, question, facts)
+    yield found
+    at_ms = question.at_ms if record is None else record.event_time_ms
+    values = dict(question.values)
+    if record is not None:
+        values |= {f"{source.alias}.{name}": value for name, value in record.values.items()}
+    low, high = _range(plan, at_ms)
+    output = {name: values[own] for name, own in columns.result_columns(plan).items() if own in values}
+    late, results = facts.late(question.values, low, high), facts.results(output, low, high)
+    subject = Subject(plan, facts, at_ms, columns.entering(plan, values), record, late, results)
+    for stage in plan.stages:
+        task = subject.task(stage)
+        for operator in stage.operators:
+            desk = Desk(stage, operator, kind_of(operator), task)
+            steps, more = _verdicts(desk, subject)
+            yield from steps
+            subject = replace(subject, values=columns.after(operator, {**subject.values, **more}))
+    yield _result(plan, subject)
+
+
+def _read(plan: Plan, source: Input, question: Question, facts: Facts) -> tuple[Step, Record | None]:
+    """Say whether the record is in the feed and has been read."""
+    own = {
+        name.removeprefix(f"{source.alias}."): value
+        for name, value in question.values.items()
+        if name.startswith(f"{source.alias}.")
+    }
+    if question.place is not None:
+        found = facts.record_at(source, question.place)
+        candidates = [] if found is None else [found]
+        is_complete = True
+    else:
+        searched = facts.records(source, own, *_range(plan, question.at_ms))
+        candidates, is_complete = _nearest(searched.records, question.at_ms), searched.is_complete
+    name, record = source.relation.name, next((each for each in candidates if each.is_read), None)
+    if record is not None and not _belongs(source, record):
+        return Step(
+            "filtered",
+            is_blocking=True,
+            sentence=f"The record of {name} does not fulfil `from.where`.",
+            kind="source",
+            place=record.place,
+        ), None
+    if record is not None:
+        sentence = f"The record of {name} from {shown(record.event_time_ms)} has been read."
+        return Step("passed", is_blocking=False, sentence=sentence, kind="source", place=record.place), record
+    if candidates:
+        sentence = f"The record of {name} from {shown(candidates[0].event_time_ms)} is in the feed and not read yet."
+        return Step("not_read_yet", is_blocking=True, sentence=sentence, kind="source", place=candidates[0].place), None
+    rejects = facts.rejects(source, own, question.place)
+    if rejects:
+        sentence = f"The record was rejected when {name} took it: {rejects[0].detail}."
+        return Step(
+            "rejected", is_blocking=True, sentence=sentence, kind="source", reason=rejects[0].reason, place=rejects[0].place
+        ), None
+    if question.place is not None:
+        sentence = f"{name} has no record at partition {question.place.partition}, offset {question.place.offset}, or not yet."
+        return Step("unknown", is_blocking=True, sentence=sentence, kind="source", place=question.place), None
+    return _not_found(source, facts, is_complete=is_complete), None
+
+
+def _not_found(source: Input, facts: Facts, *, is_complete: bool) -> Step:
+    name, lag = source.relation.name, facts.committed.lag(source.feed.name)
+    if not is_complete and lag:
+        sentence = f"{lag} records of {name} are not read yet; whether one of them is meant is not known."
+        return Step("not_read_yet", is_blocking=True, sentence=sentence, kind="source")
+    where = f"The feed of {name} cannot be searched that far" if not is_complete else f"{name} has no such record"
+    return Step(
+        "unknown", is_blocking=False, sentence=f"{where}; what follows is what would become of one that came now.", kind="source"
+    )
+
+
+def _verdicts(desk: Desk, subject: Subject) -> tuple[Sequence[Step], Mapping[str, object]]:
+    """Return what an operator says, and which values are known behind it."""
+    operator = desk.operator
+    if isinstance(operator, StreamTableJoin):
+        joined = explain_stream_table(desk, operator, subject)
+    elif isinstance(operator, TableTableJoin):
+        joined = explain_table_table(desk, operator, subject)
+    elif isinstance(operator, StreamStreamJoin):
+        joined = explain_stream_stream(desk, operator, subject)
+    elif isinstance(operator, ForeignKeyLookup):
+        joined = explain_foreign_key(desk, operator, _subscription(desk.stage, operator, subject.plan), subject)
+    elif isinstance(operator, WindowedAggregation):
+        return [explain_windows(desk, operator, subject)], {}
+    elif isinstance(operator, TimeLimitSuppression | WallClockSuppression):
+        return [explain_suppression(desk, operator, subject)], {}
+    elif isinstance(operator, Filter | TableFilter):
+        return [_filtered(desk, operator, subject)], {}
+    else:
+        return [], {}
+    return joined.steps, joined.values
+
+
+def _filtered(desk: Desk, operator: Filter | TableFilter, subject: Subject) -> Step:
+    verdict = _holds(operator.condition, columns.typed(subject.plan), subject.values)
+    if verdict is False:
+        return desk.step("filtered", f"It does not fulfil `where`: {operator.condition}", is_blocking=True)
+    known = "fulfils" if verdict else "may or may not fulfil"
+    return desk.step("passed", f"It {known} `where`: {operator.condition}")
+
+
+def _belongs(source: Input, record: Record) -> bool:
+    own = Schema(source.relation.columns.items())
+    return source.where is None or _holds(source.where, own, record.values) is not False
+
+
+def _holds(condition: str, schema: Schema, values: Mapping[str, object]) -> bool | None:
+    """Evaluate a condition; None where not every column that it reads is known. Null is not true."""
+    known = Schema(tuple((name, kind) for name, kind in schema.items() if name in values))
+    try:
+        scalar = compile_scalar(condition, schema)
+    except ExpressionInvalid:  # it reads what only operators make: $match, computed columns
+        return None
+    if not scalar.columns <= set(known.names):
+        return None
+    frame = pl.DataFrame({name: pl.Series([values[name]], dtype=kind.polars) for name, kind in known.items()})
+    return bool(frame.select(scalar.expr.fill_null(value=False)).item()) if frame.width else None
+
+
+def _result(plan: Plan, subject: Subject) -> Step:
+    output = plan.output
+    if subject.results:
+        latest = max(subject.results, key=lambda row: row.event_time_ms)
+        what = "row" if output.kind == "table" else "record"
+        sentence = f"{output.name} has the {what}, from {shown(latest.event_time_ms)}."
+        return Step("shown", is_blocking=False, sentence=sentence, kind="result", version_ms=latest.event_time_ms)
+    if not subject.exists:
+        return Step(
+            "unknown",
+            is_blocking=False,
+            sentence=f"Nothing is known of such a record, and {output.name} has nothing of it.",
+            kind="result",
+        )
+    sentence = (
+        f"Nothing holds it back any more; {output.name} shows nothing of this key and time that its select lets one recognise."
+    )
+    return Step("passed", is_blocking=False, sentence=sentence, kind="result")
+
+
+def _range(plan: Plan, at_ms: int) -> tuple[int, int]:
+    """Return the event times of the records that a question about a time is about: those of its window."""
+    for stage in plan.stages:
+        for operator in stage.operators:
+            if isinstance(operator, WindowedAggregation):
+                span = span_of(operator, at_ms)
+                return min(span.start_ms, at_ms), max(span.end_ms - 1, at_ms)
+    return at_ms, at_ms
+
+
+def _nearest(records: Sequence[Record], at_ms: int) -> list[Record]:
+    return sorted(records, key=lambda record: (abs(record.event_time_ms - at_ms), record.place.partition, record.place.offset))
+
+
+def _subscription(stage: Stage, lookup: ForeignKeyLookup, plan: Plan) -> ForeignKeySubscription | None:
+    return next(
+        (
+            operator
+            for each in plan.stages[: stage.index + 1]
+            for operator in each.operators
+            if isinstance(operator, ForeignKeySubscription) and operator.name == lookup.name
+        ),
+        None,
+    )
+
+
+def kind_of(operator: Operator) -> str:
+    """Return an operator's kind in words: ``stream_table_join``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(operator).__name__).lower()

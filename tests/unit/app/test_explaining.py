@@ -1,0 +1,452 @@
+"""Each answer of an explanation, from literal facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from app.domain.explaining.facts import (
+    Committed,
+    Explanation,
+    Found,
+    LateFact,
+    Place,
+    Question,
+    Record,
+    RejectFact,
+    ResultFact,
+    Step,
+    Values,
+    Versions,
+)
+from app.domain.explaining.walk import explain
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.plan.build import build_plan
+from engine.plan.catalog import source_entry
+from engine.plan.model import Input, Plan
+
+H = 3_600_000
+AT = 100 * H
+COLUMNS = {"origin": "string", "carrier": "string", "delay": "double", "at": "timestamp"}
+SOURCES: dict[str, Any] = {
+    "departures": StreamDefinition.model_validate({"key": ["origin"], "columns": COLUMNS, "event_time": "at"}),
+    "arrivals": StreamDefinition.model_validate({"key": ["origin"], "columns": COLUMNS, "event_time": "at"}),
+    "weather": TableDefinition.model_validate(
+        {
+            "key": ["origin"], "columns": {"origin": "string", "region": "string", "at": "timestamp"}, "event_time": "at",
+            "versioned": {"history_retention": "10h"},
+        }
+    ),
+    "names": TableDefinition.model_validate({"key": ["origin"], "columns": {"origin": "string", "name": "string"}}),
+}  # fmt: skip
+CATALOG = {name: source_entry(name, each) for name, each in SOURCES.items()}
+
+
+@dataclass
+class Known:
+    """Facts that a test writes down."""
+
+    committed: Committed = field(default_factory=Committed)
+    found: Mapping[str, Found] = field(default_factory=dict)
+    tables: Mapping[str, Versions] = field(default_factory=dict)
+    late_records: Sequence[LateFact] = ()
+    rejected: Sequence[RejectFact] = ()
+    rows: Sequence[ResultFact] = ()
+    read_to: int | None = None
+    asked: list[tuple[str, Values]] = field(default_factory=list)
+
+    def record_at(self, source: Input, place: Place) -> Record | None:
+        return next((each for each in self.records(source, {}, 0, 1 << 60).records if each.place == place), None)
+
+    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
+        self.asked.append((source.alias, values))
+        found = self.found.get(source.alias, Found())
+        return Found([each for each in found.records if from_ms <= each.event_time_ms <= to_ms], found.is_complete)
+
+    def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
+        self.asked.append((source.alias, key))
+        return self.tables.get(source.alias, Versions())
+
+    def read_to_ms(self, source: Input) -> int | None:
+        return self.read_to
+
+    def late(self, values: Values, from_ms: int, to_ms: int) -> Sequence[LateFact]:
+        return self.late_records
+
+    def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
+        return self.rejected
+
+    def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
+        return self.rows
+
+
+def record(ts: int = AT, *, is_read: bool = True, offset: int = 7, **values: Any) -> Record:
+    return Record(Place(0, offset), ts, is_delete=False, is_read=is_read, values=values)
+
+
+def version(ts: int, *, is_delete: bool = False, is_read: bool = True, **values: Any) -> Record:
+    return Record(Place(0, ts // H), ts, is_delete, is_read, values)
+
+
+def planned(tasks: int = 1, **parts: Any) -> Plan:
+    return build_plan(QueryDefinition.model_validate({"name": "q", "tasks": tasks, **parts}), CATALOG)
+
+
+def join(tasks: int = 1, **options: Any) -> Plan:
+    return planned(
+        tasks,
+        **{"from": {"stream": "departures"}},
+        joins=[{"table": "weather", "as": "w", "type": "left", "on": "departures.origin = w.origin", **options}],
+        select={"origin": "departures.origin", "region": "w.region"},
+        into={"stream": "joined"},
+    )
+
+
+def windows(suppress: str = "until_window_closes", window: Mapping[str, Any] | None = None, **more: Any) -> Plan:
+    return planned(
+        **{"from": {"stream": "departures"}},
+        group_by=["origin"],
+        window=window or {"type": "tumbling", "size": "2h", "grace": "1h"},
+        aggregate={"flights": "count(*)"},
+        suppress={"mode": suppress},
+        into={"table": "flights"},
+        **more,
+    )
+
+
+def ask(plan: Plan, known: Known, at: int = AT, place: Place | None = None, alias: str = "departures") -> Explanation:
+    return explain(plan, Question({f"{alias}.origin": "JFK"}, at, place), known)
+
+
+def answer(plan: Plan, known: Known, at: int = AT) -> Step:
+    return ask(plan, known, at).answer
+
+
+def clocks(stream: int | None, table: int | None = None) -> Committed:
+    return Committed({"w": {"0": stream}, "w.table": {"0": table}, "window": {"0": stream}})
+
+
+READ = {"departures": Found([record()])}
+
+
+def test_a_record_that_lies_behind_the_position_is_not_read_yet() -> None:
+    found = answer(join(), Known(found={"departures": Found([record(is_read=False)])}))
+    assert (found.code, found.is_blocking, found.place) == ("not_read_yet", True, Place(0, 7))
+
+
+def test_a_lag_in_a_feed_that_cannot_be_searched_is_not_read_yet() -> None:
+    committed = Committed(position={"log:departures": {"0": 5}}, ends={"log:departures": {0: 8}})
+    found = answer(join(), Known(committed, found={"departures": Found(is_complete=False)}))
+    assert (found.code, found.sentence[:9]) == ("not_read_yet", "3 records")
+
+
+def test_a_rejected_record_is_told_with_its_reason() -> None:
+    found = answer(join(), Known(rejected=[RejectFact("wrong_type", "delay is no number", None)]))
+    assert (found.code, found.reason) == ("rejected", "wrong_type")
+    assert "delay is no number" in found.sentence
+
+
+def test_a_record_at_a_place_that_the_feed_does_not_have_is_unknown() -> None:
+    assert ask(join(), Known(), place=Place(0, 99)).answer.code == "unknown"
+
+
+def test_a_record_at_a_place_is_judged_by_its_own_time() -> None:
+    known = Known(clocks(AT), found={"departures": Found([record(AT - H, origin="LGA")])})
+    found = ask(join(grace="2h"), known, at=0, place=Place(0, 7)).answer
+    assert (found.code, found.until_ms) == ("buffered_until", AT + H)
+
+
+def test_a_record_waits_for_the_grace_until_stream_time_reaches_its_end() -> None:
+    found = answer(join(grace="1h"), Known(clocks(AT + H - 1), READ))
+    assert (found.code, found.reason, found.clock, found.now_ms, found.until_ms) == (
+        "buffered_until", "grace", "stream_time", AT + H - 1, AT + H,
+    )  # fmt: skip
+    assert answer(join(grace="1h"), Known(clocks(AT + H), READ)).code == "no_version"
+
+
+def test_a_record_that_would_come_now_would_wait_too() -> None:
+    found = ask(join(grace="1h"), Known(clocks(None)))
+    assert [step.code for step in found.steps] == ["unknown", "buffered_until"]
+    assert "would wait" in found.answer.sentence
+
+
+def test_the_clock_is_that_of_the_keys_own_task() -> None:
+    plan = join(4, grace="1h")
+    times = {str(task): AT + task * H for task in range(4)}
+    found = answer(plan, Known(Committed({"w": times}), READ))
+    step = ask(plan, Known(Committed({"w": dict.fromkeys(times, AT)}), READ)).answer
+    assert step.task in range(4)
+    assert step.code == "buffered_until"
+    assert found.task == step.task
+    assert found.now_ms == (times[str(step.task)] if found.code == "buffered_until" else None)
+
+
+def test_a_kept_late_record_is_late_with_the_policys_reason() -> None:
+    known = Known(clocks(AT + 9 * H), READ, late_records=[LateFact("w", "late_diverted", AT, AT + 5 * H)])
+    found = answer(join(grace="1h", late="divert"), known)
+    assert (found.code, found.reason, found.now_ms, found.is_blocking) == ("late", "late_diverted", AT + 5 * H, True)
+
+
+def test_a_late_record_that_was_replayed_is_explained_further() -> None:
+    known = Known(clocks(AT + 9 * H), READ, late_records=[LateFact("w", "late_diverted", AT, AT + 5 * H, is_replayed=True)])
+    found = ask(join(grace="1h", late="divert"), known)
+    assert [step.code for step in found.steps][:3] == ["passed", "late", "no_version"]
+
+
+@pytest.mark.parametrize(("policy", "is_blocking"), [("drop", True), ("divert", True), ("join", False)])
+def test_a_record_that_would_come_too_late_would_be_late(policy: str, is_blocking: bool) -> None:
+    steps = ask(join(grace="1h", late=policy), Known(clocks(AT + H + 1))).steps
+    late = next(step for step in steps if step.code == "late")
+    assert late.is_blocking == is_blocking
+    assert answer(join(grace="1h", late=policy), Known(clocks(AT + H))).code != "late"
+
+
+def test_the_version_valid_at_the_time_answers() -> None:
+    versions = Versions(version(AT - H, region="east"), version(AT + H), version(AT + H))
+    found = answer(join(grace="1h"), Known(clocks(AT + H, AT + H), READ, {"w": versions}))
+    assert (found.code, found.version_ms, found.next_version_ms) == ("joined_version", AT - H, AT + H)
+
+
+def test_a_version_that_is_not_read_yet_is_mentioned() -> None:
+    versions = Versions(version(AT - H), None, version(AT - H), version(AT, is_read=False))
+    assert "not read yet" in answer(join(), Known(clocks(AT, AT), READ, {"w": versions})).sentence
+
+
+@pytest.mark.parametrize(("kind", "is_blocking"), [("inner", True), ("left", False)])
+def test_no_version_leaves_a_left_join_its_nulls_and_an_inner_one_nothing(kind: str, is_blocking: bool) -> None:
+    known = Known(clocks(AT, AT), READ, {"w": Versions(None, version(AT + H), version(AT + H))})
+    found = answer(join(type=kind), known)
+    assert (found.code, found.reason, found.is_blocking) == ("no_version", "no_version", is_blocking)
+    assert "The first is from" in found.sentence
+    deleted = version(AT - H, is_delete=True)
+    found = answer(join(type=kind), Known(clocks(AT, AT), READ, {"w": Versions(deleted, None, deleted)}))
+    assert (found.code, found.reason) == ("no_version", "deleted")
+
+
+def test_a_time_before_the_history_is_expired_unless_the_latest_version_is_older() -> None:
+    known = clocks(AT + 11 * H, AT + 10 * H + 1)
+    newer = Versions(version(AT - H), version(AT + H), version(AT + H))
+    found = answer(join(), Known(known, READ, {"w": newer}))
+    assert (found.code, found.reason, found.is_blocking) == ("expired", "history_expired", False)
+    assert answer(join(expired="divert"), Known(known, READ, {"w": newer})).is_blocking
+    older = Versions(version(AT - H), None, version(AT - H))
+    assert answer(join(), Known(known, READ, {"w": older})).code == "joined_version"
+    at_the_edge = clocks(AT + 11 * H, AT + 10 * H)
+    assert answer(join(), Known(at_the_edge, READ, {"w": newer})).code == "joined_version"
+
+
+def test_a_record_that_met_expired_history_and_was_diverted_is_expired() -> None:
+    known = Known(clocks(AT, AT), READ, late_records=[LateFact("w", "expired_diverted", AT, None)])
+    found = answer(join(expired="divert"), known)
+    assert (found.code, found.reason, found.is_blocking) == ("expired", "expired_diverted", True)
+
+
+def test_a_table_that_cannot_be_searched_is_unknown() -> None:
+    found = ask(join(), Known(clocks(AT, AT), READ, {"w": Versions(is_complete=False)}))
+    assert [step.code for step in found.steps] == ["passed", "unknown", "passed"]
+
+
+def test_an_unversioned_table_answers_with_its_latest_row() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        joins=[{"table": "names", "as": "n", "on": "departures.origin = n.origin"}],
+        select={"origin": "departures.origin", "name": "n.name"},
+        into={"stream": "named"},
+    )
+    latest = version(AT + 50 * H)
+    found = answer(plan, Known(Committed(), READ, {"n": Versions(latest, None, latest)}))
+    assert (found.code, found.version_ms) == ("joined_version", AT + 50 * H)
+
+
+def test_a_hold_waits_for_the_tables_progress() -> None:
+    plan = join(grace="1h", hold={"until": "table_time", "at_most": "10m"})
+    committed = Committed({"w": {"0": AT + H}, "w.table": {"0": AT}}, {"w": {"0": 1}})
+    found = answer(plan, Known(committed, READ, read_to=AT - 1))
+    assert (found.code, found.reason, found.clock, found.now_ms, found.until_ms) == (
+        "buffered_until", "hold", "table_time", AT - 1, AT,
+    )  # fmt: skip
+    assert answer(plan, Known(committed, READ, read_to=AT)).code == "no_version"
+
+
+def test_an_open_window_tells_when_it_closes() -> None:
+    found = answer(windows(), Known(clocks(AT + 3 * H - 1), READ))
+    assert (found.code, found.is_blocking, found.now_ms, found.until_ms) == (
+        "window_open_until", True, AT + 3 * H - 1, AT + 3 * H,
+    )  # fmt: skip
+
+
+def test_a_closed_window_is_final() -> None:
+    row = ResultFact(AT + H, AT, AT + 2 * H)
+    found = answer(windows(), Known(clocks(AT + 3 * H), READ, rows=[row]))
+    assert (found.code, found.version_ms, found.is_blocking) == ("final", AT + H, False)
+
+
+def test_a_row_of_an_open_window_may_change() -> None:
+    row = ResultFact(AT + H, AT, AT + 2 * H)
+    found = answer(windows("none"), Known(clocks(AT + H), READ, rows=[row]))
+    assert (found.code, found.is_blocking, found.version_ms) == ("window_open_until", False, AT + H)
+
+
+def test_a_record_that_came_after_its_window_closed_is_late() -> None:
+    late = [LateFact("window", "window_closed", AT, AT + 4 * H)]
+    found = answer(windows(), Known(clocks(AT + 4 * H), READ, late_records=late, rows=[ResultFact(AT, AT, AT + 2 * H)]))
+    assert (found.code, found.reason, found.now_ms) == ("late", "window_closed", AT + 4 * H)
+
+
+def test_a_record_that_would_come_after_its_window_closed_would_be_late() -> None:
+    assert answer(windows(), Known(clocks(AT + 3 * H))).code == "late"
+    assert answer(windows(), Known(clocks(AT + 3 * H - 1))).code == "window_open_until"
+
+
+def test_a_closed_window_without_a_row_says_what_may_have_removed_it() -> None:
+    found = answer(windows(having="flights > 5"), Known(clocks(AT + 3 * H), READ))
+    assert (found.code, found.is_blocking) == ("unknown", True)
+    assert "having" in found.sentence
+
+
+def test_corrections_begin_at_the_windows_end() -> None:
+    plan = windows("window_end_then_corrections")
+    assert answer(plan, Known(clocks(AT + H), READ)).until_ms == AT + 2 * H
+    rows = [ResultFact(AT, AT, AT + 2 * H)]
+    assert answer(plan, Known(clocks(AT + 2 * H), READ, rows=rows)).until_ms == AT + 3 * H
+
+
+def test_a_session_stays_open_for_gap_and_grace_behind_its_last_record() -> None:
+    plan = windows(window={"type": "session", "gap": "1h", "grace": "1h"})
+    assert answer(plan, Known(clocks(AT + H), READ)).until_ms == AT + 2 * H + 1
+    rows = [ResultFact(AT + 3 * H, AT, AT + 3 * H)]
+    found = answer(plan, Known(clocks(AT + 5 * H + 1), READ, rows=rows))
+    assert (found.code, found.until_ms) == ("final", AT + 5 * H + 1)
+
+
+def test_a_sliding_window_that_ends_with_the_record_closes_after_the_grace() -> None:
+    plan = windows(window={"type": "sliding", "difference": "1h", "grace": "1h"})
+    assert answer(plan, Known(clocks(AT + H), READ)).until_ms == AT + H + 1
+
+
+def test_hopping_windows_are_explained_by_the_one_that_closes_first() -> None:
+    plan = windows(window={"type": "hopping", "size": "4h", "advance": "2h"})
+    assert answer(plan, Known(clocks(AT), READ)).until_ms == AT + 2 * H
+
+
+def test_a_condition_that_the_record_fails_filters_it() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures", "where": "carrier <> 'XX'"}},
+        where="departures.delay > 5",
+        select={"origin": "departures.origin"},
+        into={"stream": "some"},
+    )
+    source = ask(plan, Known(found={"departures": Found([record(carrier="XX", delay=9.0)])}))
+    assert [step.code for step in source.steps] == ["filtered"]
+    chain = ask(plan, Known(found={"departures": Found([record(carrier="AA", delay=1.0)])}))
+    assert [step.code for step in chain.steps] == ["passed", "filtered"]
+    assert [step.code for step in ask(plan, Known(found={"departures": Found([record(carrier="AA", delay=9.0)])})).steps] == [
+        "passed", "passed", "passed",
+    ]  # fmt: skip
+
+
+def test_a_held_back_update_tells_when_it_is_let_go() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        group_by=["origin"],
+        aggregate={"flights": "count(*)"},
+        suppress={"mode": "until_time_limit", "limit": "1h"},
+        into={"table": "flights"},
+    )
+    operator = next(each for each in plan.stages[-1].operators if getattr(each, "limit_ms", None) is not None)
+    known = Known(Committed({operator.name: {"0": AT}}), READ)  # type: ignore[union-attr]
+    assert (answer(plan, known).code, answer(plan, known).until_ms) == ("buffered_until", AT + H)
+
+
+def test_a_wall_clock_suppression_tells_the_first_time_that_is_due() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        group_by=["origin"],
+        aggregate={"flights": "count(*)"},
+        suppress={"mode": "until_wall_clock_time_limit", "limit": "1h"},
+        into={"table": "flights"},
+    )
+    name = plan.stages[-1].operators[-2].name  # type: ignore[union-attr]
+    known = Known(Committed(buffered={name: {"0": 2}}, wakes={"0:0": 5_000}), READ)
+    found = answer(plan, known)
+    assert (found.code, found.clock, found.until_ms) == ("buffered_until", "wall_clock", 5_000)
+
+
+def test_a_table_joins_the_latest_row_of_another_by_the_same_key() -> None:
+    plan = planned(
+        **{"from": {"table": "weather"}},
+        joins=[{"table": "names", "as": "n", "type": "inner", "on": "weather.origin = n.origin"}],
+        select={"origin": "weather.origin", "name": "n.name"},
+        into={"table": "both"},
+    )
+    known = Known(found={"weather": Found([record()])}, tables={"n": Versions()})
+    found = ask(plan, known, alias="weather").answer
+    assert (found.code, found.is_blocking) == ("no_version", True)
+    assert ("n", {"origin": "JFK"}) in known.asked
+
+
+def test_a_stream_waits_for_its_partner_in_another() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        joins=[
+            {
+                "stream": "arrivals", "as": "a", "type": "inner", "on": "departures.origin = a.origin",
+                "within": {"before": "1h", "after": "2h", "grace": "1h"},
+            }
+        ],
+        select={"origin": "departures.origin", "delay": "a.delay"},
+        into={"stream": "met"},
+    )  # fmt: skip
+    waiting = answer(plan, Known(Committed({"a": {"0": AT}}), READ))
+    assert (waiting.code, waiting.reason, waiting.until_ms) == ("buffered_until", "partner", AT + 3 * H + 1)
+    alone = answer(plan, Known(Committed({"a": {"0": AT + 3 * H + 1}}), READ))
+    assert (alone.code, alone.reason, alone.is_blocking) == ("no_version", "no_partner", True)
+    partner = {**READ, "a": Found([record(AT + 2 * H)])}
+    assert answer(plan, Known(Committed({"a": {"0": AT}}), partner)).code == "joined_version"
+    unread = {**READ, "a": Found([record(AT + H, is_read=False)])}
+    assert answer(plan, Known(Committed({"a": {"0": AT}}), unread)).code == "not_read_yet"
+    assert answer(plan, Known(Committed({"a": {"0": AT + 3 * H + 1}}))).code == "late"
+
+
+def test_each_operator_of_a_plan_of_two_stages_has_its_say_with_the_task_of_its_own_key() -> None:
+    plan = planned(
+        4,
+        **{"from": {"stream": "departures"}},
+        joins=[{"table": "weather", "as": "w", "type": "left", "on": "departures.origin = w.origin", "grace": "1h"}],
+        group_by=["w.region"],
+        window={"type": "tumbling", "size": "2h"},
+        aggregate={"flights": "count(*)"},
+        suppress={"mode": "until_window_closes"},
+        into={"table": "flights"},
+    )
+    tasks = [str(task) for task in range(4)]
+    committed = Committed(
+        {"w": dict.fromkeys(tasks, AT + H), "w.table": dict.fromkeys(tasks, AT), "window": dict.fromkeys(tasks, AT + H)}
+    )
+    before = version(AT - H, region="east")
+    found = ask(plan, Known(committed, {"departures": Found([record(origin="JFK")])}, {"w": Versions(before, None, before)}))
+    assert [(step.kind, step.code, step.stage) for step in found.steps] == [
+        ("source", "passed", 0), ("stream_table_join", "joined_version", 0), ("window_aggregation", "window_open_until", 1),
+    ]  # fmt: skip
+    assert all(step.task is not None for step in found.steps[1:])
+    blind = ask(plan, Known(committed, {"departures": Found([record(origin="JFK")])}, {"w": Versions(is_complete=False)}))
+    assert blind.steps[-1].task is None
+
+
+def test_a_result_that_is_there_is_shown_where_nothing_else_says_more() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}}, group_by=["origin"], aggregate={"flights": "count(*)"}, into={"table": "flights"}
+    )
+    found = answer(plan, Known(found=READ, rows=[ResultFact(AT)]))
+    assert (found.code, found.version_ms) == ("shown", AT)
+
+
+def test_of_a_record_that_nobody_has_seen_nothing_is_known() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}}, group_by=["origin"], aggregate={"flights": "count(*)"}, into={"table": "flights"}
+    )
+    assert answer(plan, Known()).code == "unknown"
