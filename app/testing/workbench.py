@@ -25,6 +25,7 @@ from engine.definition.relations import SourceDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
 from engine.plan.clock import held_feeds, needs_ticks
+from engine.plan.folding import unfolded
 from engine.plan.model import Input, Plan
 from engine.state.memory import MemorySegmentStore
 
@@ -124,7 +125,7 @@ class Workbench:
     def add_plan(self, plan: Plan) -> None:
         """Add a query that was planned against ``catalog``."""
         self.catalog[plan.output.name] = derived_entry(plan)
-        self._queries.append(_Query(plan))
+        self._queries.append(_Query(unfolded(plan)))  # a test sees every change
 
     def outcome(self, query: str) -> Outcome:
         """Return what a query made so far."""

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, replace
 
 from engine.plan.model import (
+    Aggregation,
     Hold,
     Input,
     LateRecords,
@@ -59,6 +60,8 @@ def _operator_types(stage: Stage) -> list[str]:
 
 
 def _state_of(operator: Operator) -> Operator:
+    if isinstance(operator, Aggregation):
+        operator = replace(operator, is_folded=False)
     if isinstance(operator, StreamTableJoin):
         grace_ms = None if operator.grace_ms is None else 0
         hold = None if operator.hold is None else Hold("table_time", 0, 0, 0)

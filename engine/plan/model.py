@@ -320,6 +320,7 @@ class WindowAggregation:
         group: (output column, qualified source column) pairs.
         emit: when results are shown.
         having: SQL condition over the output columns, else None.
+        is_folded: of ``changes`` only the last one per key of a batch has to be emitted (``engine.plan.folding``).
 
     Output columns of every windowed aggregation: the group's, ``window_start`` and ``window_end`` (timestamp), the aggregates', and
     with ``corrections`` also ``$state`` (string: preliminary, correction, final).
@@ -333,6 +334,7 @@ class WindowAggregation:
     aggregates: tuple[AggregateColumn, ...]
     emit: Emit
     having: str | None = None
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +348,7 @@ class SessionAggregation:
     aggregates: tuple[AggregateColumn, ...]
     emit: Emit
     having: str | None = None
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +362,7 @@ class SlidingAggregation:
     aggregates: tuple[AggregateColumn, ...]
     emit: Emit
     having: str | None = None
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +371,7 @@ class RunningAggregation:
 
     Attributes:
         having: a group that stops matching becomes a delete, where it was shown before.
+        is_folded: see ``WindowAggregation``.
 
     Output columns: the group's, the aggregates'.
     """
@@ -375,6 +380,7 @@ class RunningAggregation:
     group: tuple[tuple[str, str], ...]
     aggregates: tuple[AggregateColumn, ...]
     having: str | None = None
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +409,7 @@ class TableAggregation:
     group: tuple[tuple[str, str], ...]
     aggregates: tuple[AggregateColumn, ...]
     having: str | None = None
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +480,8 @@ class Projection:
 
 
 WindowedAggregation = WindowAggregation | SessionAggregation | SlidingAggregation
+
+Aggregation = WindowedAggregation | RunningAggregation | TableAggregation
 
 Operator = (
     Filter

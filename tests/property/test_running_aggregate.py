@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from engine.core.operators import Moment
 from engine.plan.model import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
+from tests.property.sink_fold import assert_folds_to
 
 Outputs = tuple[list[dict[str, Any]], dict[tuple[str, str], int]]
 
@@ -67,3 +69,26 @@ def test_a_group_that_stops_matching_having_is_deleted_once(
 ) -> None:
     emitted, _ = run(spec(model.ALL, f"rows <= {most}"), rows, cuts, restarts=restarts)
     assert [model.plain(row) for row in emitted] == model.run_stream(rows, model.ALL, most)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=model.ROWS,
+    cuts=model.CUTS,
+    having=st.sampled_from([None, "rows <= 2", "rows % 2 = 1", "\"group\" <> 'a'", "joined is not null"]),
+)
+def test_folded_changes_are_the_last_ones_of_every_change(rows: list[model.Row], cuts: list[int], having: str | None) -> None:
+    full = RunningAggregator(spec(model.ALL, having), model.SCHEMA, None, MemorySegmentStore())
+    folding = RunningAggregator(replace(spec(model.ALL, having), is_folded=True), model.SCHEMA, None, MemorySegmentStore())
+    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    for start, end in itertools.pairwise(edges):
+        batch = model.frame(rows[start:end], start)
+        assert_folds_to(folding.process(batch, {}, Moment()).frame, full.process(batch, {}, Moment()).frame, ["group"])
+
+
+def test_a_list_that_grows_in_one_batch_is_written_once_when_folded() -> None:
+    rows = [model.Row(i, "k", "a", i, None, str(i), None) for i in range(20_000)]
+    operator = RunningAggregator(replace(spec(model.OTHERS), is_folded=True), model.SCHEMA, None, MemorySegmentStore())
+    output = operator.process(model.frame(rows), {}, Moment()).frame
+    assert output["list"].list.len().to_list() == [20_000]
+    assert output["_pos"].to_list() == [model.frame(rows)["_pos"][-1]]

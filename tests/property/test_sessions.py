@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from engine.core.windows.sessions import SessionAggregator
 from engine.plan.model import AggregateColumn, SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import session_model as model
+from tests.property.sink_fold import assert_folds_to
 from tests.property.window_model import AGGREGATES, SCHEMA, Row, emitted, frame
 
 TIMES = st.one_of(st.integers(0, 60), st.integers(0, 200))
@@ -308,3 +310,24 @@ def test_a_session_is_shown_at_its_end_corrected_and_final_when_it_closes() -> N
         ("a", 4, 3, "final"),
         ("b", 20, 2, "preliminary"),
     ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=st.one_of(ROWS, MILD, IN_ORDER),
+    gap=GAPS,
+    grace=GRACES,
+    cuts=CUTS,
+    having=st.sampled_from([None, "rows <= 2", "rows % 2 = 1", "window_start < timestamp '1970-01-01 00:00:00.030'"]),
+)
+def test_folded_changes_are_the_last_ones_of_every_change(
+    rows: list[Row], gap: int, grace: int, cuts: list[int], having: str | None
+) -> None:
+    spec = SessionAggregation("w", (("key", "s.key"),), gap, grace, model.UNORDERED, "changes", having)
+    full, folding = (
+        SessionAggregator(replace(spec, is_folded=is_folded), SCHEMA, None, MemorySegmentStore()) for is_folded in (False, True)
+    )
+    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    for start, end in itertools.pairwise(edges):
+        batch = frame(rows[start:end], start)
+        assert_folds_to(folding.process(batch).frame, full.process(batch).frame, ["key", "window_start", "window_end"])

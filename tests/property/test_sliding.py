@@ -22,6 +22,7 @@ from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.model import AggregateColumn, SlidingAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import sliding_model, window_model
+from tests.property.sink_fold import assert_folds_to
 
 DOUBLES = st.one_of(
     st.sampled_from([0.0, -0.0, 0.1, 1e308, -1e308, 5e-324, -1e16, 1.0, 1e16]),
@@ -295,3 +296,26 @@ def test_many_groups_over_all_of_time_are_handled_apart(emit: str) -> None:
     assert np.array_equal(result["_ts"].to_numpy(), np.repeat([0, year_9999], keys))
     assert result["key"].to_list() == [row.key for row in rows]
     assert result["rows"].to_list() == [1] * len(rows)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=st.one_of(ROWS, IN_ORDER),
+    difference=DIFFERENCES,
+    grace=GRACES,
+    cuts=CUTS,
+    having=st.sampled_from([None, "rows <= 2", "rows % 2 = 1", "window_start < timestamp '1970-01-01 00:00:00.030'"]),
+)
+def test_folded_changes_are_the_last_ones_of_every_change(
+    rows: list[window_model.Row], difference: int, grace: int, cuts: list[int], having: str | None
+) -> None:
+    spec = sliding_model.spec(difference, grace, "changes", having, aggregates=EVERY_AGGREGATE)
+    full, folding = (
+        SlidingAggregator(replace(spec, is_folded=is_folded), window_model.SCHEMA, None, MemorySegmentStore())
+        for is_folded in (False, True)
+    )
+    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    for start, end in itertools.pairwise(edges):
+        batch = window_model.frame(rows[start:end], start)
+        changes, every = folding.process(batch, {}, Moment()).frame, full.process(batch, {}, Moment()).frame
+        assert_folds_to(changes, every, ["key", "window_start", "window_end"])

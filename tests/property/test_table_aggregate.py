@@ -15,6 +15,7 @@ from engine.core.operators import Moment, Operator
 from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
+from tests.property.sink_fold import assert_folds_to
 
 COLUMNS = (*model.UNDOABLE, AggregateColumn("trace", "trace", "s.text"))
 RETENTIONS = st.sampled_from([None, 0, 3, 10, 100])
@@ -84,3 +85,23 @@ def test_a_group_that_stops_matching_having_is_deleted_once(
 ) -> None:
     emitted, _, _ = run(rows, retention_ms, cuts, f"rows <= {most}", restarts=True)
     assert [model.plain(row) for row in emitted] == model.TableGroups(model.UNDOABLE, retention_ms, most).run(rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=model.ROWS,
+    retention_ms=RETENTIONS,
+    cuts=model.CUTS,
+    having=st.sampled_from([None, "rows > 0", "rows <= 2", "rows % 2 = 1", "distinct_texts = 1"]),
+)
+def test_folded_changes_are_the_last_ones_of_every_change(
+    rows: list[model.Row], retention_ms: int | None, cuts: list[int], having: str | None
+) -> None:
+    store = MemorySegmentStore()
+    regrouper, full = build(retention_ms, having, {}, store)
+    spec = TableAggregation("t", (("group", "s.group"),), COLUMNS, having, is_folded=True)
+    folding = TableAggregator(spec, regrouper.schema, None, store)
+    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    for start, end in itertools.pairwise(edges):
+        messages = regrouper.process(model.frame(rows[start:end], start), {}, Moment()).frame
+        assert_folds_to(folding.process(messages, {}, Moment()).frame, full.process(messages, {}, Moment()).frame, ["group"])

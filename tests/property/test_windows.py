@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from engine.core.windows.hopping import WindowAggregator
 from engine.plan.model import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import window_model as model
+from tests.property.sink_fold import assert_folds_to
 
 DOUBLES = st.one_of(
     st.sampled_from([0.0, -0.0, 0.1, 1e308, -1e308, 5e-324, -1e16, 1.0, 1e16]),
@@ -116,6 +118,28 @@ def test_rows_that_share_a_position_keep_their_order(
     shared = model.frame(rows).with_columns(pl.lit(70, pl.Int64).alias("_pos"))
     expected = [{**row, "_pos": 70} for row in model.run(rows, *window, grace, emit)]
     assert model.emitted(operator.process(shared).frame) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=ROWS,
+    window=WINDOWS,
+    grace=st.sampled_from([0, 7, 30]),
+    cuts=CUTS,
+    having=st.sampled_from([None, "rows <= 2", "rows % 2 = 1", "window_start < timestamp '1970-01-01 00:00:00.020'"]),
+)
+def test_folded_changes_are_the_last_ones_of_every_change(
+    rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int], having: str | None
+) -> None:
+    spec = model.spec(*window, grace, "changes", having)
+    full, folding = (
+        WindowAggregator(replace(spec, is_folded=is_folded), model.SCHEMA, None, MemorySegmentStore())
+        for is_folded in (False, True)
+    )
+    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    for start, end in itertools.pairwise(edges):
+        batch = model.frame(rows[start:end], start)
+        assert_folds_to(folding.process(batch).frame, full.process(batch).frame, ["key", "window_start", "window_end"])
 
 
 def test_an_idle_task_closes_its_windows_by_the_advance_of_its_time() -> None:

@@ -7,6 +7,7 @@ place of the aggregate. Knows nothing of windows or state. What each aggregate k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,14 +86,25 @@ class Aggregates:
 
     def results(self, partials: pl.DataFrame) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
         """Output columns of merged partials, and masks of the sums that overflowed."""
-        return self._named([each.results(partials) for each in self._accumulators])
+        return self._named([each.results(partials) for each in self._accumulators], self._names)
 
-    def running(self, partials: pl.DataFrame, groups: Groups) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
-        """Output columns after each row of partials whose groups stand together in arrival order, and masks of overflows."""
-        return self._named([each.running(partials, groups) for each in self._accumulators])
+    def running(
+        self, partials: pl.DataFrame, groups: Groups, only: AbstractSet[str] | None = None
+    ) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
+        """Output columns after each row of partials, and masks of overflows.
 
-    def _named(self, results: list[Results]) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
-        columns = [result.values.alias(name) for name, result in zip(self._names, results, strict=True)]
+        Args:
+            partials: those of a group stand together in arrival order.
+            groups: which ones.
+            only: names of the columns that are wanted; None: all.
+        """
+        wanted = zip(self._names, self._accumulators, strict=True)
+        results = {name: each.running(partials, groups) for name, each in wanted if only is None or name in only}
+        return self._named(list(results.values()), list(results))
+
+    @staticmethod
+    def _named(results: Sequence[Results], names: Sequence[str]) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
+        columns = [result.values.alias(name) for name, result in zip(names, results, strict=True)]
         return columns, [result.is_overflow for result in results if result.is_overflow is not None]
 
 

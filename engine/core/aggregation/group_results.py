@@ -9,26 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_store import HASH, GroupStore
+from engine.core.aggregation.having import Having
+from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges, ends_message
 from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter
 from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
-from engine.definition.expressions import compile_scalar
 from engine.definition.types import ColumnType, Schema
-
-MESSAGE: Final = "_message"
-"""Column of lifted records: the number of the message each belongs to, ascending."""
-
-LATEST: Final = "_latest"
-"""Column of partials: greatest event time, the time of the result."""
+from engine.plan.model import RunningAggregation, TableAggregation
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,29 +86,30 @@ class GroupResults:
     """The state and the results of an operator's groups.
 
     Args:
-        name: the operator's, for counters.
+        spec: the operator: its name for counters, ``having``, and whether its changes are folded.
         grouping: what makes a group.
         aggregates: what is computed of it.
-        having: SQL condition over the output columns, else None: a group that stops matching is deleted.
         state: what ``manifest`` returned, or None.
         store: where partials live.
     """
 
     def __init__(
         self,
-        name: str,
+        spec: RunningAggregation | TableAggregation,
         grouping: Grouping,
         aggregates: Aggregates,
-        having: str | None,
         state: list[dict[str, Any]] | None,
         store: SegmentStore,
     ) -> None:
-        self._name = name
+        self._name = spec.name
+        self._is_folded = spec.is_folded
         self._grouping = grouping
         self._aggregates = aggregates
         self.schema = Schema(grouping.outputs + aggregates.schema)
-        self._having = compile_scalar(having, self.schema).expr if having is not None else None
+        values = [name for name, _ in aggregates.schema]
+        self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
         self._groups = GroupStore(store, lambda partials, _: self._merge(partials), state)
+        self._last = LastChanges(aggregates, self._having, self._merge, [HASH, *grouping.own], self._keys)
 
     def manifest(self) -> list[dict[str, Any]]:
         """The state as JSON-able values; the segments it names are durable."""
@@ -131,48 +128,49 @@ class GroupResults:
 
         Args:
             lifted: what ``lift`` made with ``MESSAGE``, in order; the records of a message are of one group.
-            counters: sums that do not fit are counted here.
+            counters: shown sums that do not fit are counted here.
 
         Returns:
-            One row per message that shows something, in order: ``MESSAGE``, ``_ts``, ``_op``, ``_key_hash`` and the output columns.
-            A delete keeps its group, its aggregates are null.
+            One row per message that shows something, or only the last one of each group, in order: ``MESSAGE``, ``_ts``, ``_op``,
+            ``_key_hash`` and the output columns. A delete keeps its group, its aggregates are null.
         """
-        chain, groups = self._chain(lifted)
-        is_state = np.ones(chain.height, np.bool_)  # after the last record of each message, and what was before the batch
-        numbers = chain[MESSAGE].fill_null(-1).to_numpy()
-        is_state[:-1] = (numbers[1:] != numbers[:-1]) | (groups.ids[1:] != groups.ids[:-1])
-        values, overflows = self._aggregates.running(chain, groups)
-        for mask in overflows:
-            add_counter(counters, self._name, "sum_overflow", int((mask & is_state & (numbers >= 0)).sum()))
-        result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
-        group = [chain[own].alias(name) for own, (name, _) in zip(self._grouping.own, self._grouping.columns, strict=True)]
-        states = pl.DataFrame([chain[MESSAGE], result_times, chain[HASH].alias(KEY_HASH), *group, *values])
-        if not is_state.all():
-            states = states.filter(pl.Series(is_state))
-        shown = self._with_deletes(states, Groups.of(pl.DataFrame({"group": groups.ids[is_state]})))
-        self._groups.append(lifted.drop(MESSAGE))
-        return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE)
-
-    def _chain(self, lifted: pl.DataFrame) -> tuple[pl.DataFrame, Groups]:
-        """Put what is known of the touched groups, one row each, before the batch's partials; groups stand together."""
         held = self._groups.matching(distinct(lifted[HASH].to_numpy()))
+        if self._is_folded:
+            lifted, shown, overflows = self._last.of(lifted, held)
+        else:
+            shown, overflows = self._every_change(lifted, held)
+        add_counter(counters, self._name, "sum_overflow", overflows)
+        self._groups.append(lifted.drop(MESSAGE))
+        return shown
+
+    def _every_change(self, lifted: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, int]:
+        """Show every message, and say how many sums did not fit."""
         chain = lifted
         if held:
             known = self._merge(pl.concat(held, how="diagonal"))
             chain = pl.concat([known.with_columns(pl.lit(None, pl.Int64).alias(MESSAGE)), lifted], how="diagonal")
-        return grouped(chain, HASH, self._grouping.own)
+        chain, groups = grouped(chain, HASH, self._grouping.own)
+        is_state = ends_message(chain, groups)
+        values, overflows = self._aggregates.running(chain, groups)
+        is_shown = is_state & chain[MESSAGE].is_not_null().to_numpy()
+        overflowed = sum(int((mask & is_shown).sum()) for mask in overflows)
+        result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
+        states = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values])
+        if not is_state.all():
+            states = states.filter(pl.Series(is_state))
+        if self._having is None:
+            shown = states.with_columns(pl.lit(0, pl.Int8).alias(OP))
+        else:
+            shown = self._having.with_deletes(states, Groups.of(pl.DataFrame({"group": groups.ids[is_state]})))
+        return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE), overflowed
+
+    def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
+        """The hash and the output columns of each partial's group."""
+        group = [partials[own].alias(name) for own, (name, _) in zip(self._grouping.own, self._grouping.columns, strict=True)]
+        return [partials[HASH].alias(KEY_HASH), *group]
 
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge partials of equal groups; the hash alone could collide."""
         grouped = partials.group_by(HASH, *self._grouping.own)
-        merged = grouped.agg(pl.col(LATEST).max(), *self._aggregates.merge(partials.columns))
-        return self._aggregates.settle(merged)
-
-    def _with_deletes(self, states: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-        """Add ``_op``: with ``having``, 1 for a row that no longer matches and null for one that did not match before either."""
-        if self._having is None:
-            return states.with_columns(pl.lit(0, pl.Int8).alias(OP))
-        matches = states.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
-        op = pl.Series(OP, (~matches).astype(np.int8)).set(pl.Series(~matches & ~groups.previous(matches)), None)
-        nulled = [pl.when(op == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
-        return states.with_columns(op, *nulled)
+        own = [pl.col(LATEST).max(), *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns)]
+        return self._aggregates.settle(grouped.agg(*own, *self._aggregates.merge(partials.columns)))

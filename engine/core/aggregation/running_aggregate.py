@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
-from engine.core.aggregation.group_results import MESSAGE, Grouping, GroupResults
+from engine.core.aggregation.group_results import Grouping, GroupResults
+from engine.core.aggregation.last_changes import MESSAGE
 from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -33,7 +34,7 @@ class RunningAggregator(Operator):
         self._operator = spec.name
         self._grouping = Grouping.of(spec.group, schema)
         aggregates = Aggregates(spec.aggregates, schema)
-        self._results = GroupResults(spec.name, self._grouping, aggregates, spec.having, state.get("groups"), store)
+        self._results = GroupResults(spec, self._grouping, aggregates, state.get("groups"), store)
         self.schema = self._results.schema
         self._nothing = empty_frame(self.schema)
         self._stream_time: int | None = state.get("stream_time")
@@ -52,8 +53,8 @@ class RunningAggregator(Operator):
         """Handle the next records in processing order.
 
         Returns:
-            One row per record, with ``_ts`` the greatest event time merged. Counters ``null_key``, ``null_value``,
-            ``sum_overflow`` (a change whose sum does not fit its type and is null).
+            One row per record, with ``_ts`` the greatest event time merged; or only the last one of each group where they are folded.
+            Counters ``null_key``, ``null_value``, ``sum_overflow`` (a change whose sum does not fit its type and is null).
         """
         counters: Counters = {}
         if frame.is_empty():

@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
-from engine.core.aggregation.group_results import MESSAGE, Grouping, GroupResults, with_one_zero
+from engine.core.aggregation.group_results import Grouping, GroupResults, with_one_zero
 from engine.core.aggregation.group_store import HASH, GroupStore
+from engine.core.aggregation.last_changes import MESSAGE
 from engine.core.aggregation.running import Groups, grouped
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value, running_clock
 from engine.core.frames import (
@@ -226,7 +227,7 @@ class TableAggregator(Operator):
         self._columns = regrouped_rows(spec.name, schema).names
         arguments = Schema((*schema.select(self._plain_sources()).items(), *regrouped_rows(spec.name, schema).items()))
         aggregates = Aggregates(spec.aggregates, arguments, with_undo=True)
-        self._results = GroupResults(spec.name, self._grouping, aggregates, spec.having, state.get("groups"), store)
+        self._results = GroupResults(spec, self._grouping, aggregates, state.get("groups"), store)
         self.schema = self._results.schema
         self._nothing = empty_frame(self.schema)
         self._stream_time: int | None = state.get("stream_time")

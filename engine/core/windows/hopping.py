@@ -21,6 +21,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.having import Having
+from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import running_clock
 from engine.core.frames import (
@@ -42,7 +44,6 @@ from engine.core.ports import SegmentStore
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
 from engine.core.windows.window_grid import WindowGrid, expand, node_windows
 from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
-from engine.definition.expressions import compile_scalar
 from engine.definition.types import TIMESTAMP, Schema
 from engine.plan.model import WindowAggregation
 
@@ -51,10 +52,7 @@ Int64s = NDArray[np.int64]
 _FIRST: Final = FIRST
 """Arrival of a partial's earliest-arrived record, as a count of all records before it: the tie-breaker of W6."""
 
-_LATEST: Final = "_latest"
-"""Greatest event time of a partial: the result time of W7."""
-
-_LOW, _HIGH, _ROW = "_low", "_high", "_row"
+_LOW, _HIGH = "_low", "_high"
 
 _MAX_EXPANSION: Final = 1 << 20
 """Rows made at once when records or partials are spread over their windows: bounds memory at thousands of windows per record."""
@@ -112,10 +110,13 @@ class WindowAggregator(Operator):
         self.schema = Schema(group + bounds + self._aggregates.schema)
         self._nothing, self._no_late = empty_frame(self.schema), empty_late()
         self._no_record = empty_frame(schema_in).clear(1)
-        self._having = compile_scalar(spec.having, self.schema).expr if spec.having is not None else None
+        values = [name for name, _ in self._aggregates.schema]
+        self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
         self._doubles = [source for _, source in spec.group if schema_in[source].kind == "double"]
         self._group = [f"g{i}" for i in range(len(spec.group))]
         state = state or {}
+        by_window = [NODE, HASH, *self._group]
+        self._last = LastChanges(self._aggregates, self._having, self._merge_nodes, by_window, self._keys)
         self._stream_time: int | None = state.get("stream_time")
         self._first_open: int = state.get("first_open", 0)
         self._arrivals: int = state.get("arrivals", 0)
@@ -177,7 +178,8 @@ class WindowAggregator(Operator):
 
         Returns:
             ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the
-            position and offset of the closing record. ``changes``: one row per (record, window). A deleted row keeps its key,
+            position and offset of the closing record. ``changes``: one row per (record, window), or only the last one
+            per window where they are folded. A deleted row keeps its key,
             its aggregates are null. ``corrections``: see there. ``late`` has each record once that some window refused; counter
             ``window_closed`` counts (record, window) pairs.
         """
@@ -268,7 +270,7 @@ class WindowAggregator(Operator):
         if not is_whole:
             frame, hashes, arrivals = frame[rows], hashes[rows], arrivals[rows]
         group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
-        own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(_LATEST)]
+        own = [hashes.alias(HASH), *group, arrivals.alias(_FIRST), frame[TS].alias(LATEST)]
         return pl.DataFrame([*own, *self._aggregates.lift(frame, arrivals)]), rows
 
     def _partials(self, batch: _Batch) -> pl.DataFrame:
@@ -289,7 +291,12 @@ class WindowAggregator(Operator):
         if partials.height < 2:
             return partials
         grouped = partials.group_by(*keys, HASH, *self._group)
-        merged = grouped.agg(pl.col(_FIRST).min(), pl.col(_LATEST).max(), *self._aggregates.merge(partials.columns))
+        own = [
+            pl.col(_FIRST).min(),
+            pl.col(LATEST).max(),
+            *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns),
+        ]
+        merged = grouped.agg(*own, *self._aggregates.merge(partials.columns))
         return self._aggregates.settle(merged)
 
     # EMIT FINAL
@@ -321,69 +328,68 @@ class WindowAggregator(Operator):
 
     def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
         values, overflows = self._aggregates.results(partials)
-        self._count_overflows(overflows, counters)
+        add_counter(counters, self._spec.name, "sum_overflow", sum(int(mask.sum()) for mask in overflows))
         closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
         service = [
             batch.frame[POS].gather(closing),
-            partials[_LATEST].alias(TS),
+            partials[LATEST].alias(TS),
             pl.repeat(0, partials.height, dtype=pl.Int8, eager=True).alias(OP),
-            partials[HASH].alias(KEY_HASH),
             batch.frame[OFFSET].gather(closing),
         ]
-        rows = pl.DataFrame([*service, *self._keys(partials), *values])
-        return rows if self._having is None else rows.filter(self._having)
+        rows = pl.DataFrame([*service, *self._keys(partials), *values]).select(self._nothing.columns)
+        return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
 
     # EMIT CHANGES
 
     def _changes(self, batch: _Batch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """One change per (record, window).
+        """One change per (record, window), or only the last one per window.
 
         Returns:
             The batch as a sorted run of partials per (window, group), and the changes in record order, ascending start.
         """
         lifted, rows = self._lifted(batch)
         records, windows = expand(batch.first[rows], batch.last[rows])
-        pairs = lifted[records].with_columns(pl.Series(NODE, windows), pl.Series(_ROW, np.arange(len(records))))
+        pairs = lifted[records].with_columns(pl.Series(NODE, windows), pl.Series(MESSAGE, np.arange(len(records))))
         if pairs.is_empty():
-            return pairs.drop(_ROW), self._nothing
+            return pairs.drop(MESSAGE), self._nothing
         touched = pairs.select(NODE, HASH).unique()
         held = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy())
+        if self._spec.is_folded:
+            run, changes, overflows = self._last.of(pairs, held)
+        else:
+            changes, overflows = self._every_change(pairs, held)
+            run = self._merge_nodes(pairs)
+        add_counter(counters, self._spec.name, "sum_overflow", overflows)
+        service = batch.frame.select(POS, OFFSET)[rows[records[changes[MESSAGE].to_numpy()]]]
+        emitted = changes.with_columns(service.get_columns()).select(self._nothing.columns)
+        return sorted_run(run.drop(MESSAGE)), emitted
+
+    def _every_change(self, pairs: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, int]:
+        """Show what each (record, window) makes of the window, by ``MESSAGE``, and say how many sums did not fit."""
         chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
         chain = chain.sort(NODE, HASH, *self._group, _FIRST)
         groups = Groups.of(chain.select(NODE, HASH, *self._group))
-        is_change = chain[_ROW].is_not_null().to_numpy()
+        is_change = chain[MESSAGE].is_not_null().to_numpy()
         values, overflows = self._aggregates.running(chain, groups)
-        self._count_overflows([mask[is_change] for mask in overflows], counters)
-        result_times = pl.Series(TS, groups.latest(chain[_LATEST].to_numpy()))
+        result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
         firsts = chain[_FIRST].gather(groups.firsts)
-        outputs = pl.DataFrame([result_times, chain[HASH].alias(KEY_HASH), *self._keys(chain), *values, firsts])
-        outputs = self._with_deletes(outputs, groups)
-        in_record_order = np.empty(len(records), dtype=np.int64)
-        in_record_order[chain[_ROW].drop_nulls().to_numpy()] = np.flatnonzero(is_change)
-        service = batch.frame.select(POS, OFFSET)[rows[records]]
-        emitted = outputs[in_record_order].with_columns(service.get_columns())
+        outputs = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts])
+        outputs = outputs.with_columns(pl.lit(0, pl.Int8).alias(OP))
         if self._having is not None:
-            emitted = emitted.filter(pl.col(OP).is_not_null())
-        return sorted_run(self._merge_nodes(pairs.drop(_ROW))), emitted.select(self._nothing.columns)
-
-    def _with_deletes(self, outputs: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-        """Add ``_op``: with ``having``, 1 for a row that no longer matches and null for one that did not match before either."""
-        if self._having is None:
-            return outputs.with_columns(pl.lit(0, pl.Int8).alias(OP))
-        matches = outputs.select(self._having.fill_null(value=False).alias("m"))["m"].to_numpy()
-        op = pl.Series(OP, (~matches).astype(np.int8)).set(pl.Series(~matches & ~groups.previous(matches)), None)
-        nulled = [pl.when(op == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
-        return outputs.with_columns(op, *nulled)
+            outputs = self._having.with_deletes(outputs, groups)
+        in_order = np.empty(pairs.height, dtype=np.int64)
+        in_order[chain[MESSAGE].drop_nulls().to_numpy()] = np.flatnonzero(is_change)
+        outputs = outputs[in_order]
+        if self._having is not None:
+            outputs = outputs.filter(pl.col(OP).is_not_null())
+        return outputs, sum(int((mask & is_change).sum()) for mask in overflows)
 
     # Output columns
 
     def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
-        """The group's columns and the bounds of the window in ``NODE``."""
+        """The group's hash and columns, and the bounds of the window in ``NODE``."""
         group = [partials[own].alias(name) for own, (name, _) in zip(self._group, self._spec.group, strict=True)]
         start = partials[NODE].to_numpy() * self._grid.advance_ms
         bounds = ((WINDOW_START, start), (WINDOW_END, start + self._grid.size_ms))
-        return [*group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]
-
-    def _count_overflows(self, overflows: list[NDArray[np.bool_]], counters: Counters) -> None:
-        for mask in overflows:
-            add_counter(counters, self._spec.name, "sum_overflow", int(mask.sum()))
+        hashes = partials[HASH].alias(KEY_HASH)
+        return [hashes, *group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]

@@ -11,13 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.having import Having
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, TS
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START
 from engine.core.windows.session_exact import Chains
 from engine.core.windows.session_store import END, HASH, START
-from engine.definition.expressions import compile_scalar
 from engine.definition.types import TIMESTAMP, Schema
 from engine.plan.model import SessionAggregation
 
@@ -37,9 +37,9 @@ class Changes:
     """What a batch's chains show.
 
     Attributes:
-        frame: ``RECORD``, ``_ts``, ``_op``, ``_key_hash``, the output columns and ``FIRST``, in emission order.
+        frame: ``RECORD``, ``_ts``, ``_op``, ``_key_hash``, the output columns and ``FIRST``, in emission order; deletes have no values.
         sessions: partials of the sessions that the batch changed, as they stand after it.
-        overflows: how many sums of the frame did not fit.
+        overflows: how many sums did not fit.
     """
 
     frame: pl.DataFrame
@@ -61,7 +61,13 @@ class SessionFold:
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
         self.schema = Schema((*((name, schema[source]) for name, source in spec.group), *bounds, *self._aggregates.schema))
         self.group = [f"g{i}" for i in range(len(spec.group))]
-        self._having = compile_scalar(spec.having, self.schema).expr.fill_null(value=False) if spec.having is not None else None
+        values = [name for name, _ in self._aggregates.schema]
+        self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
+        self._is_folded = spec.is_folded
+        self._read_between: frozenset[str] | None = None
+        """What is computed of states that others replace within a batch; None: everything."""
+        if spec.is_folded:
+            self._read_between = frozenset() if self._having is None else self._having.reads
         self._places = [f"a{i}.p" for i, column in enumerate(spec.aggregates) if column.function == "concat"]
 
     @property
@@ -96,12 +102,12 @@ class SessionFold:
         values, overflows = self._aggregates.results(sessions)
         rows = pl.DataFrame([*self._keys(sessions, sessions[START].to_numpy(), sessions[END].to_numpy()), *values])
         op = pl.Series(OP, np.zeros(rows.height, np.int8))
-        return rows.with_columns(op if self._having is None else op.set(~rows.select(self._having).to_series(), None)), _total(
-            overflows
-        )
+        if self._having is not None:
+            op = op.set(pl.Series(~self._having.matches(rows)), None)
+        return rows.with_columns(op), _total(overflows)
 
     def changes(self, parts: pl.DataFrame, chains: Chains, sessions: int) -> Changes:
-        """Show every change.
+        """Show every change, or only the last one of each session.
 
         Args:
             parts: the batch's elements.
@@ -110,13 +116,32 @@ class SessionFold:
         """
         rows, chains = self._begun(parts[chains.elements], chains)
         begins = np.flatnonzero(np.append([True], chains.ids[1:] != chains.ids[:-1]))
-        values, overflows = self._aggregates.running(rows, Groups(chains.ids, begins[chains.ids]))
-        arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
-        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived])
         is_kept = (chains.is_session & np.logical_or.reduceat(chains.is_change, begins))[chains.ids]
         merged = self.merge(rows.filter(pl.Series(is_kept)), chains.ids[is_kept])
+        values, overflows = self._aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
+        arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
+        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived, pl.Series(_SESSION, chains.ids)])
+        frame = self._in_emission_order(outputs, chains, sessions)
         overflowed = _total(mask & chains.is_change for mask in overflows)
-        return Changes(self._in_emission_order(outputs, chains, sessions), merged, overflowed)
+        if self._is_folded:
+            frame, overflowed = self._last_changes(frame, merged, np.unique(chains.ids[is_kept]))
+        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        return Changes(frame.with_columns(nulled), merged, overflowed)
+
+    def _last_changes(self, frame: pl.DataFrame, merged: pl.DataFrame, ids: I64) -> tuple[pl.DataFrame, int]:
+        """Keep the last change of each session, and say how many sums of the sessions did not fit.
+
+        A row that is left is the last of its chain: each state before it was deleted, or had the same bounds.
+
+        Args:
+            frame: every change.
+            merged: the sessions as they stand after the batch.
+            ids: the chain of each of them, ascending.
+        """
+        last = frame.unique([*self._names, WINDOW_START, WINDOW_END], keep="last", maintain_order=True)
+        values, overflows = self._aggregates.results(merged)
+        places = pl.Series(np.searchsorted(ids, last[_SESSION].to_numpy())).set(last[OP] != 0, None)
+        return last.with_columns(each.gather(places) for each in values), _total(overflows)
 
     def _in_emission_order(self, outputs: pl.DataFrame, chains: Chains, sessions: int) -> pl.DataFrame:
         """Per record the deletes of what it replaced, then the result.
@@ -124,9 +149,7 @@ class SessionFold:
         A result that fails ``having`` is not shown; what it replaced is deleted if it was. A session of one instant that only got
         another record of that instant is not deleted before (STRICT 21).
         """
-        matches = np.ones(outputs.height, np.bool_)
-        if self._having is not None:
-            matches = outputs.select(self._having).to_series().to_numpy()
+        matches = np.ones(outputs.height, np.bool_) if self._having is None else self._having.matches(outputs)
         is_instant = chains.first[chains.replacing] == chains.last[chains.replacing]
         is_deleted = matches[chains.replaced] & ~(is_instant & matches[chains.replacing])
         shown = np.flatnonzero(chains.is_change & matches)
@@ -135,9 +158,7 @@ class SessionFold:
         op = np.repeat(np.array([1, 0], np.int8), [len(rows) - len(shown), len(shown)])
         records = chains.elements[causes] - sessions
         order = np.lexsort((1 - op, records))
-        frame = outputs[rows[order]].with_columns(pl.Series(OP, op[order]), pl.Series(RECORD, records[order]))
-        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
-        return frame.with_columns(nulled)
+        return outputs[rows[order]].with_columns(pl.Series(OP, op[order]), pl.Series(RECORD, records[order]))
 
     def _begun(self, rows: pl.DataFrame, chains: Chains) -> tuple[pl.DataFrame, Chains]:
         """Merge what each chain begins with into one row, so that running aggregates find it in order of arrival."""

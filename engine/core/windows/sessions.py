@@ -175,8 +175,9 @@ class SessionAggregator(Operator):
         Returns:
             ``final``: one row per session that closed, ordered by (closing position, end, start, first arrival), with the position
             and offset of the closing record. ``changes``: per record the deletes of the sessions it merged, by (end, start), then
-            the result. A deleted row keeps its key, its aggregates are null. ``corrections``: see there. ``late`` has, and the
-            counter ``window_closed`` counts, each record that forms no open session.
+            the result; or only the last change of each session where they are folded. A deleted row keeps its key, its aggregates
+            are null. ``corrections``: see there. ``late`` has, and the counter ``window_closed`` counts, each record that forms no
+            open session.
         """
         counters: Counters = {}
         batch = self._admit(frame, moment, counters)

@@ -129,7 +129,8 @@ class SlidingAggregator(Operator):
 
         Returns:
             ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the position
-            and offset of the closing record. ``changes``: one row per (record, window) in the order of STRICT 4; a deleted row
+            and offset of the closing record. ``changes``: one row per (record, window) in the order of STRICT 4, or only the
+            last one per window where they are folded; a deleted row
             keeps its key, its aggregates are null. ``corrections``: see ``Corrections``. ``late`` has the refused records; counter
             ``window_closed`` counts them.
         """

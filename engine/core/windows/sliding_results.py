@@ -13,13 +13,13 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
-from engine.core.clocks import I64
+from engine.core.aggregation.having import Having
+from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.windows.sliding_changes import Arrivals, ChainMaker, Chains
 from engine.core.windows.sliding_fold import RangeFold, range_minima
 from engine.core.windows.sliding_store import HASH
 from engine.core.windows.sliding_windows import Timeline, Windows
-from engine.definition.expressions import compile_scalar
 from engine.definition.types import TIMESTAMP, Schema
 from engine.plan.model import SlidingAggregation
 
@@ -30,6 +30,8 @@ FIRST: Final = "_first"
 """Arrival of the window's earliest-arrived record: the tie-breaker of W6."""
 
 _PLACE: Final = "_place"
+
+_WINDOW: Final = "_window"
 
 _US_PER_MS: Final = 1000
 
@@ -67,7 +69,12 @@ class SlidingResults:
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
         self.schema = Schema(group + bounds + self.aggregates.schema)
         self.nothing = empty_frame(self.schema)
-        self._having = compile_scalar(spec.having, self.schema).expr if spec.having is not None else None
+        values = [name for name, _ in self.aggregates.schema]
+        self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
+        self._read_between: frozenset[str] | None = None
+        """What is computed of changes that others follow within a batch; None: everything."""
+        if spec.is_folded:
+            self._read_between = frozenset() if self._having is None else self._having.reads
 
     # EMIT FINAL
 
@@ -84,7 +91,8 @@ class SlidingResults:
         rows = pl.concat(parts) if parts else self.nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
         if len(parts) > 1:
             rows = rows.sort(WINDOW_END, FIRST)
-        return rows.drop(FIRST) if self._having is None else rows.drop(FIRST).filter(self._having)
+        rows = rows.drop(FIRST)
+        return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
 
     def _final_rows(self, timeline: Timeline, closed: int, steps: Steps, counters: Counters) -> pl.DataFrame:
         windows = self._closing(timeline, closed, int(steps.boundaries[-1]))
@@ -123,7 +131,7 @@ class SlidingResults:
     # EMIT CHANGES
 
     def changes(self, timelines: Iterator[Timeline], closed: int, new: Arrivals, counters: Counters) -> pl.DataFrame:
-        """Return one row per (record, window), with ``FIRST``.
+        """Return one row per (record, window), or only the last one per window, with ``FIRST``.
 
         Args:
             timelines: see ``ChainMaker``.
@@ -142,9 +150,7 @@ class SlidingResults:
         return rows[np.argsort(rows[_PLACE].to_numpy())].select(*self.nothing.columns, FIRST)
 
     def _change_rows(self, timeline: Timeline, chains: Chains, new: Arrivals, counters: Counters) -> pl.DataFrame:
-        values, overflows = self.aggregates.running(chains.partials, chains.groups)
-        for mask in overflows:
-            add_counter(counters, self._spec.name, "sum_overflow", int(mask[chains.emitted].sum()))
+        values, overflows = self.aggregates.running(chains.partials, chains.groups, self._read_between)
         columns = [
             pl.Series(POS, new.positions[chains.records]),
             pl.Series(TS, chains.result_times[chains.emitted]),
@@ -153,22 +159,41 @@ class SlidingResults:
             *(column.gather(chains.emitted) for column in values),
             pl.Series(FIRST, chains.first_arrivals),
             pl.Series(_PLACE, chains.places),
+            pl.Series(_WINDOW, chains.groups.ids[chains.emitted]),
         ]
-        return self._with_deletes(pl.DataFrame(columns), chains, values)
+        rows = self._with_deletes(pl.DataFrame(columns), chains, values)
+        overflowed = [mask[chains.emitted] for mask in overflows]
+        if self._spec.is_folded:
+            rows, overflowed = self._last_changes(rows, chains)
+        add_counter(counters, self._spec.name, "sum_overflow", sum(int(mask.sum()) for mask in overflowed))
+        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self.aggregates.schema]
+        return rows.drop(_WINDOW) if self._having is None else rows.drop(_WINDOW).with_columns(nulled)
 
     def _with_deletes(self, rows: pl.DataFrame, chains: Chains, values: list[pl.Series]) -> pl.DataFrame:
         """Add ``_op``; with ``having``, 1 for a row that no longer matches, and leave out one that did not match before either."""
         if self._having is None:
             return rows.with_columns(pl.lit(0, pl.Int8).alias(OP))
-        condition = self._having.fill_null(value=False).alias("matches")
-        matches = rows.select(condition)["matches"].to_numpy()
+        matches = self._having.matches(rows)
         later = np.flatnonzero(~chains.is_new)
         before = rows[later].with_columns(column.gather(chains.emitted[later] - 1) for column in values)
         is_shown = np.zeros(len(matches), np.bool_)
-        is_shown[later] = before.select(condition)["matches"].to_numpy()
-        op = pl.Series(OP, (~matches).astype(np.int8))
-        nulled = [pl.when(op == 0).then(pl.col(name)).alias(name) for name, _ in self.aggregates.schema]
-        return rows.with_columns(op, *nulled).filter(pl.Series(matches | is_shown))
+        is_shown[later] = self._having.matches(before)
+        return rows.with_columns(pl.Series(OP, (~matches).astype(np.int8))).filter(pl.Series(matches | is_shown))
+
+    def _last_changes(self, rows: pl.DataFrame, chains: Chains) -> tuple[pl.DataFrame, list[Bools]]:
+        """Keep the last change of each window, and say which windows' sums did not fit.
+
+        Args:
+            rows: every change, with no other values than ``having`` reads; ``_WINDOW`` is the number of its chain.
+            chains: whose last rows the last changes show, unless they are deletes.
+        """
+        last = rows.sort(_PLACE).unique(_WINDOW, keep="last", maintain_order=True)
+        numbered = chains.partials.with_columns(pl.Series(_WINDOW, chains.groups.ids).set_sorted())
+        merge = self.aggregates.merge(chains.partials.columns)
+        merged = numbered.group_by(_WINDOW, maintain_order=True).agg(merge)
+        values, overflows = self.aggregates.results(self.aggregates.settle(merged))
+        windows = last[_WINDOW]
+        return last.with_columns(each.gather(windows) for each in values), [mask[windows.to_numpy()] for mask in overflows]
 
     # Columns
 

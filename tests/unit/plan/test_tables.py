@@ -172,7 +172,11 @@ def test_an_aggregation_over_a_table_sends_old_and_new_rows_to_their_groups() ->
         "orders.customer", "aggregate.$old.orders.amount", "aggregate.$new.orders.amount", "aggregate.$has_old", "aggregate.$has_new",
     )  # fmt: skip
     assert second.operators[0] == TableAggregation(
-        "aggregate", (("customer", "orders.customer"),), (AggregateColumn("total", "sum", '"orders"."amount"'),), '"total" > 0'
+        "aggregate",
+        (("customer", "orders.customer"),),
+        (AggregateColumn("total", "sum", '"orders"."amount"'),),
+        '"total" > 0',
+        is_folded=True,
     )
     assert plan.output.key == ("customer",)
 
@@ -180,7 +184,7 @@ def test_an_aggregation_over_a_table_sends_old_and_new_rows_to_their_groups() ->
 def test_an_aggregation_over_a_stream_needs_no_window() -> None:
     plan = build(**{"from": {"stream": "clicks"}}, group_by=["customer"], aggregate={"n": "count(*)"})
     assert plan.stages[0].operators[0] == RunningAggregation(
-        "aggregate", (("customer", "clicks.customer"),), (AggregateColumn("n", "count", None),)
+        "aggregate", (("customer", "clicks.customer"),), (AggregateColumn("n", "count", None),), is_folded=True
     )
     assert plan.inputs[0].hash_key == ("customer",)
 
