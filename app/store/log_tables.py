@@ -59,6 +59,8 @@ late_record = sa.Table(
     sa.Column("offset", sa.BigInteger),
     sa.Column("record", sa.Text),
     sa.Column("at", sa.DateTime(timezone=True)),
+    sa.Column("replayed_at", sa.DateTime(timezone=True)),
+    sa.Column("replay_id", sa.Uuid),
 )
 
 reject = sa.Table(
