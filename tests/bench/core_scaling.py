@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import numpy as np
 import polars as pl
 import psutil
+from numpy.typing import NDArray
 
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS
 from engine.core.hashing import key_hash
@@ -57,14 +58,14 @@ class Growth:
         state_rows: rows in the state.
         nanoseconds: CPU time per record; the least of the runs.
         ratio: to the smallest state of the series.
-        bound: what the ratio should stay below.
+        bound: what the ratio should stay below; None where nothing of the engine is measured.
     """
 
     what: str
     state_rows: int
     nanoseconds: float
     ratio: float
-    bound: float
+    bound: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +90,43 @@ class MemoryUse:
 
 
 def measure_scaling(size: str, runs: int) -> list[Growth]:
-    """Measure reading and putting versions by keys in the index, and the grace buffer by rows that wait."""
+    """Measure reading and putting versions by keys in the index, and the grace buffer by rows that wait.
+
+    The first series is what the memory allows: the cheapest plain read of the same keys, without versions, positions or segments.
+    """
+    plain = {keys: _least([_plain_cost(keys) for _ in range(runs)]) for keys in INDEX_KEYS[size]}
     index = {keys: _least([_index_cost(keys) for _ in range(runs)]) for keys in INDEX_KEYS[size]}
     buffer = {rows: _least([_buffer_cost(rows) for _ in range(runs)]) for rows in WAITING_ROWS[size]}
-    return [*_series(index), *_series(buffer)]
+    return [*_series(plain, None), *_series(index), *_series(buffer)]
 
 
 def _least(costs: list[dict[str, float]]) -> dict[str, float]:
     return {what: min(cost[what] for cost in costs) for what in costs[0]}
 
 
-def _series(costs: dict[int, dict[str, float]]) -> list[Growth]:
+def _series(costs: dict[int, dict[str, float]], bound: float | None = BOUND) -> list[Growth]:
     first = next(iter(costs.values()))
     return [
-        Growth(what, rows, cost[what] * 1e9, cost[what] / first[what], BOUND) for what in first for rows, cost in costs.items()
+        Growth(what, rows, cost[what] * 1e9, cost[what] / first[what], bound) for what in first for rows, cost in costs.items()
     ]
+
+
+def _plain_cost(keys: int) -> dict[str, float]:
+    """Return CPU seconds per record of sorting a batch's keys, finding them in one sorted array and gathering the rows' columns."""
+    items = np.arange(keys)
+    rows = _frame(items, items, items).sort(KEY_HASH)
+    hashes, columns = rows.get_column(KEY_HASH).to_numpy(), [column.to_numpy() for column in rows.get_columns()]
+    spent = 0.0
+    for batch in range(LEAST_BATCHES):
+        wanted = _versions(batch, below(draw(7, _numbers(batch), 0), keys), keys).get_column(KEY_HASH).to_numpy()
+        spent += _cpu(partial(_read_plainly, hashes, columns, wanted))
+    return {"numpy: searchsorted and take, keys at random": spent / (LEAST_BATCHES * BATCH_RECORDS)}
+
+
+def _read_plainly(hashes: NDArray[np.uint64], columns: list[NDArray[Any]], wanted: NDArray[np.uint64]) -> None:
+    places = np.searchsorted(hashes, wanted[np.argsort(wanted)])
+    for column in columns:
+        column.take(places)
 
 
 def _index_cost(keys: int) -> dict[str, float]:
