@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import Bools, running_clock
+from engine.core.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
 from engine.core.frames import (
     KEY_HASH,
     OP,
@@ -24,17 +24,23 @@ from engine.core.frames import (
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
-from engine.core.structures.versioned_table import MATCHED, VersionedTable
+from engine.core.structures.sorted_search import numbered
+from engine.core.structures.versioned_table import MATCHED, TableBatch, VersionedTable
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.model import TableFilter
+
+LATE_END: Final = 2
+"""``_op`` of a delete that ends a late row in the result's history. It is a delete to whatever keeps or reads versions, and left out of
+what a versioned result's change feed tells: the corpora know no second delete of a change (STRICT 7)."""
 
 
 class TableFilterer(Operator):
     """Keeps which of a table's versions, or latest rows, passed.
 
     Over a versioned table the result is versioned: every accepted row that passes goes on with its own time, also one out of order;
-    a delete only where the result has a row as of the delete's own time. Over an unversioned table the latest by arrival counts.
+    a delete only where the result has a row as of the delete's own time. A delete that was not told so follows, as ``LATE_END``, the late
+    row that would otherwise not end there. Over an unversioned table the latest by arrival counts.
 
     Counted are ``null_key``, ``table_history_expired`` (V1; kept as late rows) and, for an unversioned table, ``out_of_order``.
 
@@ -67,9 +73,13 @@ class TableFilterer(Operator):
             frame = frame.filter(pl.col(KEY_HASH).is_not_null())
         frame, late = self._accepted(frame, counters)
         is_delete = self._is_delete(frame)
-        was_there = self._put(frame, is_delete, counters)
-        told = np.flatnonzero(~is_delete | was_there)
-        return OperatorOutput(self._told(frame[told], is_delete[told]), late, counters)
+        was_there, ends = self._put(frame, is_delete, counters)
+        told, ended = np.flatnonzero(~is_delete | was_there), np.flatnonzero(ends != AFTER_ALL_TIME)
+        rows = np.concatenate([told, ended])
+        order = np.argsort(rows, kind="stable")
+        times = np.concatenate([frame.get_column(TS).to_numpy()[told], ends[ended]])[order]
+        ops = np.concatenate([is_delete[told], np.full(len(ended), LATE_END)])[order]
+        return OperatorOutput(self._told(frame[rows[order]].with_columns(pl.Series(TS, times)), ops), late, counters)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
@@ -101,27 +111,63 @@ class TableFilterer(Operator):
         is_delete: Bools = (frame.get_column(OP).to_numpy() != 0) | ~passes.to_numpy()
         return is_delete
 
-    def _put(self, frame: pl.DataFrame, is_delete: Bools, counters: Counters) -> Bools:
-        """Remember what passed; say where the result had a row before, as of each delete's own time. Unspecified for rows."""
+    def _put(self, frame: pl.DataFrame, is_delete: Bools, counters: Counters) -> tuple[Bools, I64]:
+        """Remember what passed.
+
+        Returns:
+            Whether the result had a row before, as of each delete's own time, unspecified for rows; and when each row ends with a
+            delete that was not told before, ``AFTER_ALL_TIME`` for never.
+        """
         sequence = np.arange(self._seen, self._seen + frame.height)
         self._seen += frame.height
         puts = frame[[*SERVICE_COLUMNS, *self._spec.key]]
         batch = self._passed.open(puts.with_columns(pl.Series(POS, sequence), pl.Series(OP, is_delete.astype(np.int8))))
         if self._passed.retention_ms is None:
             add_counter(counters, self.name, "out_of_order", batch.out_of_order())
-        was_there = np.full(frame.height, self._spec.tells_every_delete)
-        if not self._spec.tells_every_delete and is_delete.any():
-            asked = np.flatnonzero(is_delete)
-            hashes, times = (puts.get_column(name).to_numpy()[asked] for name in (KEY_HASH, TS))
-            was_there[asked] = batch.lookup(hashes, times, sequence[asked]).status == MATCHED
+        was_there, ends = np.full(frame.height, self._spec.tells_every_delete), np.full(frame.height, AFTER_ALL_TIME)
+        if not self._spec.tells_every_delete:
+            if self._passed.retention_ms is not None:
+                was_there, ends = _in_history(batch, puts, sequence, is_delete)
+            elif is_delete.any():
+                asked = np.flatnonzero(is_delete)
+                hashes, times = (puts.get_column(name).to_numpy()[asked] for name in (KEY_HASH, TS))
+                was_there[asked] = batch.lookup(hashes, times, sequence[asked]).status == MATCHED
         self._passed.commit(batch)
-        return was_there
+        return was_there, ends
 
-    def _told(self, frame: pl.DataFrame, is_delete: Bools) -> pl.DataFrame:
+    def _told(self, frame: pl.DataFrame, ops: I64) -> pl.DataFrame:
         """Give deletes their form: of the columns only the key is filled."""
-        if not is_delete.any():
+        if not ops.any():
             return frame
         others = [name for name in self.schema.names if name not in self._spec.key]
-        is_row = pl.lit(pl.Series(~is_delete))
+        is_row = pl.lit(pl.Series(ops == 0))
         nulled = [pl.when(is_row).then(pl.col(name)).alias(name) for name in others]
-        return frame.with_columns(pl.Series(OP, is_delete.astype(np.int8)), *nulled)
+        return frame.with_columns(pl.Series(OP, ops.astype(np.int8)), *nulled)
+
+
+def _in_history(batch: TableBatch, puts: pl.DataFrame, sequence: I64, is_delete: Bools) -> tuple[Bools, I64]:
+    """Say where the result had a row as of each change's own time, and when rows end with a delete that was not told before.
+
+    A delete was told where a row is directly before it. So it has to be told where a late row comes before it, and none was there.
+    """
+    touched, keys = numbered(puts.get_column(KEY_HASH).to_numpy())
+    times = puts.get_column(TS).to_numpy()
+    since = np.full(len(touched), AFTER_ALL_TIME)
+    np.minimum.at(since, keys, times)
+    versions, search = batch.versions_of(touched, since)
+    is_row = versions.get_column(OP).to_numpy()[search.rows] == 0
+
+    def is_there(changes: I64, when: I64) -> Bools:
+        places = search.as_of(keys[changes], when, sequence[changes])
+        found: Bools = (places >= 0) & is_row[places]
+        return found
+
+    was_there = is_there(np.arange(len(times)), times)
+    ends = np.full(len(times), AFTER_ALL_TIME)
+    begun = np.flatnonzero(~is_delete & ~was_there)
+    next_times = search.next_times(keys[begun], times[begun], sequence[begun])
+    is_followed = next_times != AFTER_ALL_TIME
+    begun, next_times = begun[is_followed], next_times[is_followed]
+    is_ended = ~is_there(begun, next_times)
+    ends[begun[is_ended]] = next_times[is_ended]
+    return was_there, ends

@@ -11,6 +11,7 @@ import polars as pl
 from engine.core.frames import OFFSET, OP, SERVICE_COLUMNS, TS
 from engine.core.hashing import key_hash
 from engine.core.order import Slice, order_batch
+from engine.core.table_filter import LATE_END
 from engine.definition.types import STRING, ColumnType, Schema
 from engine.errors import BufferFull
 from engine.plan.model import Feed, Input, RelationSchema
@@ -56,7 +57,8 @@ class QueryMachine:
             first, last = bisect_left(places, start), bisect_left(places, end)
             records[relation] = self._frames[relation].slice(first, last - first)
         changes = self._bench.process(records).get(self._name)
-        found = [] if changes is None else [self._output(row) for row in changes.iter_rows(named=True)]
+        told = [] if changes is None else changes.filter(pl.col(OP) != LATE_END).iter_rows(named=True)
+        found = [self._output(row) for row in told]
         failure = self._bench.outcome(self._name).failure
         return found if failure is None else [*found, {"error": ERROR_NAMES[type(failure)]}]
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from engine.core.table_filter import LATE_END
 from engine.definition.types import STRING, Schema
 from engine.plan.model import TableTableJoin
 
@@ -218,10 +219,14 @@ class FilterModel:
         self.table.put(key, value, ts)
         passed = None if value is None or value.startswith("x") else value
         before_ts, before = self.result.latest(key)
+        end = None
         if self.result.retention_ms is not None:
             before = self.result.as_of(key, ts)
+            end = min((other for other in self.result.versions.get(key, {}) if other > ts), default=None)
         elif before_ts is not None:
             self.counters["out_of_order"] += ts < before_ts
         self.result.put(key, passed, ts)
         if passed is not None or before is not None:
             self.told.append((pos, ts, int(passed is None), key, passed))
+        if passed is not None and before is None and end is not None and self.result.as_of(key, end) is None:
+            self.told.append((pos, end, LATE_END, key, None))  # the delete was not worth telling when it came

@@ -6,7 +6,7 @@ import polars as pl
 
 from engine.core.frames import OperatorOutput
 from engine.core.operators import Moment
-from engine.core.table_filter import TableFilterer
+from engine.core.table_filter import LATE_END, TableFilterer
 from engine.definition.types import BIGINT, STRING, Schema
 from engine.plan.model import TableFilter
 from engine.state.memory import MemorySegmentStore
@@ -53,7 +53,12 @@ def test_a_condition_that_is_null_fails() -> None:
 
 def test_versioned_result_is_asked_as_of_the_failing_rows_own_time() -> None:
     output = process(SPEC, ("a", 1, 10), ("a", -1, 5), ("a", 2, 3), ("a", -1, 4))
-    assert told(output) == [(0, 10, 0, "a", 1), (2, 3, 0, "a", 2), (3, 4, 1, "a", None)]
+    assert told(output) == [(0, 10, 0, "a", 1), (2, 3, 0, "a", 2), (2, 5, LATE_END, "a", None), (3, 4, 1, "a", None)]
+
+
+def test_a_late_row_ends_where_a_delete_was_not_worth_telling() -> None:
+    output = process(SPEC, ("a", -1, 10), ("a", 1, 5), ("a", 2, 7))
+    assert told(output) == [(1, 5, 0, "a", 1), (1, 10, LATE_END, "a", None), (2, 7, 0, "a", 2)]
 
 
 def test_unversioned_result_is_asked_for_the_last_by_arrival() -> None:
