@@ -331,3 +331,11 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     for start, end in itertools.pairwise(edges):
         batch = frame(rows[start:end], start)
         assert_folds_to(folding.process(batch).frame, full.process(batch).frame, ["key", "window_start", "window_end"])
+
+
+def test_a_list_that_grows_with_its_session_is_written_once_when_folded() -> None:
+    spec = SessionAggregation("w", (("key", "s.key"),), 10, 0, (AggregateColumn("all", "collect_list", "s.number"),), "changes")
+    operator = SessionAggregator(replace(spec, is_folded=True), SCHEMA, None, MemorySegmentStore())
+    changes = operator.process(frame([Row(i, "a", i, None, None) for i in range(20_000)])).frame
+    assert changes.filter(changes["_op"] == 0)["all"].list.len().to_list() == [20_000]
+    assert changes.filter(changes["_op"] == 1)["all"].null_count() == changes.height - 1

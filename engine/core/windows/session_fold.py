@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -45,6 +45,14 @@ class Changes:
     frame: pl.DataFrame
     sessions: pl.DataFrame
     overflows: int
+
+
+class _Emissions(NamedTuple):
+    """What is emitted, in order: the row of a chain, the row whose record causes it, and ``_op``."""
+
+    rows: I64
+    causes: I64
+    op: NDArray[np.int8]
 
 
 class SessionFold:
@@ -120,30 +128,39 @@ class SessionFold:
         merged = self.merge(rows.filter(pl.Series(is_kept)), chains.ids[is_kept])
         values, overflows = self._aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
         arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
-        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived, pl.Series(_SESSION, chains.ids)])
-        frame = self._in_emission_order(outputs, chains, sessions)
+        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived])
+        emissions = self._emissions(outputs, chains)
         overflowed = _total(mask & chains.is_change for mask in overflows)
         if self._is_folded:
-            frame, overflowed = self._last_changes(frame, merged, np.unique(chains.ids[is_kept]))
+            emissions = _last_of_each(emissions, chains)
+        frame = outputs[emissions.rows].with_columns(
+            pl.Series(OP, emissions.op), pl.Series(RECORD, chains.elements[emissions.causes] - sessions)
+        )
+        if self._is_folded:
+            ids = np.unique(chains.ids[is_kept])
+            frame, overflowed = self._with_values(frame, merged, np.searchsorted(ids, chains.ids[emissions.rows]))
         nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
         return Changes(frame.with_columns(nulled), merged, overflowed)
 
-    def _last_changes(self, frame: pl.DataFrame, merged: pl.DataFrame, ids: I64) -> tuple[pl.DataFrame, int]:
-        """Keep the last change of each session, and say how many sums of the sessions did not fit.
+    def _with_values(self, frame: pl.DataFrame, merged: pl.DataFrame, places: I64) -> tuple[pl.DataFrame, int]:
+        """Give the rows among the last changes their values, and say how many sums of the sessions did not fit.
 
         A row that is left is the last of its chain: each state before it was deleted, or had the same bounds.
 
         Args:
-            frame: every change.
+            frame: the last change of each session.
             merged: the sessions as they stand after the batch.
-            ids: the chain of each of them, ascending.
+            places: which of them each row is; without meaning for deletes.
         """
-        last = frame.unique([*self._names, WINDOW_START, WINDOW_END], keep="last", maintain_order=True)
         values, overflows = self._aggregates.results(merged)
-        places = pl.Series(np.searchsorted(ids, last[_SESSION].to_numpy())).set(last[OP] != 0, None)
-        return last.with_columns(each.gather(places) for each in values), _total(overflows)
+        is_row = frame[OP].to_numpy() == 0
+        own = places[is_row]
+        rows = frame.filter(pl.Series(is_row)).with_columns(each.gather(own) for each in values)
+        # Gathering null for a delete would copy the first list for each.
+        both = pl.concat([rows, frame.filter(pl.Series(~is_row))], how="diagonal")
+        return both[np.argsort(np.concatenate([np.flatnonzero(is_row), np.flatnonzero(~is_row)]))], _total(overflows)
 
-    def _in_emission_order(self, outputs: pl.DataFrame, chains: Chains, sessions: int) -> pl.DataFrame:
+    def _emissions(self, outputs: pl.DataFrame, chains: Chains) -> _Emissions:
         """Per record the deletes of what it replaced, then the result.
 
         A result that fails ``having`` is not shown; what it replaced is deleted if it was. A session of one instant that only got
@@ -156,9 +173,8 @@ class SessionFold:
         causes = np.concatenate([chains.replacing[is_deleted], shown])
         rows = np.concatenate([chains.replaced[is_deleted], shown])
         op = np.repeat(np.array([1, 0], np.int8), [len(rows) - len(shown), len(shown)])
-        records = chains.elements[causes] - sessions
-        order = np.lexsort((1 - op, records))
-        return outputs[rows[order]].with_columns(pl.Series(OP, op[order]), pl.Series(RECORD, records[order]))
+        order = np.lexsort((1 - op, chains.elements[causes]))
+        return _Emissions(rows[order], causes[order], op[order])
 
     def _begun(self, rows: pl.DataFrame, chains: Chains) -> tuple[pl.DataFrame, Chains]:
         """Merge what each chain begins with into one row, so that running aggregates find it in order of arrival."""
@@ -198,6 +214,17 @@ class SessionFold:
         group = [parts[column].alias(name) for column, name in zip(self.group, self._names, strict=True)]
         bounds = ((WINDOW_START, first), (WINDOW_END, last))
         return [*own, *group, *(pl.Series(name, ms * _US_PER_MS).cast(TIMESTAMP.polars) for name, ms in bounds)]
+
+
+def _last_of_each(emissions: _Emissions, chains: Chains) -> _Emissions:
+    """Keep the last emission of each session, by group and bounds: its rows stand together in one chain."""
+    is_same = (
+        (chains.ids[1:] == chains.ids[:-1]) & (chains.first[1:] == chains.first[:-1]) & (chains.last[1:] == chains.last[:-1])
+    )
+    keys = np.append([0], np.cumsum(~is_same))[emissions.rows]
+    newest_first = np.unique(keys[::-1], return_index=True)[1]
+    kept = np.sort(len(keys) - 1 - newest_first)
+    return _Emissions(emissions.rows[kept], emissions.causes[kept], emissions.op[kept])
 
 
 def _total(masks: Iterable[NDArray[np.bool_] | Bools]) -> int:
