@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from engine.connectors.views import apply_changes, expire_windows
 from engine.core.lateness import summed
 from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
+from engine.plan.naming import ReportedNames
 
 COMMIT_CHANNEL = "slackwater_commit"
 REJECTS_KEPT = 100_000
@@ -116,6 +118,13 @@ class _Batch:
                     pass
         return batch
 
+    def process_ms(self) -> int:
+        """Return how long the stages worked one after the other, each as long as its slowest task."""
+        slowest: dict[int, int] = {}
+        for stats in self.stats:
+            slowest[stats["stage"]] = max(slowest.get(stats["stage"], 0), stats.get("work_ms", 0))
+        return sum(slowest.values())
+
     def failure(self) -> BufferFull | None:
         """Return why the query must stop after this batch, None for no reason."""
         found = next((stats["failure"] for stats in self.stats if stats.get("failure")), None)
@@ -150,13 +159,14 @@ class Sink:
             DataInvalid: Postgres cannot hold a value of the result, and never will.
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
+        begun = perf_counter()
         batch = _Batch.of(unpack(packets))
         try:
             conn = self._connection()
             with conn.transaction(), conn.cursor() as cursor:
                 before = self._fence(cursor, batch_id)
                 if before is not None:
-                    self._write(cursor, batch_id, batch, before)
+                    self._write(cursor, batch_id, batch, before, begun)
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             raise DataInvalid(
                 f"the result {self._plan.output.name} cannot be written: {error}. Change the query's select."
@@ -197,10 +207,10 @@ class Sink:
             )
         return _Committed(row[3], row[4])
 
-    def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed) -> None:
+    def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed, begun: float) -> None:
         counters = _counters(batch, self._plan)
         emitted = self._write_changes(cursor, batch, counters, before.stream_time(self._plan))
-        after = before.advanced(batch, emitted)
+        after = before.advanced(batch, emitted, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
             expire_windows(cursor, self._plan.output, stream_time_ms)
@@ -213,6 +223,7 @@ class Sink:
             """,
             [(self._query_id, name, reason, count) for (name, reason), count in sorted(counters.items())],
         )
+        after.detail["phases_ms"] = {"process": batch.process_ms(), "sink": round((perf_counter() - begun) * 1000)}
         cursor.execute(
             """
             UPDATE log.commit SET batch_id = %s, committed_at = clock_timestamp(), position = %s, stream_time_ms = %s, detail = %s
@@ -308,14 +319,16 @@ class Sink:
 class _Committed:
     """Position and detail of the commit row.
 
-    ``detail``: ``clocks`` and ``buffered`` (operator → task → value), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
-    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks).
+    ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
+    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
+    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
+    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on).
     """
 
     position: dict[str, dict[str, int]]
     detail: Json
 
-    def advanced(self, batch: _Batch, emitted: int) -> _Committed:
+    def advanced(self, batch: _Batch, emitted: int, names: ReportedNames) -> _Committed:
         """Return what is true once the batch is in."""
         position = {feed: dict(partitions) for feed, partitions in self.position.items()}
         read = dict(self.detail.get("read_rows", {}))
@@ -331,12 +344,8 @@ class _Committed:
             "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
             "max_ts": newest,
         }
-        for part in ("clocks", "buffered"):
-            merged = {operator: dict(tasks) for operator, tasks in self.detail.get(part, {}).items()}
-            for stats in batch.stats:
-                for operator, value in stats[part].items():
-                    merged.setdefault(operator, {})[str(stats["task"])] = value
-            detail[part] = merged
+        for part in ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting"):
+            detail[part] = _merged(self.detail.get(part, {}), part, batch.stats, names)
         wakes = dict(self.detail.get("wakes", {}))
         for stats in batch.stats:
             if "wakes_at_ms" in stats:
@@ -349,14 +358,30 @@ class _Committed:
 
     def stream_time(self, plan: Plan) -> int | None:
         """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
-        clocks = self.detail.get("clocks", {})
+        clocks, names = self.detail.get("clocks", {}), ReportedNames(plan)
         for stage in reversed(plan.stages):
             for operator in reversed(stage.operators):
-                known = [ts for ts in clocks.get(getattr(operator, "name", ""), {}).values() if ts is not None]
+                name = names.of(stage.index, getattr(operator, "name", ""))
+                known = [ts for ts in clocks.get(name, {}).values() if ts is not None]
                 if known:
                     return int(min(known))
         newest: int | None = self.detail.get("max_ts")
         return newest
+
+
+def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNames) -> Json:
+    """Put what the tasks of a batch report over what was known: operator → task → value.
+
+    What a task no longer reports of an operator's buffer, such as the oldest of no rows, is over; a clock stays.
+    """
+    merged = {operator: dict(tasks) for operator, tasks in before.items()}
+    for stats in reports:
+        task, stage = str(stats["task"]), stats["stage"]
+        for operator in stats["buffered"] if part != "clocks" else ():
+            merged.get(names.of(stage, operator), {}).pop(task, None)
+        for operator, value in stats.get(part, {}).items():
+            merged.setdefault(names.of(stage, operator), {})[task] = value
+    return {operator: tasks for operator, tasks in merged.items() if tasks}
 
 
 def _counters(batch: _Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:

@@ -20,7 +20,18 @@ from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
 from engine.errors import DataInvalid, EpochFenced, StateCorrupt
-from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Projection, RelationSchema, Stage
+from engine.plan.model import (
+    Feed,
+    ForeignKeyResult,
+    Input,
+    LateRecords,
+    Output,
+    Plan,
+    Projection,
+    RelationSchema,
+    Stage,
+    TimeLimitSuppression,
+)
 
 QUERY, CHECKPOINT = uuid4(), uuid4()
 
@@ -290,4 +301,32 @@ def test_a_view_whose_bounds_were_renamed_expires_by_its_end(conn: Any, dsn: str
     clock = json.loads(progress(1).blob) | {"max_ts": 5_000}
     sink.commit(0, table(data(frame), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(clock).encode())))
     assert [row[0] for row in conn.execute("SELECT n FROM views.result")] == [1]
+    sink.close()
+
+
+def test_operators_of_one_name_are_told_apart_by_their_stage_and_what_no_longer_waits_is_gone(conn: Any, dsn: str) -> None:
+    a_plan = plan("table", {"k": "string", "v": "bigint"}, ("k",))
+    first, last = (
+        (ForeignKeyResult("c", "inner", ("k",), ("k",)), TimeLimitSuppression("suppress", ("k",), 5, None)),
+        a_plan.stages[0],
+    )
+    stages = (replace(last, operators=first, exchange_key=("k",)), replace(last, index=1, operators=(first[0], *last.operators)))
+    sink = sink_for(conn, dsn, replace(a_plan, stages=stages))
+
+    def report(stage: int, **parts: Any) -> Packet:
+        body = {"stage": stage, "task": 0, "clocks": {}, "buffered": {"c": 0}, "counters": [], "work_ms": 7, **parts}
+        return Packet(0, "stats", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
+
+    held = {"buffered": {"c": 4, "suppress": 2}, "buffered_bytes": {"suppress": 90}, "oldest_ms": {"suppress": 11, "c": 5}}
+    sink.commit(0, table(report(0, clocks={"c": 3, "c.table": 4}, **held), report(1, clocks={"c": 9})))
+    detail, clock = conn.execute("SELECT detail, stream_time_ms FROM log.commit").fetchone()
+    assert detail["clocks"] == {"c@0": {"0": 3}, "c@0.table": {"0": 4}, "c@1": {"0": 9}}
+    assert detail["buffered"] == {"c@0": {"0": 4}, "suppress": {"0": 2}, "c@1": {"0": 0}}
+    assert (detail["buffered_bytes"], detail["oldest_ms"]) == ({"suppress": {"0": 90}}, {"suppress": {"0": 11}, "c@0": {"0": 5}})
+    assert detail["phases_ms"]["process"] == 14
+    assert clock == 9
+    sink.commit(1, table(report(0, buffered={"c": 0, "suppress": 1}, oldest_ms={"suppress": 20})))
+    (detail,) = conn.execute("SELECT detail FROM log.commit").fetchone()
+    assert detail["oldest_ms"] == {"suppress": {"0": 20}}
+    assert detail["clocks"]["c@0"] == {"0": 3}
     sink.close()
