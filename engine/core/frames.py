@@ -80,6 +80,8 @@ class Emission:
         counters: see ``Counters``.
         clocks: operator → stream time, None before its first record.
         buffered: operator → rows waiting.
+        buffered_bytes: operator → how much they weigh; without those that do not know.
+        oldest_ms: operator → the smallest event time that waits; without those where nothing does, or that do not know.
         failure: see ``OperatorOutput``.
         wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
         lateness: gauge → what it counted (``engine.core.lateness``).
@@ -94,6 +96,8 @@ class Emission:
     failure: EngineError | None = None
     wakes_at_ms: int | None = None
     is_active: bool = False
+    buffered_bytes: dict[str, int] = field(default_factory=dict)
+    oldest_ms: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 

@@ -92,6 +92,16 @@ class Operator:
         return 0
 
     @property
+    def buffered_bytes(self) -> int | None:
+        """How much they weigh; None where that is not known without reading them."""
+        return None
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The smallest event time that waits; None where nothing does, or where it is not known without reading."""
+        return None
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much stream time must advance until something is let go; None where nothing waits for it."""
         return None

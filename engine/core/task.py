@@ -91,6 +91,7 @@ class Task:
         self._running = UPSTREAM if stage.running is None else stage.running
         self._empty = empty_frame(running_schema(stage, plan))
         self._chain = chain
+        self._named = [(operator.name, operator) for operator in chain if operator.name is not None]
         self._is_last = stage.index == len(plan.stages) - 1
         self._output = (plan.output.columns if self._is_last else stage.emitted).names
         self._keeps_cause = not self._is_last and len({item.feed.name for item in plan.inputs}) == 1
@@ -140,7 +141,9 @@ class Task:
             pl.concat(made.late) if made.late else empty_late(),
             made.counters,
             clocks={name: clock for operator in self._chain for name, clock in operator.clocks.items()},
-            buffered={operator.name: operator.buffered_rows for operator in self._chain if operator.name is not None},
+            buffered={name: operator.buffered_rows for name, operator in self._named},
+            buffered_bytes={name: size for name, operator in self._named if (size := operator.buffered_bytes) is not None},
+            oldest_ms={name: ms for name, operator in self._named if (ms := operator.oldest_ms) is not None},
             failure=made.failure,
             wakes_at_ms=self._wakes_at_ms(),
             is_active=is_active,
@@ -211,7 +214,7 @@ class Task:
             **self._silence.snapshot(),
             "progress": self._progress.snapshot(),
             "lateness": self._lateness.snapshot(),
-            "operators": {operator.name: operator.snapshot() for operator in self._chain if operator.name is not None},
+            "operators": {name: operator.snapshot() for name, operator in self._named},
         }
 
     def _wakes_at_ms(self) -> int | None:

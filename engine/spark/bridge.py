@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import polars as pl
@@ -131,11 +132,12 @@ class StageProcessor(StatefulProcessor):
         manifest: str | None = None if stored is None else stored[0]
         place = (str(self._segments), self._stage.index, ordinal)
         task, store = self._task(place, manifest, _batch_id())
+        begun = perf_counter()
         emission = task.process(batch.slices, now_ms, batch.readings, batch.awake_ms, is_upstream_active=batch.is_upstream_active)
         after = json.dumps(task.snapshot(), separators=(",", ":"))
         self._state.update((after,))
         _keep(place, after, task, store)
-        return self._packets(ordinal, emission, now_ms)
+        return self._packets(ordinal, emission, now_ms, round((perf_counter() - begun) * 1000))
 
     def _task(self, place: tuple[str, int, int], manifest: str | None, batch_id: int) -> tuple[Task, FileSegmentStore]:
         """Take the kept task if it is at ``manifest``, else build one and remove what failed attempts left."""
@@ -149,7 +151,7 @@ class StageProcessor(StatefulProcessor):
         store.sweep(named_segments(state))
         return build_task(self._stage, self._plan, state, store), store
 
-    def _packets(self, ordinal: int, emission: Emission, now_ms: int) -> list[Packet]:
+    def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int) -> list[Packet]:
         packets = self._changes(ordinal, emission.changes, now_ms)
         if emission.is_active and self._plan.idle_after_ms is not None and self._stage.index + 1 < len(self._plan.stages):
             # T10: a task of the next stage is silent only while all tasks of this one are.
@@ -163,8 +165,11 @@ class StageProcessor(StatefulProcessor):
             "task": ordinal,
             "clocks": emission.clocks,
             "buffered": emission.buffered,
+            "buffered_bytes": emission.buffered_bytes,
+            "oldest_ms": emission.oldest_ms,
             "counters": counters,
             "wakes_at_ms": emission.wakes_at_ms,
+            "work_ms": work_ms,
             "lateness": emission.lateness,
             "failure": _failure(emission.failure),
         }

@@ -63,6 +63,11 @@ class GraceBuffer:
         return self._queue.rows
 
     @property
+    def earliest_ms(self) -> int | None:
+        """The smallest event time that waits."""
+        return self._queue.earliest_ms
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much B must rise until a row is released; None where no row waits."""
         earliest = self._queue.earliest_ms

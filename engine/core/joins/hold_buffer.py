@@ -7,6 +7,7 @@ progress is known as of the batch's end only. Caps never change the order either
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,6 +67,11 @@ class HoldBuffer:
         return self._queue.rows
 
     @property
+    def earliest_ms(self) -> int | None:
+        """The smallest event time that waits."""
+        return self._queue.earliest_ms
+
+    @property
     def wakes_at_ms(self) -> int | None:
         """The wall clock at which the next row has waited for ``at_most``."""
         earliest = self._queue.earliest_buffered_at
@@ -121,26 +127,29 @@ class HoldBuffer:
 class _Fifo(TimeQueue):
     """A queue whose ``_ts`` are consecutive numbers: its segments follow each other.
 
-    The smallest ``BUFFERED_AT`` of each segment is remembered, but not kept in the state: a restart reads it once.
+    The smallest ``BUFFERED_AT`` and event time of each segment are remembered, but not kept in the state: a restart reads them once.
     """
 
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
         super().__init__(store, state)
-        self._earliest: dict[Segment, int] = {}
+        self._earliest: dict[Segment, tuple[int, int]] = {}
 
     @property
     def earliest_buffered_at(self) -> int | None:
         """The smallest ``BUFFERED_AT`` that waits."""
-        known = self._earliest
-        self._earliest = {segment: known[segment] if segment in known else self._smallest(segment) for segment in self._held}
-        return min(self._earliest.values(), default=None)
+        return min((at for at, _ in self._smallest_held()), default=None)
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The smallest event time that waits."""
+        return min((ms for _, ms in self._smallest_held()), default=None)
 
     def overdue_end(self, until: int) -> int:
         """Return the number behind the last row with ``BUFFERED_AT <= until``; -1 where there is none."""
         earliest = self.earliest_buffered_at
         if earliest is None or earliest > until:
             return -1
-        segment = next(segment for segment in reversed(self._held) if self._earliest[segment] <= until)
+        segment = next(segment for segment in reversed(self._held) if self._earliest[segment][0] <= until)
         overdue = np.flatnonzero(self._live(segment).get_column(BUFFERED_AT).to_numpy() <= until)
         return segment.min_ts + int(overdue[-1]) + 1
 
@@ -154,8 +163,14 @@ class _Fifo(TimeQueue):
                     break
         return number
 
-    def _smallest(self, segment: Segment) -> int:
-        return int(self._live(segment).get_column(BUFFERED_AT).to_numpy().min())
+    def _smallest_held(self) -> Iterable[tuple[int, int]]:
+        known = self._earliest
+        self._earliest = {segment: known[segment] if segment in known else self._smallest(segment) for segment in self._held}
+        return self._earliest.values()
+
+    def _smallest(self, segment: Segment) -> tuple[int, int]:
+        live = self._live(segment)
+        return int(live.get_column(BUFFERED_AT).to_numpy().min()), int(live.get_column(_EVENT_TIME).to_numpy().min())
 
 
 def _first_above(times: I64, time: int) -> int:

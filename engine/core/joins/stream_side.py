@@ -75,6 +75,12 @@ class JoinSide:
         return self._index.rows
 
     @property
+    def oldest_ms(self) -> int | None:
+        """The smallest event time that can still meet something; of a shared segment not less than what has closed."""
+        earliest = self._index.earliest_ms
+        return None if earliest is None else max(earliest, self.closed_to_ms + 1)
+
+    @property
     def earliest_ms(self) -> int | None:
         """Event time of the first record that may come with nulls."""
         return self._waiting.earliest_ms
@@ -137,6 +143,11 @@ class JoinSide:
 
 class _ArrivalIndex(KeyIndex):
     """Every record by (key hash, event time, arrival); none replaces another."""
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The smallest event time kept, closed records in shared segments included."""
+        return min((segment.min_ts for segment in self._held), default=None)
 
     def forget(self, horizon: int) -> None:
         """Drop segments whose records all lie before ``horizon``."""

@@ -169,6 +169,11 @@ class StreamStreamJoiner(Operator):
         return sum(side.rows for side in self._sides)
 
     @property
+    def oldest_ms(self) -> int | None:
+        """The smallest event time kept of either side."""
+        return min((ms for side in self._sides if (ms := side.oldest_ms) is not None), default=None)
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much stream time must advance until a record closes that may come with nulls."""
         if self._clock is None:

@@ -109,6 +109,12 @@ class StreamTableJoiner(Operator):
         return self._buffer.rows + (0 if self._hold is None else self._hold.rows)
 
     @property
+    def oldest_ms(self) -> int | None:
+        """The smallest event time that waits for either."""
+        known = (self._buffer.earliest_ms, None if self._hold is None else self._hold.earliest_ms)
+        return min((ms for ms in known if ms is not None), default=None)
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much buffer time must advance until the grace releases a record."""
         return self._buffer.due_in_ms

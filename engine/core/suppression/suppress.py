@@ -58,6 +58,16 @@ class TimeLimitSuppressor(Operator):
         return self._buffer.rows
 
     @property
+    def buffered_bytes(self) -> int:
+        """Their keys and values, Arrow-encoded (S4)."""
+        return self._buffer.bytes
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The smallest buffer time held."""
+        return self._buffer.oldest
+
+    @property
     def wakes_at_ms(self) -> int | None:
         """At once, where changes were left unhandled by a full buffer."""
         return 0 if self._unhandled.has_any else None
@@ -125,6 +135,11 @@ class WallClockSuppressor(Operator):
     def buffered_rows(self) -> int:
         """Entries held."""
         return self._buffer.rows
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Their keys and values, Arrow-encoded (S4)."""
+        return self._buffer.bytes
 
     @property
     def wakes_at_ms(self) -> int | None:

@@ -101,6 +101,11 @@ class SuppressionBuffer:
         return self._store.queue.rows
 
     @property
+    def bytes(self) -> int:
+        """Their keys and values, Arrow-encoded (S4)."""
+        return self._bytes
+
+    @property
     def oldest(self) -> int | None:
         """The smallest buffer time held."""
         return self._store.queue.oldest

@@ -26,7 +26,9 @@ from engine.plan.model import (
     Plan,
     Projection,
     RelationSchema,
+    RunningAggregation,
     Stage,
+    TimeLimitSuppression,
     WindowAggregation,
 )
 from engine.state.memory import MemorySegmentStore
@@ -152,3 +154,15 @@ def test_a_late_row_of_a_later_stage_has_the_offset_of_its_record_and_none_where
     )
     late = Pipeline(made, None, lambda _stage, _task: MemorySegmentStore()).process(given).late
     assert late.select("input", "event_time_ms", "offset").rows() == [("w", 1, None)]
+
+
+def test_a_task_reports_what_waits_since_when_and_how_much_it_weighs() -> None:
+    counted = RunningAggregation("aggregate", (("key", "s.key"),), (AggregateColumn("rows", "count", None),))
+    held = TimeLimitSuppression("suppress", ("key",), 1_000, None)
+    columns = Schema((("key", STRING), ("rows", BIGINT)))
+    what = plan(stage(counted, held, Projection((("key", "key"), ("rows", "rows")))), columns=columns)
+    emission = build_task(what.stages[0], what, None, MemorySegmentStore()).process(
+        [records((0, 70, "a", 1), (1, 60, "b", 1))], 0
+    )
+    assert (emission.buffered["suppress"], emission.oldest_ms) == (2, {"suppress": 60})
+    assert emission.buffered_bytes["suppress"] > 0
