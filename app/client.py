@@ -5,13 +5,50 @@ Knows paths and bodies, nothing of what happens behind them.
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 Json = dict[str, Any]
+
+
+RECONNECT_SECONDS = (0.1, 0.3, 1.0, 3.0)
+"""Waits between attempts that brought no event; the last one is repeated."""
+
+# Longer than the service's heartbeat: silence beyond it is a dead connection.
+SILENCE_SECONDS = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event.
+
+    Attributes:
+        kind: such as ``change``, ``snapshot``, ``snapshot_end``, ``position``, ``reconnect``, ``reset``.
+        id: the cursor behind it; empty: there is none to come back with.
+    """
+
+    kind: str
+    id: str
+    data: Json
+
+
+class ChangesReset(Exception):
+    """What was followed cannot be gone on with: drop what was folded and begin anew.
+
+    Attributes:
+        code: such as ``cursor_expired``.
+    """
+
+    def __init__(self, data: Json) -> None:
+        super().__init__(data["detail"])
+        self.code: str = data["code"]
 
 
 class ServiceError(Exception):
@@ -85,6 +122,56 @@ class Client:
                 return
             cursor = {"cursor": page["next"]}
 
+    def changes(self, kind: str, name: str, start: str = "earliest", cursor: str | None = None) -> Iterator[Event]:
+        """Yield ``snapshot``, ``snapshot_end`` and ``change`` events for ever, each once, across any number of connections.
+
+        Args:
+            kind: ``streams`` or ``tables``.
+            name: of the relation.
+            start: ``snapshot``, ``earliest`` or ``latest``.
+            cursor: id of an earlier event: go on behind it instead.
+
+        Raises:
+            ChangesReset: it cannot go on; what was yielded so far is void.
+            ServiceError: the request is wrong, or there is no such relation (any more).
+        """
+        attempts = 0
+        while True:
+            params = {"from": start} if cursor is None else {"cursor": cursor}
+            try:
+                with self.follow(f"/v1/{kind}/{name}/changes", params) as events:
+                    for event in events:
+                        attempts = 0
+                        if event.kind == "reset":
+                            raise ChangesReset(event.data)
+                        cursor = event.id
+                        if event.kind not in ("position", "reconnect"):
+                            yield event
+            except httpx.TransportError:
+                pass  # a connection that broke: the cursor is all that is needed
+            except ServiceError as error:
+                if error.status < 500 and error.status != 429:
+                    raise
+            time.sleep(RECONNECT_SECONDS[min(attempts, len(RECONNECT_SECONDS) - 1)])
+            attempts += 1
+
+    @contextmanager
+    def follow(
+        self, path: str, params: Mapping[str, str] | None = None, last_event_id: str | None = None
+    ) -> Iterator[Iterator[Event]]:
+        """Open one event stream; the events end with its connection.
+
+        Raises:
+            ServiceError: it is refused.
+        """
+        headers = {"accept": "text/event-stream"} | ({} if last_event_id is None else {"last-event-id": last_event_id})
+        timeout = httpx.Timeout(self._http.timeout.connect, read=SILENCE_SECONDS)
+        with self._http.stream("GET", path, params=params, headers=headers, timeout=timeout) as response:
+            if response.status_code >= 400:
+                response.read()
+                raise ServiceError(response)
+            yield _events(response.iter_bytes())
+
     def records(self, stream: str, partition: int = 0, offset: int = 0, limit: int = 5000) -> Iterator[Json]:
         """Yield the records of one partition from ``offset`` to its present end."""
         while True:
@@ -95,6 +182,18 @@ class Client:
             if not page["records"] or page["next_offset"] == offset:
                 return
             offset = page["next_offset"]
+
+
+def _events(chunks: Iterator[bytes]) -> Iterator[Event]:
+    """Parse server-sent events; comments are signs of life only."""
+    rest = b""
+    for chunk in chunks:
+        *blocks, rest = (rest + chunk).split(b"\n\n")
+        for block in blocks:
+            fields = dict(line.decode().partition(":")[::2] for line in block.split(b"\n"))
+            if "data" in fields:
+                kind = fields.get("event", " message").removeprefix(" ")
+                yield Event(kind, fields.get("id", "").removeprefix(" "), json.loads(fields["data"]))
 
 
 def _decoded(response: httpx.Response) -> Json:

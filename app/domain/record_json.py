@@ -29,9 +29,23 @@ def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bo
     if frame.is_empty():
         return []
     members = [_member(OFFSET, frame["_offset"].cast(pl.String)), _member(EVENT_TIME, frame["_ts"].cast(pl.String))]
-    members += [
+    return _objects([*members, *_members(frame, columns, has_text_numbers=has_text_numbers)])
+
+
+def encode_values(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> list[str]:
+    """Return one JSON object per row, of these columns alone."""
+    if not len(columns):
+        return ["{}"] * frame.height
+    return _objects(_members(frame, columns, has_text_numbers=has_text_numbers)) if frame.height else []
+
+
+def _members(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> list[pl.Series]:
+    return [
         _member(name, _values(frame[name], declared, has_text_numbers=has_text_numbers)) for name, declared in columns.items()
     ]
+
+
+def _objects(members: list[pl.Series]) -> list[str]:
     joined = pl.DataFrame(members).select(pl.concat_str(pl.all(), separator=",")).to_series()
     return [f"{{{text}}}" for text in joined.to_list()]
 

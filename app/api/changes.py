@@ -1,0 +1,212 @@
+"""GET …/changes: push reads of tables and streams, as an event stream or page by page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from app.api.changes_schemas import ChangesAnswer
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
+from app.api.documented import answered, problems
+from app.api.negotiation import JSON_TYPE
+from app.api.push import event_stream, events_documented, last_event_id, wants_events
+from app.api.reads import Bigints
+from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
+from app.errors import BadRequest, Fault
+from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, check_cursor, first_cursor, read_cursor
+from app.store.followed import find_followed
+from app.store.relations import Kind
+
+MAX_WAIT_SECONDS = 60
+streams = APIRouter(prefix="/v1/streams", tags=["reads"], dependencies=[OnlyKnownParameters])
+tables = APIRouter(prefix="/v1/tables", tags=["reads"], dependencies=[OnlyKnownParameters])
+
+_TABLE_PAGE = {
+    "name": "delays_by_airport",
+    "phase": "changes",
+    "changes": [
+        {
+            "kind": "change",
+            "op": "upsert",
+            "partition": 0,
+            "offset": 4711,
+            "event_time_ms": 1357038000000,
+            "key": {"origin": "JFK", "window_start": "2013-01-01T10:00:00Z", "window_end": "2013-01-01T11:00:00Z"},
+            "row": {"origin": "JFK", "window_start": "2013-01-01T10:00:00Z", "window_end": "2013-01-01T11:00:00Z", "flights": 17},
+        }
+    ],
+    "next": "5d41402abc4b2a76.4712",
+    "caught_up": True,
+}
+_STREAM_PAGE = {
+    "name": "departures",
+    "phase": "changes",
+    "changes": [
+        {
+            "kind": "change",
+            "op": "append",
+            "partition": 0,
+            "offset": 9000,
+            "event_time_ms": 1357035420000,
+            "key": {"origin": "EWR"},
+            "row": {"origin": "EWR", "flight": 1545},
+        }
+    ],
+    "next": "7215ee9c7d9dc229.9001_0",
+    "caught_up": True,
+}
+_EVENTS = (
+    'retry: 1000\nevent: position\ndata: {}\nid: 5d41402abc4b2a76.4711\n\nevent: change\ndata: {"op":"upsert","partition":0,"offset":4711,'
+    '"event_time_ms":1357038000000,"key":{"origin":"JFK"},"row":{"origin":"JFK","flights":17}}\nid: 5d41402abc4b2a76.4712\n\n'
+)
+_ERRORS = problems(400, 404, 406, 409, 410, 429)
+
+
+def _ok(page: object) -> dict[str, object]:
+    documented = answered(page, "A page, or with `Accept: text/event-stream` everything from here on.")
+    documented["content"] |= events_documented(_EVENTS)
+    return documented
+
+
+CursorText = Annotated[
+    str | None,
+    Query(max_length=MAX_CURSOR_CHARS, description="`next` of a page, or the id of an event: go on behind it. Not with `from`."),
+]
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="JSON only: seconds to wait for the first change.")]
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID", max_length=MAX_CURSOR_CHARS, description="Event streams only: goes before `cursor` and `from`."
+    ),
+]
+TableStart = Annotated[
+    Literal["snapshot", "earliest", "latest"] | None,
+    Query(
+        alias="from",
+        description="Where to begin without a cursor. `snapshot`: the rows of now, then changes. `earliest` (default): what the log still "
+        "holds. `latest`: what comes.",
+    ),
+]
+StreamStart = Annotated[
+    Literal["earliest", "latest"] | None,
+    Query(
+        alias="from",
+        description="Where to begin without a cursor. `earliest` (default): what the log still holds. `latest`: what comes.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Where a request wants to go on, and how much a page holds."""
+
+    start: Start | None
+    cursor: str | None
+    limit: int
+    wait_s: float
+
+
+@tables.get(
+    "/{name}/changes", summary="Follow a table", response_model=ChangesAnswer, responses={200: _ok(_TABLE_PAGE), **_ERRORS}
+)
+async def get_table_changes(
+    name: Name,
+    request: Request,
+    services: ServicesOf,
+    from_: TableStart = None,
+    cursor: CursorText = None,
+    last_event: LastEventId = None,
+    bigints: Bigints = "number",
+    limit: Limit = DEFAULT_LIMIT,
+    wait: Wait = 0.0,
+) -> Response:
+    """Every change of a table, each exactly once, from a snapshot, from the oldest kept one, or behind a cursor.
+
+    Fold them by key: an `upsert` sets the row, a `delete` removes it. In a versioned table a change of an older time than the one held
+    does not change the row of now. Windows that leave after their retention leave without a change. A snapshot can be left at any event
+    and gone on with later; changes of rows that were given already come in between.
+    """
+    del last_event  # read from the request: an empty one means none
+    asked = _Asked(from_, cursor, limit, wait)
+    return await _answer(request, services, "table", name, asked, has_text_numbers=bigints == "string")
+
+
+@streams.get(
+    "/{name}/changes", summary="Follow a stream", response_model=ChangesAnswer, responses={200: _ok(_STREAM_PAGE), **_ERRORS}
+)
+async def get_stream_changes(
+    name: Name,
+    request: Request,
+    services: ServicesOf,
+    from_: StreamStart = None,
+    cursor: CursorText = None,
+    last_event: LastEventId = None,
+    bigints: Bigints = "number",
+    limit: Limit = DEFAULT_LIMIT,
+    wait: Wait = 0.0,
+) -> Response:
+    """Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions."""
+    del last_event
+    asked = _Asked(from_, cursor, limit, wait)
+    return await _answer(request, services, "stream", name, asked, has_text_numbers=bigints == "string")
+
+
+async def _answer(
+    request: Request, services: Services, kind: Kind, name: str, asked: _Asked, *, has_text_numbers: bool
+) -> Response:
+    is_stream = wants_events(request)
+    async with services.database.reads.connect() as connection:
+        followed = await find_followed(connection, kind, name)
+    source = ChangeSource(followed, has_text_numbers)
+    given = (last_event_id(request) if is_stream else None) or asked.cursor
+    if asked.cursor is not None and asked.start is not None:
+        detail = "`cursor` says where to go on, `from` where to begin: give one of them"
+        raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
+    cursor = None if given is None else read_cursor(followed, given)
+    if not is_stream:
+        return await _page(services, source, cursor, asked)
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[ChangeFollower]:
+        async with services.tails.following(source) as tail:
+            yield ChangeFollower(services.tails, source, await _checked(services, source, cursor, asked.start), tail)
+
+    return event_stream(services, opening)
+
+
+async def _checked(services: Services, source: ChangeSource, cursor: ChangeCursor | None, start: Start | None) -> ChangeCursor:
+    if cursor is None:
+        return await first_cursor(services.tails, source, start or "earliest")
+    async with services.tails.pool.connection() as connection:
+        check_cursor(source.followed, cursor, await source.heads(connection))
+    return cursor
+
+
+async def _page(services: Services, source: ChangeSource, cursor: ChangeCursor | None, asked: _Asked) -> Response:
+    begun = await _checked(services, source, cursor, asked.start)
+    if asked.wait_s <= 0:
+        follower = ChangeFollower(services.tails, source, begun)
+        return _page_response(follower, source, await follower.next(asked.limit))
+    async with services.tails.following(source) as tail:
+        follower = ChangeFollower(services.tails, source, begun, tail)
+        deadline = time.monotonic() + asked.wait_s
+        events = await follower.next(asked.limit)
+        while not events and (left := deadline - time.monotonic()) > 0 and not services.tails.is_closing:
+            await follower.wait(left)
+            events = await follower.next(asked.limit)
+    return _page_response(follower, source, events)
+
+
+def _page_response(follower: ChangeFollower, source: ChangeSource, events: list[PushEvent]) -> Response:
+    items = ",".join(f'{{"kind":"{event.kind}",{event.json[1:]}' for event in events if event.kind != "snapshot_end")
+    phase = "changes" if follower.cursor.rows_after is None else "snapshot"
+    caught_up = "true" if follower.is_caught_up else "false"
+    return Response(
+        f'{{"name":"{source.followed.name}","phase":"{phase}","changes":[{items}],"next":"{follower.id}","caught_up":{caught_up}}}',
+        media_type=JSON_TYPE,
+    )

@@ -1,0 +1,31 @@
+"""Answers of the pages of changes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.api.schemas import Answer
+
+
+class Change(Answer):
+    """One change, or one row of a snapshot."""
+
+    kind: Literal["change", "snapshot"]
+    op: Literal["upsert", "delete", "append"] = Field(description="`append` in a stream.")
+    partition: int | None = Field(description="Where in the log; null for a row of a snapshot.")
+    offset: int | None
+    event_time_ms: int = Field(description="Result time. A versioned table's fold keeps the greatest of a key, deletes included.")
+    key: dict[str, Any]
+    row: dict[str, Any] | None = Field(description="Null for a delete.")
+
+
+class ChangesAnswer(Answer):
+    """A page of what changed. There is always a next one."""
+
+    name: str
+    phase: Literal["snapshot", "changes"] = Field(description="`snapshot` until all rows of the snapshot were given.")
+    changes: list[Change]
+    next: str = Field(description="Cursor to go on with, now or later; the same as an event's id.")
+    caught_up: bool = Field(description="There was nothing behind this page when it was read.")

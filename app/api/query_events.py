@@ -1,0 +1,89 @@
+"""What happened to a query, page by page or as an event stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
+from app.api.documented import answered, problems
+from app.api.examples import EVENTS
+from app.api.paging import Cursor, decode_cursor, page
+from app.api.push import event_stream, events_documented, last_event_id, wants_events
+from app.api.schemas import Event, EventPage
+from app.errors import BadRequest, Fault
+from app.store import history
+from app.store.event_log import EventFollower, EventSource
+from app.store.queries import query_not_found
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
+_EXAMPLE = (
+    'retry: 1000\nevent: position\ndata: {}\nid: 41\n\nevent: event\ndata: {"id":42,"at":"2025-11-21T08:00:00Z","kind":"transition",'
+    '"from_state":"starting","to_state":"running","epoch":3,"actor":"driver","detail":null}\nid: 42\n\n'
+)
+_OK = answered(EVENTS, "Events, oldest first; or with `Accept: text/event-stream` everything from here on.")
+_OK["content"] |= events_documented(_EXAMPLE)
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", max_length=20, description="Event streams only: the `id` of the last event; before `cursor`."),
+]
+
+
+@router.get(
+    "/{name}/events",
+    summary="List or follow what happened to a query",
+    response_model=EventPage,
+    responses={200: _OK, **problems(400, 404, 406, 429)},
+)
+async def get_events(
+    name: Name,
+    request: Request,
+    services: ServicesOf,
+    last_event: LastEventId = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> Any:
+    """Every transition of its state, every wish and edit. Append only; an event stream begins with the oldest and goes on."""
+    del last_event  # read from the request: an empty one means none
+    key = decode_cursor(cursor, [int])
+    after = 0 if key is None else int(key[0])
+    is_stream = wants_events(request)
+    async with services.database.reads.connect() as connection:
+        query_id = await history.find_query_id(connection, name)
+        if query_id is None:
+            raise query_not_found(name)
+        if not is_stream:
+            found = await history.events_of(connection, query_id, limit + 1, after)
+            rows, following = page(found, limit, lambda row: [row.id])
+            return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
+    return _stream(services, EventSource(query_id, _encode), _last_id(request) or after)
+
+
+def _stream(services: Services, source: EventSource, after: int) -> Response:
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[EventFollower]:
+        async with services.tails.following(source) as tail:
+            yield EventFollower(services.tails, source, after, tail)
+
+    return event_stream(services, opening)
+
+
+def _last_id(request: Request) -> int | None:
+    given = last_event_id(request)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and int(given) < 2**63):
+        detail = "the id of an event is a whole number: send the last one you got, or none"
+        raise BadRequest("bad_cursor", detail, [Fault("Last-Event-ID", "bad_cursor", detail)])
+    return int(given)
+
+
+def _event(row: Mapping[str, Any]) -> Event:
+    return Event(**{name: row[name] for name in Event.model_fields})
+
+
+def _encode(row: Mapping[str, Any]) -> str:
+    return _event(row).model_dump_json()

@@ -1,0 +1,82 @@
+"""Where a follower of changes is: the durable cursor that is also the id of every event. Pure.
+
+``<identity>.<offset of partition 0>_<offset of partition 1>…`` and, inside a snapshot, ``.<key>``: base64url of the texts of the last
+row's key as a JSON list. Clients treat it as opaque. While a snapshot is under way the offset says as of when the rows *up to that
+key* are known to the client; so a snapshot can be left and gone on with behind any row (``app.store.changes``).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+MAX_CURSOR_CHARS = 16_384
+"""256 partitions with offsets of 19 digits, and a key of a kilobyte per column, stay below."""
+
+_FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)(?:\.([A-Za-z0-9_-]+))?")
+_MAX_OFFSET = 2**63 - 1
+
+
+def identity_of(relation_id: UUID, feed_id: int) -> str:
+    """Return what tells a log from every other one: also from an earlier one of the same relation's name."""
+    return hashlib.blake2b(f"{relation_id}/{feed_id}".encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCursor:
+    """A place in a log of changes.
+
+    Attributes:
+        identity: of the log.
+        offsets: next offset by partition.
+        rows_after: inside a snapshot the texts of the last row's key, empty before the first row; None: there is no snapshot to finish.
+    """
+
+    identity: str
+    offsets: tuple[int, ...]
+    rows_after: tuple[str, ...] | None = None
+
+    def at(self, partition: int, offset: int) -> ChangeCursor:
+        """Return the cursor whose next offset of one partition is this."""
+        return replace(self, offsets=(*self.offsets[:partition], offset, *self.offsets[partition + 1 :]))
+
+    def encode(self) -> str:
+        """Return the text of the cursor."""
+        text = f"{self.identity}.{'_'.join(map(str, self.offsets))}"
+        return text if self.rows_after is None else f"{text}.{_encode_key(self.rows_after)}"
+
+    @staticmethod
+    def decode(text: str) -> ChangeCursor:
+        """Read a cursor.
+
+        Raises:
+            ValueError: this text is none.
+        """
+        found = _FORM.fullmatch(text) if len(text) <= MAX_CURSOR_CHARS else None
+        if found is None:
+            raise ValueError("not a cursor")
+        identity, offsets, key = found.groups()
+        numbers = tuple(int(offset) for offset in offsets.split("_"))
+        if max(numbers) > _MAX_OFFSET:
+            raise ValueError("not a cursor")
+        return ChangeCursor(identity, numbers, None if key is None else _decode_key(key))
+
+
+def _encode_key(key: Sequence[str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":")).encode()).rstrip(b"=").decode()
+
+
+def _decode_key(text: str) -> tuple[str, ...]:
+    try:
+        key = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise ValueError("not a cursor") from error
+    if not isinstance(key, list) or not all(isinstance(part, str) and "\0" not in part for part in key):
+        raise ValueError("not a cursor")
+    return tuple(key)

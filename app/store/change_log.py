@@ -1,0 +1,130 @@
+"""The log of a relation's changes, as followers read it: stretches of one partition, as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import psycopg
+
+from app.domain.record_json import encode_values
+from app.store.followed import Followed
+from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
+from engine.connectors.log import HEADS_SQL, READ_SQL, cut_batch
+
+STRETCH_ROWS = 1_000
+STRETCH_BYTES = 1 << 20
+"""What a reader takes at once: batches of the log reach 32 MB, and many followers may be behind."""
+
+_SIZES_SQL = """
+SELECT base_offset, rows, octet_length(payload) FROM log.batch
+WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows > %(start)s AND base_offset >= (
+    SELECT coalesce(max(base_offset), 0) FROM log.batch
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
+)
+ORDER BY base_offset LIMIT %(batches)s
+"""
+
+Connection = psycopg.AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that can be followed, with its place.
+
+    Attributes:
+        json: what the client gets.
+    """
+
+    partition: int
+    offset: int
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of one partition ``[start, end)``.
+
+    Attributes:
+        items: those of the relation; a shared feed also holds others.
+        end: where the next stretch begins.
+    """
+
+    items: Sequence[Item]
+    end: int
+
+
+async def heads(connection: Connection, feed_id: int) -> list[tuple[int, int]]:
+    """Return (oldest offset, next offset) by partition; nothing where the log is gone."""
+    rows = await (await connection.execute(HEADS_SQL, {"feed_id": feed_id})).fetchall()
+    return [(start_offset, next_offset) for _, start_offset, next_offset in rows]
+
+
+async def stretch_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
+    """Return how far to read from ``start`` so that neither ``rows`` nor, roughly, ``STRETCH_BYTES`` is exceeded; at least one row."""
+    wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "batches": rows}
+    end, room = start, float(STRETCH_BYTES)
+    for base, batch_rows, size in await (await connection.execute(_SIZES_SQL, wanted)).fetchall():
+        row_bytes = size / batch_rows
+        take = min(base + batch_rows - end, start + rows - end, max(int(room / row_bytes), 0 if end > start else 1))
+        end += take
+        room -= take * row_bytes
+        if end < base + batch_rows:
+            break
+    return end
+
+
+async def read_frame(connection: Connection, followed: Followed, partition: int, start: int, end: int) -> pl.DataFrame:
+    """Return the relation's changes in ``[start, end)``: ``_offset``, ``_ts``, ``_op`` and its columns."""
+    params = {"feed_id": followed.feed_id, "partition": partition, "start": start, "end": end}
+    frames = []
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(READ_SQL, params)
+        async for base, payload in cursor:
+            first, frame = cut_batch(base, payload, start, end)
+            if frame.height:
+                offsets = pl.int_range(first, first + frame.height, dtype=pl.Int64).alias("_offset")
+                frames.append(_members(followed, frame.with_columns(offsets)))
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+async def read_stretch(
+    connection: Connection, followed: Followed, partition: int, start: int, end: int, *, has_text_numbers: bool
+) -> Stretch:
+    """Return the relation's changes in ``[start, end)``."""
+    frame = await read_frame(connection, followed, partition, start, end)
+    return Stretch(encode_changes(followed, partition, frame, has_text_numbers=has_text_numbers), end)
+
+
+def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, has_text_numbers: bool) -> list[Item]:
+    """Return changes as clients get them. A stream's records have the op ``append``; a deleted row is null."""
+    if frame.is_empty():
+        return []
+    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=has_text_numbers)
+    rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
+    upsert = "append" if followed.kind == "stream" else "upsert"
+    items = []
+    for offset, ts, op, key, row in zip(frame["_offset"], frame["_ts"], frame["_op"], keys, rows, strict=True):
+        # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
+        is_delete = op != OP_UPSERT
+        items.append(
+            Item(
+                partition,
+                offset,
+                f'{{"op":"{"delete" if is_delete else upsert}","partition":{partition},"offset":{offset},'
+                f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}}}',
+            )
+        )
+    return items
+
+
+def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:
+    """Take what belongs to the relation. A table's changes were judged when they were made, and are its own alone."""
+    wanted = ("_offset", "_ts", "_op", *followed.columns.names)
+    if followed.kind == "table":
+        return frame.select(wanted)
+    accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED, followed.member)
+    return accepted.select(wanted)

@@ -1,0 +1,269 @@
+"""Following a relation's changes: exactly once behind a cursor, or behind a snapshot.
+
+A snapshot is sent row by row in key order, each stretch of rows read in a short transaction of its own. What makes that exact: in the
+transaction that reads the next rows, the follower first gets what has changed since *among the keys it has already*; so at every event
+the rows up to the cursor's key are as of the cursor's offset, and the keys behind it are not yet known. Leaving at any event and going
+on later is the same step again. At its end the follower has the table as of one position, and no change was sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+from uuid import UUID
+
+import psycopg
+
+from app.domain.change_cursors import ChangeCursor
+from app.errors import BadRequest, Fault, Gone
+from app.store import change_log
+from app.store.change_log import STRETCH_ROWS, Connection, Item, Stretch
+from app.store.followed import Followed
+from app.store.snapshots import hold, read_rows, up_to
+from app.store.tails import Tail, Tails
+from engine.plan.model import Output
+
+Start = Literal["snapshot", "earliest", "latest"]
+EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
+
+
+class CursorExpired(Gone):
+    """The cursor leads nowhere any more; ``detail`` says why and what to do."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            "cursor_expired",
+            f"{why}; what followers hold of '{name}' is no longer continued: drop it and begin anew without the cursor "
+            "(from=snapshot for a table's rows, from=earliest for what the log still holds)",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PushEvent:
+    """What a follower gets.
+
+    Attributes:
+        id: the cursor behind it.
+        json: its body.
+    """
+
+    kind: EventKind
+    id: str
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSource:
+    """A relation's log as a ``Source``."""
+
+    followed: Followed
+    has_text_numbers: bool
+
+    @property
+    def id(self) -> Hashable:
+        """The log, in the form in which its numbers are written."""
+        return "changes", self.followed.identity, self.followed.name, self.has_text_numbers
+
+    @property
+    def rings(self) -> UUID | None:
+        """The query that writes it."""
+        return self.followed.query_id
+
+    async def heads(self, connection: Connection) -> list[tuple[int, int]]:
+        """See ``Source``."""
+        return await change_log.heads(connection, self.followed.feed_id)
+
+    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+        """See ``Source``."""
+        limit = min(STRETCH_ROWS, end - start)
+        far = await change_log.stretch_end(connection, self.followed, partition, start, limit)
+        return await change_log.read_stretch(
+            connection, self.followed, partition, start, far, has_text_numbers=self.has_text_numbers
+        )
+
+
+class ChangeFollower:
+    """One client that follows one relation.
+
+    Attributes:
+        cursor: where it is; moves with what ``next`` returns.
+        is_caught_up: the last ``next`` found nothing behind what it returned.
+    """
+
+    def __init__(self, tails: Tails, source: ChangeSource, cursor: ChangeCursor, tail: Tail | None = None) -> None:
+        self._tails = tails
+        self._source = source
+        self._followed = source.followed
+        self._tail = tail
+        self.cursor = cursor
+        self.is_caught_up = False
+
+    @property
+    def id(self) -> str:
+        """The cursor's text."""
+        return self.cursor.encode()
+
+    async def next(self, limit: int) -> list[PushEvent]:
+        """Return up to ``limit`` events; nothing where there are none at the moment.
+
+        Raises:
+            CursorExpired: what comes next is no longer known.
+            BadRequest: ``bad_cursor``.
+        """
+        self.is_caught_up = False
+        if self.cursor.rows_after is not None and self._followed.output is not None:
+            try:
+                return await self._snapshot_step(self._followed.output, limit)
+            except psycopg.DataError as error:
+                raise bad_cursor() from error  # a text of its key is not of the column's type
+        if self._tail is not None and self._tail.is_gone:
+            raise self._replaced()
+        events = self._from_tail(limit) if self._tail is not None else None
+        return await self._from_log(limit) if events is None else events
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until there may be something, at most so long. Only with a tail."""
+        if self._tail is not None:
+            await self._tail.wait(seconds)
+
+    def _from_tail(self, limit: int) -> list[PushEvent] | None:
+        """Take from the shared tail; None where this follower is further behind than that in some partition."""
+        if self._tail is None:
+            return None
+        events: list[PushEvent] = []
+        for partition, offset in enumerate(self.cursor.offsets):
+            if len(events) >= limit:
+                break
+            taken = self._tail.take(partition, offset, limit - len(events))
+            if taken is None:
+                return events or None
+            events += self._events(partition, taken)
+        self.is_caught_up = len(events) < limit
+        return events
+
+    async def _from_log(self, limit: int) -> list[PushEvent]:
+        """Read from the database; several steps where a shared feed holds little of the relation."""
+        async with self._tails.pool.connection() as connection:
+            heads = self._check(await self._source.heads(connection), self.cursor)
+            events: list[PushEvent] = []
+            for partition, (_, next_offset) in enumerate(heads):
+                while (offset := self.cursor.offsets[partition]) < next_offset and len(events) < limit:
+                    end = min(next_offset, offset + limit - len(events))
+                    events += self._events(partition, await self._source.stretch(connection, partition, offset, end))
+            self.is_caught_up = all(offset >= head[1] for offset, head in zip(self.cursor.offsets, heads, strict=True))
+        return events
+
+    def _events(self, partition: int, stretch: Stretch) -> list[PushEvent]:
+        events = []
+        for item in stretch.items:
+            self.cursor = self.cursor.at(partition, item.offset + 1)
+            events.append(PushEvent("change", self.cursor.encode(), item.json))
+        self.cursor = self.cursor.at(partition, stretch.end)
+        return events
+
+    async def _snapshot_step(self, output: Output, limit: int) -> list[PushEvent]:
+        """Bring what the client has of the snapshot up to date, then, where that is done, add rows."""
+        async with self._tails.pool.connection() as connection:
+            try:
+                await hold(connection, output)
+            except psycopg.errors.UndefinedTable as error:
+                raise self._replaced() from error
+            heads = self._check(await self._source.heads(connection), self.cursor)
+            next_offset = heads[0][1]
+            if not self.cursor.rows_after:
+                self.cursor = self.cursor.at(0, next_offset)
+            events = await self._caught_up(connection, next_offset, limit)
+            if self.cursor.offsets[0] == next_offset and len(events) < limit:
+                events += await self._rows(connection, output, limit - len(events))
+        self.is_caught_up = self.cursor.rows_after is None
+        return events
+
+    async def _caught_up(self, connection: Connection, next_offset: int, limit: int) -> list[PushEvent]:
+        """Return the changes of keys that were sent already, up to ``next_offset`` or one stretch far."""
+        start = self.cursor.offsets[0]
+        if start == next_offset:
+            return []
+        rows = min(STRETCH_ROWS, limit, next_offset - start)
+        end = await change_log.stretch_end(connection, self._followed, 0, start, rows)
+        frame = await change_log.read_frame(connection, self._followed, 0, start, end)
+        known = await up_to(connection, self._followed, frame, self.cursor)
+        items: Sequence[Item] = change_log.encode_changes(
+            self._followed, 0, known, has_text_numbers=self._source.has_text_numbers
+        )
+        return self._events(0, Stretch(items, end))
+
+    async def _rows(self, connection: Connection, output: Output, limit: int) -> list[PushEvent]:
+        rows = await read_rows(
+            connection, self._followed, output, self.cursor, limit, has_text_numbers=self._source.has_text_numbers
+        )
+        events = []
+        for row in rows:
+            self.cursor = replace(self.cursor, rows_after=row.key)
+            events.append(PushEvent("snapshot", self.cursor.encode(), row.json))
+        if len(rows) < limit:
+            self.cursor = replace(self.cursor, rows_after=None)
+            events.append(PushEvent("snapshot_end", self.cursor.encode(), f'{{"offset":{self.cursor.offsets[0]}}}'))
+        return events
+
+    def _check(self, heads: list[tuple[int, int]], cursor: ChangeCursor) -> list[tuple[int, int]]:
+        if not heads:
+            raise self._replaced()
+        check_cursor(self._followed, cursor, heads)
+        return heads
+
+    def _replaced(self) -> CursorExpired:
+        return CursorExpired(self._followed.name, "the result was begun anew or deleted")
+
+
+def read_cursor(followed: Followed, text: str) -> ChangeCursor:
+    """Read what a client sent as cursor.
+
+    Raises:
+        BadRequest: ``bad_cursor``: it cannot be one of this relation.
+    """
+    try:
+        cursor = ChangeCursor.decode(text)
+    except ValueError as error:
+        raise bad_cursor() from error
+    if cursor.rows_after is None:
+        return cursor
+    if followed.output is None or len(cursor.rows_after) not in (0, max(len(followed.key), 1)) or len(cursor.offsets) != 1:
+        raise bad_cursor()
+    return cursor
+
+
+def check_cursor(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> None:
+    """Refuse a cursor whose continuation is not known.
+
+    Raises:
+        CursorExpired: it belongs to another log, to one that was put back, or to what retention removed.
+    """
+    if cursor.identity != followed.identity or len(cursor.offsets) != len(heads):
+        raise CursorExpired(followed.name, "the cursor is of an earlier result or of another relation")
+    for offset, (oldest, next_offset) in zip(cursor.offsets, heads, strict=True):
+        if offset < oldest:
+            raise CursorExpired(followed.name, f"changes {offset} to {oldest - 1} were removed by the retention of the log")
+        if offset > next_offset:
+            raise CursorExpired(followed.name, f"the cursor is ahead of the log, which ends at {next_offset}: it was put back")
+
+
+def bad_cursor() -> BadRequest:
+    """Return the error for a cursor that nobody was given."""
+    detail = "take the cursor from `next` or from an event's id, unchanged; it belongs to this path"
+    return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
+
+
+async def first_cursor(tails: Tails, source: ChangeSource, start: Start) -> ChangeCursor:
+    """Return the cursor of a follower that has none.
+
+    Raises:
+        CursorExpired: the relation is being replaced.
+    """
+    followed = source.followed
+    async with tails.pool.connection() as connection:
+        heads = await source.heads(connection)
+    if not heads:
+        raise CursorExpired(followed.name, "the result was begun anew or deleted")
+    offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in heads)
+    return ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None)

@@ -1,0 +1,105 @@
+"""Following what happens to a query: its events by id, which rise in the order of their commits (migration 0005)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from app.errors import Gone
+from app.store.change_log import STRETCH_ROWS, Connection, Item, Stretch
+from app.store.changes import PushEvent
+from app.store.tails import Tail, Tails
+
+_HEAD_SQL = """
+SELECT coalesce((SELECT max(id) FROM slackwater.query_event WHERE query_id = %(query)s), 0) + 1
+FROM slackwater.query WHERE id = %(query)s
+"""
+_EVENTS_SQL = """
+SELECT * FROM slackwater.query_event WHERE query_id = %(query)s AND id >= %(start)s AND id < %(end)s ORDER BY id LIMIT %(limit)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """A query's events as a ``Source``: one partition, ids as offsets.
+
+    Attributes:
+        encode: makes an event's JSON of its row.
+    """
+
+    query_id: UUID
+    encode: Callable[[Mapping[str, Any]], str]
+
+    @property
+    def id(self) -> Hashable:
+        """The query."""
+        return "events", self.query_id
+
+    @property
+    def rings(self) -> UUID | None:
+        """The query: most of its events come with a new state."""
+        return self.query_id
+
+    async def heads(self, connection: Connection) -> list[tuple[int, int]]:
+        """See ``Source``."""
+        return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, {"query": self.query_id})).fetchall()]
+
+    async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
+        """See ``Source``."""
+        params = {"query": self.query_id, "start": start, "end": end, "limit": STRETCH_ROWS}
+        async with connection.cursor(row_factory=dict_row) as cursor:
+            rows = await (await cursor.execute(_EVENTS_SQL, params)).fetchall()
+        items = [Item(partition, row["id"], self.encode(row)) for row in rows]
+        return Stretch(items, items[-1].offset + 1 if len(items) == STRETCH_ROWS else end)
+
+
+class EventFollower:
+    """One client that follows one query.
+
+    Args:
+        tails: whose connections it reads through.
+        source: the query.
+        after: id of the last event the client has; 0 for none.
+        tail: the source's.
+    """
+
+    def __init__(self, tails: Tails, source: EventSource, after: int, tail: Tail) -> None:
+        self._tails = tails
+        self._source = source
+        self._tail = tail
+        self._next = after + 1
+
+    @property
+    def id(self) -> str:
+        """The id of the last event seen, or of one before the next."""
+        return str(self._next - 1)
+
+    async def next(self, limit: int) -> list[PushEvent]:
+        """Return up to ``limit`` events; nothing where there are none at the moment.
+
+        Raises:
+            Gone: ``query_gone``: nothing comes any more; ``cursor_expired``: the id is none of this query's.
+        """
+        stretch = self._tail.take(0, self._next, limit)
+        if stretch is None:
+            async with self._tails.pool.connection() as connection:
+                heads = await self._source.heads(connection)
+                end = heads[0][1] if heads else self._next
+                if end < self._next:
+                    raise Gone(
+                        "cursor_expired",
+                        f"there is no event {self._next - 1}, the last is {end - 1}: begin anew without an id",
+                    )
+                stretch = await self._source.stretch(connection, 0, self._next, end)
+        if not stretch.items and self._tail.is_gone:
+            raise Gone("query_gone", "the query was deleted; nothing comes any more")
+        self._next = max(self._next, stretch.end)
+        return [PushEvent("event", str(item.offset), item.json) for item in stretch.items]
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until there may be something, at most so long."""
+        await self._tail.wait(seconds)

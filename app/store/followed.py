@@ -1,0 +1,97 @@
+"""What can be followed: a relation, with the log that its changes are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
+
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain.change_cursors import identity_of
+from app.errors import Conflict, Unavailable
+from app.store.catalog import output_of
+from app.store.log_tables import feed
+from app.store.readable import not_materialised
+from app.store.relations import Kind, of_kind
+from app.store.tables import query
+from app.store.targets import entry_of_row, find_relation_async
+from engine.definition.expressions import compile_scalar
+from engine.definition.types import Schema
+from engine.plan.model import Output, RelationSchema
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A relation whose changes are in the log.
+
+    Attributes:
+        output: what a table's rows are kept as; None for a stream, which has none.
+        relation: what a stream's records must be.
+        query_id: whose commits bring changes; None: they come by appends.
+    """
+
+    name: str
+    kind: Kind
+    feed_id: int
+    partitions: int
+    identity: str
+    relation: RelationSchema
+    output: Output | None
+    query_id: UUID | None
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of a row."""
+        return self.relation.columns
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns, in order."""
+        return self.relation.key
+
+    @cached_property
+    def member(self) -> pl.Expr | None:
+        """The condition under which a record of a shared feed belongs to the relation."""
+        return None if self.relation.where is None else compile_scalar(self.relation.where, self.relation.columns).expr
+
+
+async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> Followed:
+    """Return the stream or table of that name as it can be followed.
+
+    Raises:
+        NotFound: ``relation_not_found``.
+        Conflict: ``table_not_materialised``; ``not_readable``: its records are not in the built-in log.
+        Unavailable: ``relation_changing``.
+    """
+    row = of_kind(await find_relation_async(connection, name), kind, name)
+    if kind == "table" and row.origin == "source":
+        raise not_materialised(row)
+    entry = entry_of_row(row)
+    if entry.feed.type != "log":
+        raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be followed")
+    log = (
+        await connection.execute(sa.select(feed.c.id, feed.c.partitions).where(feed.c.name == entry.feed.log_feed))
+    ).one_or_none()
+    if log is None:
+        raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
+    return Followed(
+        name=name,
+        kind=kind,
+        feed_id=log.id,
+        partitions=log.partitions,
+        identity=identity_of(row.id, log.id),
+        relation=entry.relation,
+        output=output_of(row.definition) if kind == "table" else None,
+        query_id=await _writer(connection, row.produced_by),
+    )
+
+
+async def _writer(connection: AsyncConnection, name: str | None) -> UUID | None:
+    if name is None:
+        return None
+    wanted = sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None))
+    found: UUID | None = (await connection.execute(wanted)).scalar_one_or_none()
+    return found

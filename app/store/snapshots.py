@@ -1,0 +1,163 @@
+"""Rows of a table page by page in key order, for a follower's snapshot, read in one transaction with the log's position.
+
+Postgres's own order of keys is the only one there is here: which keys lie behind a row is asked of the database, not decided in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import psycopg
+from psycopg import sql
+
+from app.domain.change_cursors import ChangeCursor
+from app.domain.record_json import encode_values
+from app.store.followed import Followed
+from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
+from engine.definition.types import ColumnType
+from engine.plan.model import Output
+
+Connection = psycopg.AsyncConnection[Any]
+
+KEYLESS = ("",)
+"""The key of the one row of a table without key columns; an empty one stands before the first row."""
+
+_LEAVES: dict[str, Callable[[str], Any]] = {
+    "decimal": Decimal,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "bytes": str.encode,
+}
+"""What a materialised nested value keeps as text (``engine.connectors.views``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRow:
+    """A row, and the texts of its key.
+
+    Attributes:
+        json: what the client gets; of a versioned table also the last tombstone of a key that is deleted.
+    """
+
+    key: tuple[str, ...]
+    json: str
+
+
+async def hold(connection: Connection, output: Output) -> None:
+    """Keep the table from being dropped until the transaction ends. Comes first, before the transaction's snapshot is taken.
+
+    Raises:
+        psycopg.errors.UndefinedTable: it is dropped already.
+    """
+    await connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(_table(output)))
+
+
+async def read_rows(
+    connection: Connection, followed: Followed, output: Output, cursor: ChangeCursor, limit: int, *, has_text_numbers: bool
+) -> list[SnapshotRow]:
+    """Return the rows behind the cursor's key, in key order.
+
+    Raises:
+        psycopg.DataError: a text of the cursor's key is not of its column's type.
+    """
+    names = list(followed.columns.names)
+    is_versioned = output.history_retention_ms is not None
+    after = cursor.rows_after or ()
+    if after and not output.key:
+        return []
+    statement = sql.SQL(
+        "SELECT {distinct} {columns}, {time}, {deleted}, {texts} FROM {table} {where} {order} LIMIT {limit}"
+    ).format(
+        distinct=sql.SQL("DISTINCT ON ({})").format(_columns(output.key)) if is_versioned else sql.SQL(""),
+        columns=_columns(names),
+        time=sql.Identifier(RESULT_TIME),
+        deleted=sql.Identifier(IS_DELETED) if is_versioned else sql.SQL("false"),
+        texts=sql.SQL("ARRAY[{}]::text[]").format(
+            sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(k)) for k in output.key)
+        ),
+        table=_table(output),
+        where=sql.SQL("WHERE ({}) > ({})").format(_columns(output.key), _typed(output)) if after else sql.SQL(""),
+        order=_order(output, is_versioned=is_versioned),
+        limit=sql.Placeholder(),
+    )
+    found = await (await connection.execute(statement, [*after, limit])).fetchall()
+    frame = pl.DataFrame(
+        [[_restated(value, kind) for value, kind in zip(row, followed.columns.types, strict=False)] for row in found],
+        schema=dict(followed.columns.polars()),
+        orient="row",
+    )
+    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=has_text_numbers)
+    rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
+    return [
+        SnapshotRow(
+            tuple(row[-1]) or KEYLESS,
+            f'{{"op":"{"delete" if row[-2] else "upsert"}","partition":null,"offset":null,"event_time_ms":{row[-3]},'
+            f'"key":{key},"row":{"null" if row[-2] else values}}}',
+        )
+        for row, key, values in zip(found, keys, rows, strict=True)
+    ]
+
+
+async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame, cursor: ChangeCursor) -> pl.DataFrame:
+    """Return the changes of keys that are not behind the cursor's."""
+    if frame.is_empty() or not cursor.rows_after or followed.output is None:
+        return frame.clear()
+    if not followed.key:
+        return frame
+    names = [f"k{number}" for number in range(len(followed.key))]
+    arrays = sql.SQL(", ").join(sql.SQL("%s::{}[]").format(sql.SQL(followed.columns[name].postgres)) for name in followed.key)
+    statement = sql.SQL("SELECT n FROM unnest({}) WITH ORDINALITY AS t({}, n) WHERE ({}) <= ({}) ORDER BY n").format(
+        arrays, _columns(names), _columns(names), _typed(followed.output)
+    )
+    values = [frame[name].to_list() for name in followed.key]
+    found = await (await connection.execute(statement, [*values, *cursor.rows_after])).fetchall()
+    return frame[[int(number) - 1 for (number,) in found]] if found else frame.clear()
+
+
+def _table(output: Output) -> sql.Identifier:
+    return view_identifier(output.name) if output.history_retention_ms is None else history_identifier(output.name)
+
+
+def _columns(names: Any) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _typed(output: Output) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL("%s::text::{}").format(sql.SQL(output.columns[name].postgres)) for name in output.key)
+
+
+def _order(output: Output, *, is_versioned: bool) -> sql.Composable:
+    """By key; of a versioned table the latest version first, which is the one kept (V2)."""
+    if not output.key:
+        return sql.SQL("")
+    time = sql.SQL(", {} DESC").format(sql.Identifier(RESULT_TIME)) if is_versioned else sql.SQL("")
+    return sql.SQL("ORDER BY {}").format(_columns(output.key)) + time
+
+
+def _restated(value: Any, declared: ColumnType) -> Any:
+    """Return a value of the database as frames hold it; nested ones are kept as JSON (``engine.connectors.views``)."""
+    if value is None or not declared.is_nested:
+        return value
+    return _nested(value, declared)
+
+
+def _nested(value: Any, declared: ColumnType) -> Any:
+    if value is None:
+        return None
+    match declared:
+        case ColumnType(kind="array", element=ColumnType() as element):
+            return [_nested(item, element) for item in value]
+        case ColumnType(kind="map", value=ColumnType() as inner):
+            entries = value.items() if isinstance(value, dict) else ((entry["key"], entry["value"]) for entry in value)
+            return [{"key": name, "value": _nested(item, inner)} for name, item in entries]
+        case ColumnType(kind="struct", fields=fields):
+            return {name: _nested(value.get(name), field) for name, field in fields}
+        case _:
+            leaf = _LEAVES.get(declared.kind)
+            return value if leaf is None else leaf(str(value))
