@@ -21,6 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.aggregation.aggregate import Aggregates
+from engine.core.aggregation.group_results import Grouping
 from engine.core.aggregation.having import Having
 from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges
 from engine.core.aggregation.running import Groups
@@ -38,7 +39,6 @@ from engine.core.frames import (
     empty_late,
     late_rows,
 )
-from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
@@ -112,7 +112,7 @@ class WindowAggregator(Operator):
         self._no_record = empty_frame(schema_in).clear(1)
         values = [name for name, _ in self._aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
-        self._doubles = [source for _, source in spec.group if schema_in[source].kind == "double"]
+        self._grouping = Grouping.of(spec.group, schema_in)
         self._group = [f"g{i}" for i in range(len(spec.group))]
         state = state or {}
         by_window = [NODE, HASH, *self._group]
@@ -222,18 +222,7 @@ class WindowAggregator(Operator):
 
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
-        sources = [source for _, source in self._spec.group]
-        if self._doubles:  # -0.0 and 0.0 are one group
-            frame = frame.with_columns(
-                pl.when(pl.col(name) == 0.0).then(0.0).otherwise(pl.col(name)).alias(name) for name in self._doubles
-            )
-        hashes = key_hash(frame, sources)
-        if (null_keys := hashes.null_count()) or (frame[OP] != 0).any():
-            is_null_value = (frame[OP] != 0) & hashes.is_not_null()
-            add_counter(counters, self._spec.name, "null_key", null_keys)
-            add_counter(counters, self._spec.name, "null_value", int(is_null_value.sum()))
-            is_kept = hashes.is_not_null() & (frame[OP] == 0)
-            frame, hashes = frame.filter(is_kept), hashes.filter(is_kept)
+        frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         arrivals = pl.Series(np.arange(self._arrivals, self._arrivals + frame.height))
         self._arrivals += frame.height
         times = frame[TS].to_numpy()

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from engine.core.aggregation.group_results import Grouping
 from engine.core.clocks import I64, Bools, running_clock
 from engine.core.frames import (
     OFFSET,
@@ -30,7 +31,6 @@ from engine.core.frames import (
     empty_late,
     late_rows,
 )
-from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
@@ -117,7 +117,7 @@ class SessionAggregator(Operator):
         self._fold = SessionFold(spec, schema)
         self.schema = self._fold.schema
         self._nothing = empty_frame(self.schema).with_columns(pl.lit(0, pl.Int64).alias(FIRST))
-        self._doubles = [source for _, source in spec.group if schema[source].kind == "double"]
+        self._grouping = Grouping.of(spec.group, schema)
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
         self._horizon: int = state.get("horizon", 0)
@@ -191,17 +191,7 @@ class SessionAggregator(Operator):
 
     def _admit(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock."""
-        if self._doubles:  # -0.0 and 0.0 are one group
-            frame = frame.with_columns(
-                pl.when(pl.col(name) == 0.0).then(0.0).otherwise(pl.col(name)).alias(name) for name in self._doubles
-            )
-        hashes = key_hash(frame, [source for _, source in self._spec.group])
-        if (null_keys := hashes.null_count()) or (frame[OP] != 0).any():
-            is_null_value = (frame[OP] != 0) & hashes.is_not_null()
-            add_counter(counters, self._spec.name, "null_key", null_keys)
-            add_counter(counters, self._spec.name, "null_value", int(is_null_value.sum()))
-            is_kept = hashes.is_not_null() & (frame[OP] == 0)
-            frame, hashes = frame.filter(is_kept), hashes.filter(is_kept)
+        frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         arrivals = np.arange(self._arrivals, self._arrivals + frame.height)
         positions, offsets, times = (frame[name].to_numpy() for name in (POS, OFFSET, TS))
         _, clock = running_clock(self._stream_time, times)

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from engine.core.aggregation.group_results import Grouping
 from engine.core.clocks import I64, Bools, running_clock
-from engine.core.frames import OFFSET, OP, POS, TS, Counters, OperatorOutput, add_counter, empty_frame, empty_late, late_rows
-from engine.core.hashing import key_hash
+from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame, empty_late, late_rows
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.windows.corrections import Corrections
@@ -65,7 +65,7 @@ class SlidingAggregator(Operator):
         self.name = spec.name
         self._spec = spec
         self._results = SlidingResults(spec, schema)
-        self._doubles = [source for _, source in spec.group if schema[source].kind == "double"]
+        self._grouping = Grouping.of(spec.group, schema)
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
         self._boundary: int = state.get("boundary", 0)
@@ -143,17 +143,7 @@ class SlidingAggregator(Operator):
 
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), follow the clock, judge each record (W1, W4)."""
-        if self._doubles:  # -0.0 and 0.0 are one group
-            frame = frame.with_columns(
-                pl.when(pl.col(name) == 0.0).then(0.0).otherwise(pl.col(name)).alias(name) for name in self._doubles
-            )
-        hashes = key_hash(frame, [source for _, source in self._spec.group])
-        if (null_keys := hashes.null_count()) or (frame[OP] != 0).any():
-            is_null_value = (frame[OP] != 0) & hashes.is_not_null()
-            add_counter(counters, self._spec.name, "null_key", null_keys)
-            add_counter(counters, self._spec.name, "null_value", int(is_null_value.sum()))
-            is_kept = hashes.is_not_null() & (frame[OP] == 0)
-            frame, hashes = frame.filter(is_kept), hashes.filter(is_kept)
+        frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         times = frame[TS].to_numpy()
         _, clock = running_clock(self._stream_time, times)
         boundaries = np.maximum(clock - self._spec.grace_ms, self._boundary)
