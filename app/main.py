@@ -10,7 +10,7 @@ import structlog
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import appending, history, lateness, queries, reads, records, relations, service, status, validations
+from app.api import appending, explain, history, lateness, queries, reads, records, relations, service, status, validations
 from app.api.deps import Services
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
@@ -33,6 +33,7 @@ ROUTERS = (
     status.router,
     history.router,
     lateness.router,
+    explain.router,
     validations.router,
     service.router,
 )

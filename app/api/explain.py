@@ -1,0 +1,150 @@
+"""GET …/explain: why there is no row yet for a key and a time, or why this one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from app.api.deps import Name, Transaction, known_parameters, unknown_parameter
+from app.api.documented import answered, problems
+from app.api.explain_schemas import EXPLANATION, ExplainAnswer, ExplainStep, RecordPlace
+from app.domain.explaining.columns import first_input, result_columns, typed
+from app.domain.explaining.facts import Place, Question, Step
+from app.domain.explaining.walk import explain
+from app.domain.values import parse_instant_ms, parse_value
+from app.errors import BadRequest, Fault
+from app.store.explaining import StoredFacts
+from app.store.query_plans import get_planned
+from engine.plan.model import Plan
+
+KEY_PREFIX = "key."
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[known_parameters((KEY_PREFIX,))])
+
+Key = Annotated[
+    str | None, Query(description="The key, where it has one column; else `key.<column>=`.", max_length=4096, examples=["JFK"])
+]
+At = Annotated[
+    str | None,
+    Query(description="The event time: RFC 3339, or milliseconds since 1970.", max_length=64, examples=["2013-01-01T12:00:00Z"]),
+]
+PartitionOf = Annotated[
+    int | None, Query(ge=0, le=100_000, description="With `offset`: the one record of the query's first input that is meant.")
+]
+OffsetOf = Annotated[int | None, Query(ge=0, le=2**62, description="See `partition`.")]
+
+
+@router.get(
+    "/{name}/explain",
+    summary="Explain a row, or its absence",
+    response_model=ExplainAnswer,
+    responses={200: answered(EXPLANATION, "The answer, and how it was found."), **problems(400, 404)},
+)
+def get_explanation(
+    name: Name,
+    request: Request,
+    transaction: Transaction,
+    key: Key = None,
+    at: At = None,
+    partition: PartitionOf = None,
+    offset: OffsetOf = None,
+) -> ExplainAnswer:
+    """Why there is no row yet for a key and an event time, or why this version: read or not, rejected, late, waiting, which version, final.
+
+    Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. Composite keys are asked for as
+    `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
+    The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
+    committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
+    within bounds. What waits inside is not looked into. Where no such record has been read, the answer says what would become of it.
+    """
+    found = get_planned(transaction, name)
+    given = _given(found.plan, key, request)
+    values = _values(found.plan, given)
+    place = _place(partition, offset)
+    question = Question(values, _at(at, place), place)
+    if not values and question.place is None:
+        raise _bad("key", f"say which key: `key=…`, or one of {', '.join(KEY_PREFIX + each for each in _allowed(found.plan))}")
+    explanation = explain(found.plan, question, StoredFacts(transaction, found))
+    return ExplainAnswer(
+        query=name,
+        key={_allowed(found.plan)[column]: text for column, text in given},
+        at_ms=question.at_ms,
+        answer=_step(explanation.answer),
+        steps=[_step(step) for step in explanation.steps],
+        position=found.committed.position,
+        stream_time_ms=found.committed.stream_time_ms,
+        committed_at=found.committed.committed_at,
+        stale=found.row.state != "running",
+    )
+
+
+def _step(step: Step) -> ExplainStep:
+    place = None if step.place is None else RecordPlace(partition=step.place.partition, offset=step.place.offset)
+    return ExplainStep(
+        code=step.code, blocking=step.is_blocking, sentence=step.sentence, kind=step.kind, stage=step.stage, operator=step.operator,
+        task=step.task, clock=step.clock, now_ms=step.now_ms, until_ms=step.until_ms, version_ms=step.version_ms,
+        next_version_ms=step.next_version_ms, reason=step.reason, place=place,
+    )  # fmt: skip
+
+
+def _allowed(plan: Plan) -> dict[str, str]:
+    """Return what columns may be called in the question, each with its qualified name."""
+    source = first_input(plan)
+    return {**result_columns(plan), **{name: f"{source.alias}.{name}" for name in source.relation.columns.names}}
+
+
+def _given(plan: Plan, key: str | None, request: Request) -> list[tuple[str, str]]:
+    given = [
+        (name.removeprefix(KEY_PREFIX), value)
+        for name, value in request.query_params.multi_items()
+        if name.startswith(KEY_PREFIX)
+    ]
+    if key is None:
+        return given
+    source = first_input(plan)
+    for columns in (source.hash_key, source.relation.key):
+        if len(columns) == 1:
+            return [(columns[0], key), *given]
+    asked = "&".join(f"{KEY_PREFIX}{name}=…" for name in source.hash_key or source.relation.key or source.relation.columns.names)
+    raise BadRequest(
+        "composite_key", f"the key of this query is not one column; ask with {asked}", [Fault("?key", "composite_key", asked)]
+    )
+
+
+def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
+    """Parse values into the types of their columns."""
+    allowed, types = _allowed(plan), typed(plan)
+    unknown = [f"{KEY_PREFIX}{name}" for name, _ in given if name not in allowed]
+    if unknown:
+        raise unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in allowed])
+    values: dict[str, object] = {}
+    for name, text in given:
+        try:
+            if allowed[name] in values:
+                raise ValueError("is given twice")
+            values[allowed[name]] = parse_value(text, types[allowed[name]])
+        except ValueError as error:
+            raise _bad(f"{KEY_PREFIX}{name}", str(error)) from error
+    return values
+
+
+def _at(at: str | None, place: Place | None) -> int:
+    if at is None and place is not None:
+        return 0  # the record's own time counts
+    try:
+        if at is None:
+            raise ValueError("say which event time: at=2013-01-01T12:00:00Z")
+        return parse_instant_ms(at)
+    except ValueError as error:
+        raise _bad("at", str(error)) from error
+
+
+def _place(partition: int | None, offset: int | None) -> Place | None:
+    if (partition is None) != (offset is None):
+        missing = "partition" if partition is None else "offset"
+        raise _bad(missing, "`partition` and `offset` go together")
+    return None if partition is None or offset is None else Place(partition, offset)
+
+
+def _bad(parameter: str, detail: str) -> BadRequest:
+    return BadRequest("bad_parameter", f"{parameter}: {detail}", [Fault(f"?{parameter}", "bad_parameter", detail)])

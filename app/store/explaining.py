@@ -1,0 +1,131 @@
+"""The facts of an explanation, from Postgres: one snapshot, read as far as the rules ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+
+from app.domain.explaining.facts import Committed, Found, LateFact, Place, Record, RejectFact, ResultFact, Values, Versions
+from app.domain.late_records import matches
+from app.store.log_tables import late_record, reject
+from app.store.query_plans import PlannedQuery
+from app.store.record_search import ALL_TIME, RecordSearch
+from app.store.transactions import raw
+from engine.connectors.log import find_feed, heads
+from engine.connectors.views import RESULT_TIME, view_identifier
+from engine.plan.model import Feed, Input, RelationSchema
+
+# Kept late records and rejects that are looked through for one key.
+LOOKED_THROUGH = 1_000
+RESULTS = 20
+
+
+class StoredFacts:
+    """See ``Facts``.
+
+    Args:
+        connection: in the transaction that found ``query``.
+        query: whose facts.
+    """
+
+    def __init__(self, connection: sa.Connection, query: PlannedQuery) -> None:
+        self._connection = connection
+        self._query = query
+        detail = query.committed.detail
+        self.committed = Committed(
+            clocks=detail.get("clocks", {}),
+            buffered=detail.get("buffered", {}),
+            wakes=detail.get("wakes", {}),
+            position=query.committed.position,
+            ends={item.feed.name: _ends(raw(connection), item.feed) for item in query.plan.inputs if item.feed.type == "log"},
+        )
+        self._search = RecordSearch(raw(connection), query.committed.position)
+
+    def record_at(self, source: Input, place: Place) -> Record | None:
+        """See ``Facts``."""
+        return self._search.at(source, place)
+
+    def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
+        """See ``Facts``."""
+        return self._search.between(source, values, from_ms, to_ms)
+
+    def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
+        """See ``Facts``."""
+        rows = self._late_rows(
+            {f"{source.alias}.{name}": value for name, value in key.items()}, 0, ALL_TIME, "table_history_expired"
+        )
+        return self._search.versions(source, key, at_ms, {(row.event_time_ms, row.offset) for row in rows})
+
+    def read_to_ms(self, source: Input) -> int | None:
+        """See ``Facts``."""
+        return self._search.read_to_ms(source)
+
+    def late(self, values: Values, from_ms: int, to_ms: int) -> Sequence[LateFact]:
+        """See ``Facts``."""
+        return [
+            LateFact(row.input, row.reason, row.event_time_ms, row.stream_time_ms, is_replayed=row.replayed_at is not None)
+            for row in self._late_rows(values, from_ms, to_ms)
+        ]
+
+    def _late_rows(self, values: Values, from_ms: int, to_ms: int, reason: str | None = None) -> list[sa.Row[Any]]:
+        conditions = [late_record.c.query_id == self._query.row.id, late_record.c.event_time_ms.between(from_ms, to_ms)]
+        if reason is not None:
+            conditions.append(late_record.c.reason == reason)
+        statement = sa.select(late_record).where(*conditions).order_by(late_record.c.id.desc()).limit(LOOKED_THROUGH)
+        return [row for row in self._connection.execute(statement) if matches(row.record, values)]
+
+    def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
+        """See ``Facts``."""
+        statement = sa.select(reject).where(reject.c.owner == source.relation.name)
+        if place is not None:
+            statement = statement.where(reject.c.partition == place.partition, reject.c.offset == place.offset)
+        rows = self._connection.execute(statement.order_by(reject.c.id.desc()).limit(LOOKED_THROUGH))
+        return [
+            RejectFact(row.reason, row.detail, None if row.partition is None else Place(row.partition, row.offset))
+            for row in rows
+            if place is not None or matches(row.excerpt, values)
+        ]
+
+    def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
+        """See ``Facts``."""
+        if self._query.plan.output.kind == "stream":
+            return self._records_of_result(values, from_ms, to_ms)
+        return self._rows_of_result(values, from_ms, to_ms)
+
+    def _rows_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
+        """Return rows of the view; of a windowed one only those whose window meets the range."""
+        output = self._query.plan.output
+        bounds = [sql.Identifier(name) for name in output.key[-2:]] if output.is_windowed else [sql.NULL, sql.NULL]
+        given = {f"v{place}": value for place, value in enumerate(values.values())}
+        equal = sql.SQL("{} = {}")
+        conditions = [equal.format(sql.Identifier(name), sql.Placeholder(own)) for name, own in zip(values, given, strict=True)]
+        if output.is_windowed:
+            meets = "{} >= to_timestamp(%(from)s / 1000.0) AND {} <= to_timestamp(%(to)s / 1000.0)"
+            conditions.append(sql.SQL(meets).format(bounds[1], bounds[0]))
+        statement = sql.SQL("SELECT {}, {}, {} FROM {} WHERE {} ORDER BY 1 DESC LIMIT %(limit)s").format(
+            sql.Identifier(RESULT_TIME),
+            *bounds,
+            view_identifier(output.name),
+            sql.SQL(" AND ").join([sql.SQL("true"), *conditions]),
+        )
+        params = {**given, "from": from_ms, "to": to_ms, "limit": RESULTS}
+        rows = raw(self._connection).execute(statement, params).fetchall()
+        return [
+            ResultFact(ts, *(None if bound is None else round(bound.timestamp() * 1000) for bound in own)) for ts, *own in rows
+        ]
+
+    def _records_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
+        output = self._query.plan.output
+        relation = RelationSchema(output.name, "stream", output.columns, output.key, None, None, None, None, None)
+        written = Input(0, output.name, relation, Feed(f"log:{output.name}", "log", output.name), output.columns.names, ())
+        found = self._search.between(written, values, from_ms, to_ms)
+        return [ResultFact(record.event_time_ms) for record in found.records[:RESULTS]]
+
+
+def _ends(connection: psycopg.Connection[Any], feed: Feed) -> Mapping[int, int]:
+    found = find_feed(connection, feed.log_feed)
+    return {} if found is None else {head.partition: head.next_offset for head in heads(connection, found.id)}

@@ -1,0 +1,188 @@
+"""Searching a relation's feed in the built-in log for single records: by place, by values and time, versions of a key.
+
+Batches say their least and greatest event time, so that most are never opened; of the others so many are opened at most, and whoever asks
+is told when that was not all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import psycopg
+from psycopg.types.json import Jsonb
+
+from app.domain.explaining.facts import Found, Place, Record, Versions
+from engine.connectors.canonical import LOGGED, canonicalise
+from engine.connectors.log import cut_batch
+from engine.connectors.packets import decode_frame
+from engine.definition.expressions import compile_scalar
+from engine.plan.model import Input
+
+# Opened for one search: 200 batches of 8,000 records take about a second.
+MAX_BATCHES = 200
+MAX_RECORDS = 100
+ALL_TIME = (1 << 62) - 1
+# Records in the log were judged by the clock when they were posted.
+_FAR_FUTURE_MS = 1 << 52
+
+_MEETING = """
+SELECT b.feed_id, b.partition, b.base_offset, b.max_ts FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+WHERE f.name = %(feed)s AND b.max_ts >= %(from)s AND b.min_ts <= %(to)s
+ORDER BY {} LIMIT %(limit)s
+"""
+_BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, b.base_offset DESC")
+_BY_ARRIVAL = _MEETING.format("b.base_offset DESC")
+_PAYLOAD = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
+_AT = """
+SELECT b.base_offset, b.payload FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+WHERE f.name = %(feed)s AND b.partition = %(partition)s AND b.base_offset <= %(offset)s ORDER BY b.base_offset DESC LIMIT 1
+"""
+_READ_TO = """
+SELECT (
+    SELECT max(b.max_ts) FROM log.batch b WHERE b.feed_id = h.feed_id AND b.partition = h.partition
+    AND b.base_offset < coalesce((%(read)s ->> h.partition::text)::bigint, 0)
+) FROM log.head h JOIN log.feed f ON f.id = h.feed_id WHERE f.name = %(feed)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A batch that was opened: its greatest event time, and what was looked for in it. None stands for one batch too many."""
+
+    max_ts: int
+    records: list[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSearch:
+    """Searches the feeds of a query's inputs; those outside of the log answer that they cannot be searched.
+
+    Attributes:
+        connection: in the transaction whose snapshot counts.
+        position: feed → partition → next offset: what the query has read.
+    """
+
+    connection: psycopg.Connection[Any]
+    position: Mapping[str, Mapping[str, int]]
+
+    def at(self, source: Input, place: Place) -> Record | None:
+        """Return the record at a place, None where the relation has none there."""
+        params = {"feed": source.feed.log_feed, "partition": place.partition, "offset": place.offset}
+        row = self.connection.execute(_AT, params, binary=True).fetchone() if source.feed.type == "log" else None
+        if row is None:
+            return None
+        _, frame = cut_batch(row[0], row[1], place.offset, place.offset + 1)
+        raw = frame.with_columns(pl.lit(place.offset, pl.Int64).alias("_offset"))
+        return next(self._records(source, {}, place.partition, raw), None)
+
+    def between(self, source: Input, values: Mapping[str, object], from_ms: int, to_ms: int) -> Found:
+        """Return records with these values and event times in the range."""
+        found: list[Record] = []
+        for opened in self._opened(_BY_TIME, source, values, (from_ms, to_ms)):
+            if opened is None or len(found) > MAX_RECORDS:
+                return Found(found[:MAX_RECORDS], is_complete=False)
+            found += opened.records
+        return Found(found)
+
+    def versions(self, source: Input, key: Mapping[str, object], at_ms: int, refused: Collection[tuple[int, int]]) -> Versions:
+        """Return what a table's feed says of a key around a time.
+
+        Args:
+            source: the table.
+            key: its key columns, unqualified.
+            at_ms: the time.
+            refused: event time and offset of puts that came after their history had expired (V1): they are no versions.
+        """
+        if source.relation.history_retention_ms is None:
+            latest, unread, is_complete = self._newest(_BY_ARRIVAL, source, key, (0, ALL_TIME), refused)
+            return Versions(latest, None, latest, unread, is_complete)
+        before, unread, is_searched = self._newest(_BY_TIME, source, key, (0, at_ms), refused)
+        later = self.between(source, key, at_ms + 1, ALL_TIME)
+        after = [record for record in later.records if record.is_read and not _is_in(record, refused)]
+        return Versions(
+            as_of=before,
+            next=min(after, key=_by_time, default=None),
+            latest=max(after, key=_by_time, default=before),
+            unread=unread,
+            is_complete=is_searched and later.is_complete,
+        )
+
+    def read_to_ms(self, source: Input) -> int | None:
+        """Return the smallest, over the partitions, of the greatest event time read; None where one has none, or it is not known."""
+        if source.feed.type != "log":
+            return None
+        read = Jsonb(dict(self.position.get(source.feed.name, {})))
+        times = [row[0] for row in self.connection.execute(_READ_TO, {"feed": source.feed.log_feed, "read": read})]
+        return None if not times or None in times else min(times)
+
+    def _newest(
+        self,
+        statement: str,
+        source: Input,
+        key: Mapping[str, object],
+        span: tuple[int, int],
+        refused: Collection[tuple[int, int]],
+    ) -> tuple[Record | None, Record | None, bool]:
+        """Return the newest read version in a span, one that is newer and not read, and whether the search came to its end."""
+        order: Callable[[Record], tuple[int, int]] = _by_time if statement is _BY_TIME else _by_arrival
+        newest: Record | None = None
+        unread: Record | None = None
+        is_complete = True
+        for opened in self._opened(statement, source, key, span):
+            if opened is None:
+                is_complete = False
+                break
+            if newest is not None and (statement is _BY_ARRIVAL or opened.max_ts < newest.event_time_ms):
+                break  # what follows is older
+            kept = [record for record in opened.records if not _is_in(record, refused)]
+            newest = max([*filter(None, [newest]), *(record for record in kept if record.is_read)], key=order, default=None)
+            unread = max([*filter(None, [unread]), *(record for record in kept if not record.is_read)], key=order, default=None)
+        if unread is not None and newest is not None and order(unread) < order(newest):
+            unread = None
+        return newest, unread, is_complete
+
+    def _opened(
+        self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]
+    ) -> Iterator[_Opened | None]:
+        """Open batch after batch; None where the bound ends the search."""
+        if source.feed.type != "log":
+            yield None
+            return
+        params = {"feed": source.feed.log_feed, "from": span[0], "to": span[1], "limit": MAX_BATCHES + 1}
+        batches = self.connection.execute(statement, params).fetchall()
+        for feed_id, partition, base, max_ts in batches[:MAX_BATCHES]:
+            row = self.connection.execute(_PAYLOAD, (feed_id, partition, base), binary=True).fetchone()
+            frame = pl.DataFrame(schema={"_ts": pl.Int64()}) if row is None else decode_frame(row[0])
+            frame = frame.with_columns(pl.int_range(base, base + frame.height, dtype=pl.Int64).alias("_offset"))
+            raw = frame.filter(pl.col("_ts").is_between(*span))
+            yield _Opened(max_ts, list(self._records(source, values, partition, raw)))
+        if len(batches) > MAX_BATCHES:
+            yield None
+
+    def _records(self, source: Input, values: Mapping[str, object], partition: int, raw: pl.DataFrame) -> Iterator[Record]:
+        """Yield those of a feed's records that are the relation's and have these values."""
+        relation = source.relation
+        member = None if relation.where is None else compile_scalar(relation.where, relation.columns).expr
+        accepted, _ = canonicalise(raw, relation, _FAR_FUTURE_MS, LOGGED, member)
+        for name, value in values.items():
+            accepted = accepted.filter(pl.col(name) == pl.Series([value], dtype=relation.columns[name].polars))
+        read_to = self.position.get(source.feed.name, {}).get(str(partition), 0)
+        for row in accepted.iter_rows(named=True):
+            own = {name: row[name] for name in relation.columns.names}
+            place = Place(partition, row["_offset"])
+            yield Record(place, row["_ts"], row["_op"] != 0, place.offset < read_to, own)
+
+
+def _is_in(record: Record, refused: Collection[tuple[int, int]]) -> bool:
+    return (record.event_time_ms, record.place.offset) in refused
+
+
+def _by_time(record: Record) -> tuple[int, int]:
+    return record.event_time_ms, record.place.offset
+
+
+def _by_arrival(record: Record) -> tuple[int, int]:
+    return record.place.offset, record.event_time_ms
