@@ -30,7 +30,12 @@ class SparkSettings(BaseModel):
 
 
 class DriverSettings(BaseModel):
-    """Timings of the managed driver, in milliseconds."""
+    """Timings of the managed driver, in milliseconds, and how many queries it takes.
+
+    Attributes:
+        max_queries: more wait for another driver; light queries need about 100 MB each, and twenty of them saturate two cores.
+        rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,6 +48,8 @@ class DriverSettings(BaseModel):
     backoff_cap_ms: int = Field(default=60_000, ge=1)
     max_attempts: int = Field(default=10, ge=1)
     healthy_after_ms: int = Field(default=120_000, ge=0)
+    max_queries: int = Field(default=20, ge=1, le=1_000)
+    rebalance_after_ms: int = Field(default=60_000, ge=0)
 
 
 class PushSettings(BaseModel):

@@ -144,6 +144,7 @@ STATUS: dict[str, Any] = {
     "phase": None,
     "desired_state": "running",
     "conditions": [],
+    "reason": None,
     "state_since": _AT,
     "generation": 1,
     "observed_generation": 1,
@@ -210,6 +211,26 @@ REJECTS: dict[str, Any] = {
     "next": None,
     "kept": {"event_time_missing": 8255},
 }  # fmt: skip
+RECORDS: dict[str, Any] = {
+    "items": [
+        {
+            "id": 12, "input": "window", "reason": "window_closed", "event_time_ms": 1357036800000, "stream_time_ms": 1357045200000,
+            "offset": 511, "record": {"origin": "JFK", "dep_delay": 170}, "at": _AT,
+        }
+    ],
+    "next": "WzEyXQ",
+    "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
+}  # fmt: skip
+REJECTS: dict[str, Any] = {
+    "items": [
+        {
+            "id": 3, "partition": None, "offset": None, "reason": "event_time_missing",
+            "detail": "column 'departed_at' is null and holds the event time", "excerpt": '{"origin": "JFK", "flight": 791}', "at": _AT,
+        }
+    ],
+    "next": None,
+    "kept": {"event_time_missing": 8255},
+}  # fmt: skip
 ROWS: dict[str, Any] = {
     "table": "delays_by_airport",
     "position": {"log:departures": {"0": 9000, "1": 18004}},
@@ -249,4 +270,36 @@ VALIDATION: dict[str, Any] = {
     "definition": QUERY["definition"],
     "output": None,
     "plan": None,
+    "edit": None,
+}
+EDIT: dict[str, Any] = {
+    "valid": True,
+    "problems": [],
+    "definition": QUERY["definition"],
+    "output": None,
+    "plan": None,
+    "edit": {
+        "kind": "in_place",
+        "generation": 1,
+        "changes": [
+            {
+                "pointer": "/window/grace",
+                "kind": "in_place",
+                "reason": "what has closed stays closed and is never shown again; what is closed under the new value closes with the next "
+                "record, or at once with ?release=now",
+            }
+        ],
+        "effects": [
+            {
+                "pointer": "/window/grace",
+                "effect": "windows_closed",
+                "operator": "window",
+                "at_least": 2,
+                "at_most": 2,
+                "from_ms": 1357034400000,
+                "to_ms": 1357038000000,
+            }
+        ],
+        "committed_at": _AT,
+    },
 }

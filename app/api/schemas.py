@@ -144,6 +144,13 @@ class Counter(Answer):
     count: int
 
 
+class Reason(Answer):
+    """What keeps a query from what was wished, and what can be done about it."""
+
+    code: str = Field(examples=["no_driver_has_room"])
+    detail: str
+
+
 class StatusAnswer(Answer):
     """What the service knows of a query."""
 
@@ -152,8 +159,10 @@ class StatusAnswer(Answer):
     phase: str | None = Field(description="What it does inside its state.")
     desired_state: DesiredState
     conditions: list[str] = Field(
-        description="`unreachable`: its driver has not been heard of; `stale`: it does not follow its inputs now."
+        description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"
+        " follow its inputs now."
     )
+    reason: Reason | None = Field(description="Why it is not what was wished: its error, or that no driver is there or has room.")
     state_since: datetime
     generation: int
     observed_generation: int = Field(description="The generation the driver works on; 0 before the first start.")
@@ -254,20 +263,6 @@ class RejectPage(Answer):
     kept: dict[str, int] = Field(description="Reason to number of kept rejects.", examples=[{"event_time_missing": 8255}])
 
 
-class RowsAnswer(Answer):
-    """Rows of a table as of its last commit."""
-
-    table: str
-    position: Position = Field(
-        description="Feed, partition, next offset: what these rows include.", examples=[{"log:departures": {"0": 27004}}]
-    )
-    stream_time_ms: int | None
-    committed_at: datetime | None
-    stale: bool = Field(description="True while the query does not run.")
-    rows: list[dict[str, Any]]
-    next: str | None = Field(description="Cursor of the next page; null on the last.")
-
-
 class RecordsAnswer(Answer):
     """Records of one partition of a stream. Each has ``$offset``, ``$event_time_ms`` and the stream's columns."""
 
@@ -288,16 +283,6 @@ class ProblemItem(Answer):
     pointer: str
     code: str
     detail: str
-
-
-class ValidationAnswer(Answer):
-    """What the service thinks of a definition."""
-
-    valid: bool
-    problems: list[ProblemItem]
-    definition: dict[str, Any] | None = Field(description="With every default spelled out; null where it could not be read.")
-    output: dict[str, Any] | None = Field(description="The relation it would produce.")
-    plan: dict[str, Any] | None = Field(description="Inputs, stages and operators.")
 
 
 class Health(Answer):

@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import STATUS
-from app.api.schemas import Counter, FeedProgress, PartitionProgress, QueryState, StatusAnswer
+from app.api.schemas import Counter, FeedProgress, PartitionProgress, QueryState, Reason, StatusAnswer
+from app.domain.waiting import Reason as Waiting
+from app.domain.waiting import reason_for_waiting
 from app.errors import AppError
 from app.store.bell import rung
 from app.store.queries import query_not_found
-from app.store.statuses import Status, counters_of, feeds_read, find_status, find_status_by_id, log_ends
+from app.store.statuses import Status, counters_of, feeds_read, find_fleet, find_status, find_status_by_id, log_ends
 from engine.plan.model import Feed
 
 MAX_WAIT_SECONDS = 60
@@ -70,6 +73,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         feeds = await feeds_read(connection, status.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
         counters = await counters_of(connection, status.query_id)
+        waits = await _reason_for_waiting(services, connection) if status.is_unplaced else None
     detail = status.detail or {}
     return StatusAnswer(
         name=status.name,
@@ -77,6 +81,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         phase=status.phase,
         desired_state=status.desired_state,
         conditions=_conditions(status),
+        reason=_reason(status, waits),
         state_since=status.state_since,
         generation=status.generation,
         observed_generation=status.observed_generation,
@@ -100,8 +105,22 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
     )
 
 
+async def _reason_for_waiting(services: Services, connection: AsyncConnection) -> Waiting | None:
+    fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms)
+    return reason_for_waiting(fleet, starting)
+
+
+def _reason(status: Status, waits: Waiting | None) -> Reason | None:
+    """Say what keeps the query from its wish: its own error before the want of a driver."""
+    if status.error is not None and status.state in ("failed", "backoff", "stopping"):
+        return Reason(code=status.error["code"], detail=status.error["detail"])
+    return None if waits is None else Reason(code=waits.code, detail=waits.detail)
+
+
 def _conditions(status: Status) -> list[str]:
     conditions = ["unreachable"] if status.is_unreachable else []
+    if status.is_unplaced and not status.is_unreachable:
+        conditions.append("unplaced")
     return conditions if status.state == "running" else [*conditions, "stale"]
 
 

@@ -16,7 +16,8 @@ import psycopg
 import structlog
 
 from app.domain.lifecycle import Action
-from app.store import transitions
+from app.domain.placement import Fleet
+from app.store import drivers, transitions
 from app.store.transitions import LeasedQuery
 
 log = structlog.stdlib.get_logger(__name__)
@@ -49,10 +50,21 @@ class Leases:
         self._renewed_at = asked_at
 
     def claim(self, connection: psycopg.Connection[Any]) -> None:
-        """Take every query that needs a driver and has none."""
-        claimed = transitions.claim(connection, self._driver_id, self._ttl_ms)
+        """Take what has no driver: everything that is to be brought to rest, and this driver's fair share of the rest."""
+        claimed = transitions.claim_errands(connection, self._driver_id, self._ttl_ms)
+        if waiting := transitions.unplaced(connection):
+            room = self.fleet(connection, waiting).room(self._driver_id)
+            claimed += transitions.claim(connection, self._driver_id, self._ttl_ms, room) if room > 0 else []
         if claimed:
             log.info("queries_claimed", queries=[str(query_id) for query_id in claimed])
+
+    def surplus(self, connection: psycopg.Connection[Any]) -> int:
+        """Say how many of this driver's queries others have room for."""
+        return self.fleet(connection, transitions.unplaced(connection)).surplus(self._driver_id)
+
+    def fleet(self, connection: psycopg.Connection[Any], unplaced: int) -> Fleet:
+        """Return the drivers among which queries are spread. One that is silent for as long as a lease lives is not counted."""
+        return drivers.load_fleet(connection, unplaced, self._ttl_ms)
 
     def held(self, connection: psycopg.Connection[Any]) -> list[LeasedQuery]:
         """Return the queries whose leases are this driver's now."""

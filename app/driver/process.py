@@ -107,6 +107,7 @@ class DriverProcess:
         self._drains_until: float | None = None
         self._due_ms: int | None = None
         self._is_empty = False
+        self._uneven_since: float | None = None
 
     def run(self) -> int:
         """Loop until drained. Returns the exit code."""
@@ -216,15 +217,32 @@ class DriverProcess:
         interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
         if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
             return
-        detail = {"supervisor_pid": self._identity.supervisor_pid, "supervisor_create_time": self._supervisor_create_time}
+        detail = {
+            "supervisor_pid": self._identity.supervisor_pid,
+            "supervisor_create_time": self._supervisor_create_time,
+            "max_queries": self._settings.max_queries,
+        }
         drivers.beat(connection, self._identity.driver_id, phase, detail, self._process)
         self._leases.renew(connection)
         self._beaten_at, self._beaten_phase = time.monotonic(), phase
+        if phase == "ready":
+            self._rebalance(connection)
 
     def _claim(self, connection: psycopg.Connection[Any]) -> None:
         """Take what is free. Not before queries can be started: until then another driver may do better."""
         if self._phase == "ready":
             self._leases.claim(connection)
+
+    def _rebalance(self, connection: psycopg.Connection[Any]) -> None:
+        """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker."""
+        surplus = self._leases.surplus(connection)
+        if surplus == 0:
+            self._uneven_since = None
+            return
+        self._uneven_since = self._uneven_since or time.monotonic()
+        if (time.monotonic() - self._uneven_since) * 1000 >= self._settings.rebalance_after_ms:
+            self._reconciler.hand_over(connection, surplus)
+            self._uneven_since = None
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
         """Remove a deleted query: its directory first, since the row is all that remembers it."""

@@ -19,6 +19,8 @@ from app.store.transitions import LeasedQuery
 
 # Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.
 MAX_STEPS = 6
+# What may go to another driver: neither half started nor half stopped.
+_MOVABLE = (State.RUNNING, State.PAUSED, State.BACKOFF)
 _NOBODY = Wish(Desired.STOPPED, 0, 0)
 log = structlog.stdlib.get_logger(__name__)
 
@@ -45,6 +47,7 @@ class Reconciler:
         self._purge = purge
         self._jitter = jitter
         self.is_draining = False
+        self._handing_over: set[UUID] = set()
 
     def reconcile(self, connection: psycopg.Connection[Any]) -> int | None:
         """Bring every query one or more steps nearer to its wish.
@@ -53,9 +56,19 @@ class Reconciler:
             How many milliseconds from now something becomes due by itself, None when nothing will.
         """
         held = self._leases.held(connection)
+        self._handing_over &= {leased.query_id for leased in held}
         self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
         due = [self._advance_alone(connection, leased) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
+
+    def hand_over(self, connection: psycopg.Connection[Any], number: int) -> None:
+        """Let go of the queries that were launched last: each is stopped in order, and its lease given back for another driver."""
+        held = self._leases.held(connection)
+        movable = [leased for leased in held if leased.wish.wants is not Desired.STOPPED and leased.status.state in _MOVABLE]
+        movable.sort(key=lambda leased: leased.status.state_since_ms, reverse=True)
+        for leased in movable[: max(0, number - len(self._handing_over))]:
+            log.info("query_handed_over", query=leased.name, epoch=leased.status.epoch)
+            self._handing_over.add(leased.query_id)
 
     def stop_everything(self) -> None:
         """Without the database: the leases cannot be trusted any more, so nothing may go on."""
@@ -105,7 +118,7 @@ class Reconciler:
             status=leased.status,
             handle=self._host.report(leased.query_id),
             is_lease_mine=True,
-            is_draining=self.is_draining,
+            is_draining=self.is_draining or leased.query_id in self._handing_over,
             now_ms=leased.now_ms,
             jitter=self._jitter(),
         )

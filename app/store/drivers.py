@@ -10,6 +10,8 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from app.domain.placement import DriverLoad, Fleet
+
 Connection = psycopg.Connection[Any]
 
 
@@ -44,6 +46,17 @@ _ROWS = """
 """
 
 
+UNCAPPED = 1_000_000
+"""The cap of a driver of an earlier version, which tells none."""
+
+_LOADS = """
+    SELECT d.id AS driver_id, coalesce((d.detail ->> 'max_queries')::int, %(uncapped)s) AS max_queries, count(s.query_id)::int AS held
+    FROM slackwater.driver d LEFT JOIN slackwater.query_status s ON s.lease_owner = d.id
+    WHERE d.phase = 'ready' AND d.heartbeat_at > now() - %(silent_ms)s * interval '1 ms'
+    GROUP BY d.id ORDER BY d.id
+"""
+
+
 def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, Any], process: tuple[str, int, float]) -> None:
     """Say that a driver lives and what it is doing; the first time this makes its row. ``process``: host, pid, create time."""
     host, pid, create_time = process
@@ -55,6 +68,12 @@ def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, 
             """,
             (driver_id, host, pid, create_time, phase, Jsonb(detail)),
         )
+
+
+def load_fleet(connection: Connection, unplaced: int, silent_ms: int) -> Fleet:
+    """Return the drivers that take queries: ready, and heard of within ``silent_ms``."""
+    with connection.transaction(), connection.cursor(row_factory=class_row(DriverLoad)) as cursor:
+        return Fleet(tuple(cursor.execute(_LOADS, {"silent_ms": silent_ms, "uncapped": UNCAPPED})), unplaced)
 
 
 def find_driver(connection: Connection, driver_id: UUID) -> DriverRow | None:

@@ -20,18 +20,24 @@ from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 
 Connection = psycopg.Connection[Any]
 
-_CLAIM = """
+# What has no living lease and something to be done. An errand (stopping, purging) takes no place; whatever else does.
+_DUE = """
+    FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
+    WHERE (s.lease_owner IS NULL OR s.lease_expires_at < now())
+      AND (q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL) = %(is_errand)s
+      AND CASE s.state
+            WHEN 'stopped' THEN q.desired_state <> 'stopped' OR q.deleted_at IS NOT NULL
+            WHEN 'failed' THEN q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL
+                OR (s.observed_generation, s.observed_restart_nonce) <> (q.generation, q.restart_nonce)
+            ELSE true
+          END
+"""
+_UNPLACED = f"SELECT count(*) {_DUE}"
+_CLAIM = f"""
     WITH due AS (
-        SELECT s.query_id
-        FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
-        WHERE (s.lease_owner IS NULL OR s.lease_expires_at < now())
-          AND CASE s.state
-                WHEN 'stopped' THEN q.desired_state <> 'stopped' OR q.deleted_at IS NOT NULL
-                WHEN 'failed' THEN q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL
-                    OR (s.observed_generation, s.observed_restart_nonce) <> (q.generation, q.restart_nonce)
-                ELSE true
-              END
+        SELECT s.query_id {_DUE}
         ORDER BY s.query_id
+        LIMIT %(limit)s
         FOR UPDATE OF s SKIP LOCKED
     )
     UPDATE slackwater.query_status s
@@ -110,11 +116,29 @@ class LeasedQuery:
     now_ms: int
 
 
-def claim(connection: Connection, driver_id: UUID, ttl_ms: int) -> list[UUID]:
-    """Lease every query that needs a driver and has none, or one whose lease ran out. Two drivers never get the same one."""
+def claim(connection: Connection, driver_id: UUID, ttl_ms: int, limit: int) -> list[UUID]:
+    """Lease up to ``limit`` queries that want a driver and have none, or one whose lease ran out.
+
+    Two drivers never get the same one.
+    """
+    return _claim(connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": False, "limit": limit})
+
+
+def claim_errands(connection: Connection, driver_id: UUID, ttl_ms: int) -> list[UUID]:
+    """Lease every query without a driver that only has to be brought to rest, or purged. These take no place of a driver."""
+    return _claim(connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": True, "limit": None})
+
+
+def _claim(connection: Connection, values: Mapping[str, Any]) -> list[UUID]:
     with connection.transaction():
-        rows = connection.execute(_CLAIM, {"driver": driver_id, "ttl_ms": ttl_ms}).fetchall()
-    return [row[0] for row in rows]
+        return [row[0] for row in connection.execute(_CLAIM, values)]
+
+
+def unplaced(connection: Connection) -> int:
+    """Count the queries that want a driver and have none."""
+    with connection.transaction():
+        row = connection.execute(_UNPLACED, {"is_errand": False}).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def renew(connection: Connection, driver_id: UUID, ttl_ms: int) -> None:

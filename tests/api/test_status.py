@@ -37,7 +37,9 @@ async def wait_for(client: httpx.AsyncClient, state: str, timeout: float = 20) -
 
 async def test_a_new_query_is_stopped_and_stale(client: httpx.AsyncClient) -> None:
     body = (await client.get(PATH)).json()
-    assert (body["state"], body["desired_state"], body["conditions"]) == ("stopped", "running", ["stale"])
+    assert (body["state"], body["desired_state"], body["conditions"]) == ("stopped", "running", ["unplaced", "stale"])
+    assert body["reason"]["code"] == "no_driver"
+    assert "slackwater serve" in body["reason"]["detail"]
     assert (body["generation"], body["observed_generation"], body["epoch"], body["batch_id"]) == (1, 0, 0, None)
     assert [feed["feed"] for feed in body["progress"]] == ["log:departures", "log:weather"]
 

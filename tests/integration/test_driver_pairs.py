@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,8 @@ import pytest
 from app.domain.lifecycle import Action
 from app.domain.states import State
 from app.driver.leases import Leases
-from app.store import transitions
-from tests.integration.driver_tools import Control, driver, fast_settings, until
+from app.store import drivers, transitions
+from tests.integration.driver_tools import Control, driver, fast_settings, stays, until
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_one_claim_never_gives_a_query_to_two_drivers(dsn: str, control: Control
     def claims() -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
             barrier.wait()
-            claimed.append(transitions.claim(connection, uuid4(), ttl_ms=60_000))
+            claimed.append(transitions.claim(connection, uuid4(), ttl_ms=60_000, limit=60))
 
     threads = [threading.Thread(target=claims) for _ in range(6)]
     for thread in threads:
@@ -61,6 +62,7 @@ def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn:
     query, me = control.add(), uuid4()
     with psycopg.connect(dsn, autocommit=True) as connection:
         leases = Leases(me, ttl_ms=60_000)
+        drivers.beat(connection, me, "ready", {}, ("here", 1, 0.0))
         leases.claim(connection)
         (leased,) = leases.held(connection)
         control.execute("UPDATE slackwater.query_status SET version = version + 1 WHERE query_id = %s", query)
@@ -164,3 +166,56 @@ def test_a_handover_by_sigterm_moves_every_query_and_spends_no_attempt(dsn: str,
                 assert (status["lease_owner"], status["attempt"]) == (second.id, 0)
                 control.works(query, epoch=2)
                 assert_fenced(control, query)
+
+
+def test_two_drivers_share_the_load_and_one_that_comes_later_is_handed_its_share(
+    dsn: str, tmp_path: Path, control: Control
+) -> None:
+    queries = [control.add() for _ in range(5)]
+    settings = fast_settings(tmp_path, rebalance_after_ms=300)
+    with driver(dsn, settings) as first:
+        for query in queries:
+            control.reaches(query, "running")
+        with driver(dsn, settings) as second:
+            until("the load is shared", lambda: held(control, queries) == {first.id: 3, second.id: 2})
+            moved = [query for query in queries if control.status(query)["lease_owner"] == second.id]
+            for query in moved:
+                assert control.reaches(query, "running", epoch=2)["attempt"] == 0
+                control.works(query, epoch=2)
+            for query in queries:
+                control.works(query)
+                assert_fenced(control, query)
+            assert sum(row["epoch"] for query in queries for row in control.runs(query)[-1:]) == 5 + len(moved), (
+                "nothing moves twice"
+            )
+
+
+def held(control: Control, queries: list[UUID]) -> dict[UUID, int]:
+    """Count the running queries by driver."""
+    found = [control.status(query) for query in queries]
+    return dict(Counter(row["lease_owner"] for row in found if row["state"] == "running"))
+
+
+def test_a_driver_takes_no_more_queries_than_its_cap_and_what_is_left_waits_for_another(
+    dsn: str, tmp_path: Path, control: Control
+) -> None:
+    queries = [control.add() for _ in range(3)]
+    settings = fast_settings(tmp_path, max_queries=2)
+    with driver(dsn, settings) as first:
+        until("two run", lambda: held(control, queries) == {first.id: 2})
+        assert stays(lambda: held(control, queries) == {first.id: 2}, 0.5)
+        (waiting,) = [query for query in queries if control.state(query) == "stopped"]
+        control.want(next(query for query in queries if query != waiting), "stopped")
+        control.reaches(waiting, "running")
+
+
+def test_a_full_driver_still_brings_to_rest_what_another_one_left(dsn: str, tmp_path: Path, control: Control) -> None:
+    settings = fast_settings(tmp_path, max_queries=1)
+    kept = control.add()
+    with driver(dsn, settings):
+        control.reaches(kept, "running")
+        left = control.add()
+        control.execute("UPDATE slackwater.query_status SET state = 'running', epoch = 1 WHERE query_id = %s", left)
+        control.want(left, "stopped")
+        control.reaches(left, "stopped")
+        assert control.state(kept) == "running"

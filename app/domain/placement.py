@@ -1,0 +1,79 @@
+"""Which driver takes how many queries, and how many it gives to others. Pure: knows no SQL, no process and no clock.
+
+Queries are spread evenly over the ready drivers, as far as each one's cap (``max_queries``) lets it. The *share* is the smallest number
+of queries with which the drivers, each holding that many or its cap, hold all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLoad:
+    """One ready driver.
+
+    Attributes:
+        max_queries: its cap.
+        held: queries whose leases it holds.
+    """
+
+    driver_id: UUID
+    max_queries: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Every ready driver, and what waits for one.
+
+    Attributes:
+        unplaced: queries that want a driver and have none.
+    """
+
+    drivers: tuple[DriverLoad, ...]
+    unplaced: int
+
+    def room(self, driver_id: UUID) -> int:
+        """Say how many more queries a driver takes now; 0 for one that is not ready."""
+        return sum(max(0, wanted - load.held) for load, wanted in self._wanted() if load.driver_id == driver_id)
+
+    def surplus(self, driver_id: UUID) -> int:
+        """Say how many queries a driver holds that others have room for, after what waits was placed."""
+        over = sum(max(0, load.held - wanted) for load, wanted in self._wanted() if load.driver_id == driver_id)
+        free = sum(max(0, wanted - load.held) for load, wanted in self._wanted())
+        return max(0, min(over, free - self.unplaced))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every ready driver holds as many queries as it may."""
+        return all(load.held >= load.max_queries for load in self.drivers)
+
+    def _wanted(self) -> list[tuple[DriverLoad, int]]:
+        """Say how many queries each driver should hold: its share, or one less. Who holds most keeps most, so that little moves."""
+        total = sum(load.held for load in self.drivers) + self.unplaced
+        share = fair_share([load.max_queries for load in self.drivers], total)
+        over = sum(min(load.max_queries, share) for load in self.drivers) - total
+        wanted = []
+        for load in sorted(self.drivers, key=lambda load: (load.held, load.driver_id)):
+            is_less = over > 0 and load.max_queries >= share
+            over -= is_less
+            wanted.append((load, min(load.max_queries, share) - is_less))
+        return wanted
+
+
+def fair_share(caps: Sequence[int], total: int) -> int:
+    """Give the least share with which drivers of these caps hold ``total`` queries; the largest cap where they cannot.
+
+    >>> fair_share([20, 20], 5), fair_share([20, 2], 12), fair_share([3, 3], 100)
+    (3, 10, 3)
+    """
+    left, drivers = total, len(caps)
+    for number, cap in enumerate(sorted(caps)):
+        share = -(-left // (drivers - number))
+        if share <= cap:
+            return max(share, 0)
+        left -= cap
+    return max(caps, default=0)

@@ -1,0 +1,66 @@
+"""How queries are spread over drivers, and what is said of one that none has room for."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.placement import DriverLoad, Fleet, fair_share
+from app.domain.waiting import reason_for_waiting
+
+FLEETS = st.builds(
+    lambda loads, unplaced: Fleet(
+        tuple(DriverLoad(UUID(int=n), cap, min(held, cap)) for n, (cap, held) in enumerate(loads)), unplaced
+    ),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=4),
+    st.integers(0, 12),
+)
+
+
+def fleet(*loads: tuple[int, int], unplaced: int = 0) -> Fleet:
+    return Fleet(tuple(DriverLoad(UUID(int=n), cap, held) for n, (cap, held) in enumerate(loads)), unplaced)
+
+
+@given(st.lists(st.integers(1, 10), min_size=1, max_size=5), st.integers(0, 60))
+def test_the_share_is_the_least_with_which_everything_that_fits_is_held(caps: list[int], total: int) -> None:
+    share = fair_share(caps, total)
+    assert sum(min(cap, share) for cap in caps) >= min(total, sum(caps))
+    assert share == 0 or sum(min(cap, share - 1) for cap in caps) < total
+
+
+@given(FLEETS)
+def test_what_waits_finds_room_as_long_as_there_is_any(given_fleet: Fleet) -> None:
+    room = sum(max(0, given_fleet.room(load.driver_id)) for load in given_fleet.drivers)
+    free = sum(load.max_queries - load.held for load in given_fleet.drivers)
+    assert room >= min(given_fleet.unplaced, free)
+
+
+@given(FLEETS)
+def test_handing_over_comes_to_an_end_and_leaves_no_two_drivers_far_apart(start: Fleet) -> None:
+    now = fleet(*((load.max_queries, load.held) for load in start.drivers))
+    for _ in range(64):
+        giver = next((load for load in now.drivers if now.surplus(load.driver_id)), None)
+        if giver is None:
+            break
+        moved = now.surplus(giver.driver_id)
+        now = fleet(*((d.max_queries, d.held - moved * (d == giver)) for d in now.drivers), unplaced=moved)
+        for load in now.drivers:
+            taken = min(max(0, now.room(load.driver_id)), now.unplaced)
+            loads = ((d.max_queries, d.held + taken * (d == load)) for d in now.drivers)
+            now = fleet(*loads, unplaced=now.unplaced - taken)
+        assert now.unplaced == 0
+    else:
+        raise AssertionError(f"queries move for ever: {start}")
+    for load in now.drivers:
+        assert all(load.held <= other.held + 1 or other.held >= other.max_queries for other in now.drivers)
+
+
+def test_a_query_without_a_driver_is_told_why() -> None:
+    assert reason_for_waiting(fleet(), 0).code == "no_driver"  # type: ignore[union-attr]
+    assert reason_for_waiting(fleet(), 1).code == "driver_starting"  # type: ignore[union-attr]
+    full = reason_for_waiting(fleet((2, 2), (3, 3)), 0)
+    assert full is not None
+    assert (full.code, full.detail.split(":")[0]) == ("no_driver_has_room", "2 ready drivers hold 5 of 5 queries")
+    assert reason_for_waiting(fleet((2, 2), (3, 1)), 0) is None
