@@ -4,6 +4,7 @@ AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
 ├── NotFound                 404  relation_not_found, query_not_found, row_not_found, row_deleted, not_found
 ├── MethodNotAllowed         405  method_not_allowed
+├── NotAcceptable            406  not_acceptable
 ├── Conflict                 409  name_taken, relation_in_use, state_incompatible, table_not_materialised, table_not_versioned, ...
 │   └── InProgress           409  idempotency_in_progress (retryable)
 ├── Gone                     410  offset_expired, history_expired
@@ -11,6 +12,7 @@ AppError
 ├── BodyTooLarge             413  body_too_large
 ├── UnsupportedMediaType     415  unsupported_media_type
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
+├── TooManyRequests          429  too_many_streams
 ├── Unavailable              503  not_ready, database_unavailable
 ├── NotInTime                504  position_not_reached
 └── Internal                 500  internal_error (the body carries the request id only)
@@ -81,6 +83,13 @@ class MethodNotAllowed(AppError):
     title = "Method not allowed"
 
 
+class NotAcceptable(AppError):
+    """The path has no answer of a type that the client takes."""
+
+    status = 406
+    title = "No acceptable form"
+
+
 class Conflict(AppError):
     """The request is well formed and does not fit the present state."""
 
@@ -127,6 +136,14 @@ class Unprocessable(AppError):
 
     status = 422
     title = "The request is wrong"
+
+
+class TooManyRequests(AppError):
+    """More is asked at once than the service gives; try again later."""
+
+    status = 429
+    title = "Too many at once"
+    retryable = True
 
 
 class Unavailable(AppError):

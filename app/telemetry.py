@@ -75,6 +75,13 @@ class Metrics:
         self.trimmed = Counter(
             "slackwater_log_trimmed_batches_total", "Record batches dropped by retention", registry=self.registry
         )
+        self.push_streams = Gauge("slackwater_push_streams", "Open event streams", registry=self.registry)
+        self.push_closed = Counter(
+            "slackwater_push_streams_closed_total",
+            "Event streams that the service ended, by reason",
+            ["reason"],
+            registry=self.registry,
+        )
         self.queries = Gauge("slackwater_queries", "Queries by state", ["state"], registry=self.registry)
         self.query_state = Gauge(
             "slackwater_query_state", "1 for the state a query is in", ["query", "state"], registry=self.registry

@@ -1,4 +1,4 @@
-"""Who waits for a query's facts is woken by LISTEN. The bell only shortens polling: a waiter also looks by itself."""
+"""Who waits for a query's facts or commits is woken by LISTEN. The bell only shortens polling: a waiter also looks by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from uuid import UUID
 import psycopg
 import structlog
 
-CHANNEL = "slackwater_fact"
+from engine.connectors.sink import COMMIT_CHANNEL
+
+CHANNELS = ("slackwater_fact", COMMIT_CHANNEL)
+"""States that drivers wrote, and commits of sinks; both carry the query's id."""
 RECONNECT_SECONDS = 1.0
 # How long a waiter trusts the silence: a notification can be lost with the connection that carried it.
 LOOK_AGAIN_SECONDS = 1.0
@@ -29,7 +32,11 @@ class Bell:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
-                    await connection.execute(f"LISTEN {CHANNEL}")
+                    for channel in CHANNELS:
+                        await connection.execute(f"LISTEN {channel}")
+                    # What was rung while nobody listened is lost: let everybody look.
+                    for query_id in list(self._waiters):
+                        self.ring(query_id)
                     async for notification in connection.notifies():
                         self.ring(notification.payload)
             except psycopg.OperationalError as error:
