@@ -258,20 +258,6 @@ RECORDS: dict[str, Any] = {
     "committed_at": _AT,
     "stale": False,
 }
-VALIDATION: dict[str, Any] = {
-    "valid": False,
-    "problems": [
-        {
-            "pointer": "/joins/0/grace",
-            "code": "grace_exceeds_history_retention",
-            "detail": "3d is more than the history retention 2d of weather",
-        }
-    ],
-    "definition": QUERY["definition"],
-    "output": None,
-    "plan": None,
-    "edit": None,
-}
 EDIT: dict[str, Any] = {
     "valid": True,
     "problems": [],

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi import APIRouter
 
 from app.api.bodies import JsonBody, request_body, validated
 from app.api.deps import OnlyKnownParameters, Transaction
 from app.api.documented import answered, body_examples, problems
-from app.api.examples import VALIDATION, WINDOW_DEFINITION
-from app.api.schemas import ProblemItem, ValidationAnswer
+from app.api.edit_schemas import EditChange, EditEffect, EditPreview, ValidationAnswer
+from app.api.examples import EDIT, WINDOW_DEFINITION
+from app.api.schemas import ProblemItem
+from app.domain.edits import EditKind
 from app.store.catalog import load_catalog
+from app.store.previews import effects_of, last_commit_at
+from app.store.queries import find_query
+from app.store.query_edits import edit_of
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
@@ -27,21 +33,55 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
     "/validations",
     summary="Check a query definition",
     response_model=ValidationAnswer,
-    responses={200: answered(VALIDATION, "What is wrong, or the plan."), **problems(400, 413, 415)},
+    responses={200: answered(EDIT, "What is wrong, or the plan; and the edit it would be."), **problems(400, 413, 415)},
     openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
 )
 def post_validation(body: JsonBody, transaction: Transaction) -> ValidationAnswer:
-    """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON."""
+    """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
+
+    Where a query has its name, `edit` previews a PUT of it: how far the edit reaches and why, field by field, and of an edit in place
+    what it would let go, close or take away, counted as of the query's last commit. A number that committed facts do not tell exactly
+    is a range.
+    """
     definition: QueryDefinition | None = None
     try:
         definition = normalise(validated(QueryDefinition, body))
         plan = build_plan(definition, load_catalog(raw(transaction)))
     except DefinitionInvalid as error:
-        return _answer(definition, None, [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in error.problems])
-    return _answer(definition, plan, [])
+        faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in error.problems]
+        return _answer(definition, None, faults, None)
+    return _answer(definition, plan, [], _edit(transaction, definition, plan))
 
 
-def _answer(definition: QueryDefinition | None, plan: Plan | None, faults: list[ProblemItem]) -> ValidationAnswer:
+def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) -> EditPreview | None:
+    stored = find_query(connection, definition.name)
+    if stored is None:
+        return None
+    edit = edit_of(connection, stored, definition, plan)
+    effects = effects_of(connection, stored, definition, plan) if edit.kind is EditKind.IN_PLACE else []
+    return EditPreview(
+        kind=edit.kind.value,
+        generation=stored.generation,
+        changes=[EditChange.model_validate(asdict(change)) for change in edit.changes],
+        effects=[
+            EditEffect(
+                pointer=effect.pointer,
+                effect=effect.kind,
+                operator=effect.operator,
+                at_least=effect.least,
+                at_most=effect.most,
+                from_ms=effect.from_ms,
+                to_ms=effect.to_ms,
+            )
+            for effect in effects
+        ],
+        committed_at=last_commit_at(connection, stored),
+    )
+
+
+def _answer(
+    definition: QueryDefinition | None, plan: Plan | None, faults: list[ProblemItem], edit: EditPreview | None
+) -> ValidationAnswer:
     shown = None if plan is None else _shown(plan)
     return ValidationAnswer(
         valid=plan is not None,
@@ -49,6 +89,7 @@ def _answer(definition: QueryDefinition | None, plan: Plan | None, faults: list[
         definition=None if definition is None else definition.model_dump(mode="json", by_alias=True),
         output=None if shown is None else shown["output"],
         plan=shown,
+        edit=edit,
     )
 
 

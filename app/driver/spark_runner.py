@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -83,4 +84,6 @@ class SparkRunner:
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = QueryDefinition.model_validate(order.definition)
         with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-            return build_plan(definition, load_catalog(connection))
+            plan = build_plan(definition, load_catalog(connection))
+            row = connection.execute("SELECT release_nonce FROM slackwater.query WHERE id = %s", (order.query_id,)).fetchone()
+        return plan if row is None else replace(plan, release=row[0])

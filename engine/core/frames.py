@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 from polars.datatypes import DataTypeClass
 
+from engine.core.structures.spans import Span
 from engine.definition.types import Schema
 from engine.errors import EngineError
 
@@ -84,6 +85,7 @@ class Emission:
         oldest_ms: operator → the smallest event time that waits; without those where nothing does, or that do not know.
         failure: see ``OperatorOutput``.
         wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
+        waiting: see ``Operator.waiting``; at most ``MAX_SPANS`` spans each.
         lateness: gauge → what it counted (``engine.core.lateness``).
         is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
     """
@@ -99,6 +101,7 @@ class Emission:
     buffered_bytes: dict[str, int] = field(default_factory=dict)
     oldest_ms: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
+    waiting: dict[str, list[Span]] = field(default_factory=dict)
 
 
 def empty_late() -> pl.DataFrame:

@@ -16,6 +16,7 @@ import polars as pl
 
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import POS, OperatorOutput
+from engine.core.structures.spans import Span
 from engine.definition.types import Schema
 
 
@@ -41,6 +42,7 @@ class Moment:
         position: the place in the total order behind the batch's last record: what the wall clock alone causes has it.
         advance_ms: by how much every stream time rises now although no record came (T10); 0 but in an idle task. It happens after the
             frame was handled, and what it lets go is part of the same output.
+        is_release: what is due by the stream times as they are goes now, at ``position``, and not with the next record (J11).
         progress: input index → progress of that table, as of the end of the batch; absent where it is not known.
         forced: positions at which not a record but silence lets rows go (T10).
     """
@@ -50,6 +52,13 @@ class Moment:
     advance_ms: int = 0
     progress: Mapping[int, TableProgress] = field(default_factory=dict)
     forced: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+
+    is_release: bool = False
+
+    @property
+    def step_ms(self) -> int | None:
+        """By how much stream times rise behind the records; 0: they only are looked at again; None: not even that."""
+        return self.advance_ms if self.advance_ms > 0 or self.is_release else None
 
     def are_forced(self, frame: pl.DataFrame) -> Bools:
         """Say which rows silence let go: the place of each is that of its cause."""
@@ -90,6 +99,11 @@ class Operator:
     def buffered_rows(self) -> int:
         """Rows that wait."""
         return 0
+
+    @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """What an edit could let go, by the clock's name: at event times, or at the ends of windows; ``<name>.hold``: at wall clocks."""
+        return {}
 
     @property
     def buffered_bytes(self) -> int | None:

@@ -32,15 +32,19 @@ from engine.core.frames import (
     merge_counters,
 )
 from engine.core.hashing import key_hash
+from engine.core.joins.stream_table import StreamTableJoiner
 from engine.core.lateness import LatenessMeter
 from engine.core.operators import Moment, Operator
 from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Ordered, Slice, order_batch
 from engine.core.ports import SegmentStore
 from engine.core.progress import FeedProgress, Reading
+from engine.core.replay import OPERATOR, replayed_rows
 from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
-from engine.errors import EngineError, StateCorrupt
+from engine.core.structures.spans import bounded
+from engine.errors import EngineError, InvariantBroken, StateCorrupt
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Filter, Plan, Projection, Stage, StreamTableJoin, TableFilter
+from engine.plan.task_keys import task_key
 
 STATE_FORMAT: Final = 2
 """Raised when a manifest's meaning changes; a task refuses any other."""
@@ -65,6 +69,26 @@ class _Made:
     counters: Counters = field(default_factory=dict)
     failure: EngineError | None = None
 
+    def take(self, output: OperatorOutput) -> None:
+        """Take over what an operator made, but for its rows."""
+        self.failure = self.failure or output.failure
+        merge_counters(self.counters, output.counters)
+        if output.late.height:
+            self.late.append(output.late)
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """Late records that go through a stage again (``engine.core.replay``).
+
+    Attributes:
+        records: by operator: ``_ts``, ``operator``, ``record``.
+        slices: what the stage before made of such ones.
+    """
+
+    records: Sequence[pl.DataFrame] = ()
+    slices: Sequence[Slice] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -73,12 +97,14 @@ class _Step:
     Attributes:
         now_ms: its wall clock.
         advance_ms: by how much stream times rise behind its records.
+        is_release: see ``Moment``.
         reached_ms: the wall clock that silence reaches with it; None outside of one.
     """
 
     now_ms: int
     advance_ms: int = 0
     reached_ms: int | None = None
+    is_release: bool = False
 
 
 class Task:
@@ -86,7 +112,7 @@ class Task:
 
     def __init__(self, stage: Stage, plan: Plan, chain: Sequence[Operator], state: dict[str, Any] | None) -> None:
         state = state or {}
-        self._stage = stage
+        self._stage, self._plan = stage, plan
         self._inputs = tuple(item for item in plan.inputs if item.stage == stage.index)
         self._running = UPSTREAM if stage.running is None else stage.running
         self._empty = empty_frame(running_schema(stage, plan))
@@ -113,6 +139,8 @@ class Task:
         awake_ms: int | None = None,
         *,
         is_upstream_active: bool = False,
+        is_release: bool = False,
+        replays: Replays | None = None,
     ) -> Emission:
         """Handle one batch.
 
@@ -121,7 +149,9 @@ class Task:
             now_ms: the batch's wall clock; one that went back is taken as the last one (T5).
             readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
             awake_ms: since when, by the wall clock, nothing that came was left unread: before that no silence counts; None: always.
+            is_release: let go behind the records what an edit has made due (J11).
             is_upstream_active: records came to a task of the stage before: this one is not silent either.
+            replays: late records that go through again behind all that.
         """
         self._now_ms, last_ms = max(self._now_ms, now_ms), self._now_ms
         is_active = is_upstream_active or any(item.frame.height for item in slices if item.input_index != UPSTREAM)
@@ -134,6 +164,9 @@ class Task:
             self._run(early, _Step(self._now_ms), made)
         self._progress.add(readings)
         self._run(arrivals.others, _Step(self._now_ms), made)
+        if is_release:
+            self._run([], _Step(self._now_ms, is_release=True), made)
+        replayed = self._replayed(replays, made)
         if is_active:
             self._silence.end(self._now_ms)
         return Emission(
@@ -148,6 +181,8 @@ class Task:
             wakes_at_ms=self._wakes_at_ms(),
             is_active=is_active,
             lateness=self._lateness.take(),
+            replayed=replayed,
+            waiting={name: bounded(spans) for operator in self._chain for name, spans in operator.waiting.items()},
         )
 
     def _advance(self, advance: Advance, last_ms: int, arrivals: Arrivals, made: _Made) -> None:
@@ -188,7 +223,7 @@ class Task:
         forced = _forced(running) if self._has_idle else _NOTHING
         if step.advance_ms:
             forced = np.append(forced, position + 1)
-        moment = Moment(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced)
+        moment = Moment(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced, step.is_release)
         frame = self._empty if running is None else _entering(running, self._empty.columns)
         self._lateness.enter(batch.frames, self._chain)
         for operator in self._chain:
@@ -196,10 +231,44 @@ class Task:
             results = _turns(operator, frame, batch.frames, moment, first)
             frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
             for result in results:
-                made.failure = made.failure or result.failure
-                merge_counters(made.counters, result.counters)
-                if result.late.height:
-                    made.late.append(result.late)
+                made.take(result)
+        changes = self._changes(frame, batch, moment, step)
+        self._emitted += changes.height
+        made.changes.append(changes)
+
+    def _replayed(self, replays: Replays | None, made: _Made) -> pl.DataFrame:
+        """Let late records through again, and what the stage before made of some; returns what comes of them."""
+        if replays is None:
+            return pl.DataFrame()
+        again = _Made(late=made.late, counters=made.counters)
+        if replays.slices:
+            self._run(replays.slices, _Step(self._now_ms), again)
+        names = [operator.name for operator in self._chain]
+        for records in replays.records:
+            for (name,), own in records.partition_by(OPERATOR, as_dict=True, maintain_order=True).items():
+                place = names.index(str(name))
+                joiner = self._chain[place]
+                if not isinstance(joiner, StreamTableJoiner):
+                    raise InvariantBroken(f"{name} cannot replay late records")
+                schema = running_schema(self._stage, self._plan) if place == 0 else self._chain[place - 1].schema
+                rows = replayed_rows(own, schema, task_key(self._stage, self._plan), self._next_pos)
+                self._next_pos += rows.height
+                self._follow(joiner.replay(rows), place + 1, again)
+        made.failure = made.failure or again.failure
+        return pl.concat(again.changes)
+
+    def _follow(self, output: OperatorOutput, place: int, made: _Made) -> None:
+        """Let what an operator made go through those behind it."""
+        batch = order_batch([], self._inputs, self._next_pos)
+        step = _Step(self._now_ms)
+        moment = Moment(self._now_ms, self._next_pos, progress=self._progress.of(self._inputs))
+        self._next_pos += 1
+        made.take(output)
+        frame = output.frame
+        for operator in self._chain[place:]:
+            result = operator.process(frame, batch.frames, moment)
+            made.take(result)
+            frame = result.frame
         changes = self._changes(frame, batch, moment, step)
         self._emitted += changes.height
         made.changes.append(changes)

@@ -38,6 +38,7 @@ def state_fingerprint(plan: Plan) -> str:
         output=_state_of_output(plan.output),
         late_records=LateRecords(0, 0),
         idle_after_ms=None,
+        release=0,
     )
     parts = {"plan": asdict(kept), "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -558,6 +558,7 @@ class Plan:
 
     Attributes:
         idle_after_ms: T10: after this long without input a task's clocks advance at wall-clock pace; None: they never do.
+        release: number of the newest request to let go at once what an edit has made due (J11).
     """
 
     query: str
@@ -567,3 +568,4 @@ class Plan:
     output: Output
     late_records: LateRecords
     idle_after_ms: int | None = None
+    release: int = 0

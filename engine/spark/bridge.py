@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -34,7 +34,7 @@ from engine.connectors.packets import (
 from engine.core.frames import Emission
 from engine.core.order import UPSTREAM, Slice
 from engine.core.progress import Reading
-from engine.core.task import Task, build_task
+from engine.core.task import Replays, Task, build_task
 from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
@@ -65,6 +65,14 @@ class _Batch:
     now_ms: int | None = None
     awake_ms: int | None = None
     is_upstream_active: bool = False
+    is_release: bool = False
+    replayed_records: list[pl.DataFrame] = field(default_factory=list)
+    replayed_slices: list[Slice] = field(default_factory=list)
+
+    @property
+    def replays(self) -> Replays | None:
+        is_none = not self.replayed_records and not self.replayed_slices
+        return None if is_none else Replays(self.replayed_records, self.replayed_slices)
 
 
 class StageProcessor(StatefulProcessor):
@@ -100,10 +108,15 @@ class StageProcessor(StatefulProcessor):
             elif row.kind == "tick":
                 tick = json.loads(row.blob)
                 batch.awake_ms = tick["awake_ms"]
+                batch.is_release = batch.is_release or tick.get("is_release", False)
                 batch.readings += [Reading(*item) for item in tick["readings"]]
                 yield row
             elif row.kind == "data" and self._reads(row.input):
                 batch.slices.append(self._slice(row))
+            elif row.kind == "replay" and row.input == self._stage.index:
+                batch.replayed_records.append(decode_frame(row.blob))
+            elif row.kind == "replayed" and self._reads(row.input):
+                batch.replayed_slices.append(self._slice(row))
             else:
                 yield row
                 continue
@@ -133,7 +146,15 @@ class StageProcessor(StatefulProcessor):
         place = (str(self._segments), self._stage.index, ordinal)
         task, store = self._task(place, manifest, _batch_id())
         begun = perf_counter()
-        emission = task.process(batch.slices, now_ms, batch.readings, batch.awake_ms, is_upstream_active=batch.is_upstream_active)
+        emission = task.process(
+            batch.slices,
+            now_ms,
+            batch.readings,
+            batch.awake_ms,
+            is_upstream_active=batch.is_upstream_active,
+            is_release=batch.is_release,
+            replays=batch.replays,
+        )
         after = json.dumps(task.snapshot(), separators=(",", ":"))
         self._state.update((after,))
         _keep(place, after, task, store)
@@ -153,6 +174,7 @@ class StageProcessor(StatefulProcessor):
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int) -> list[Packet]:
         packets = self._changes(ordinal, emission.changes, now_ms)
+        packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
         if emission.is_active and self._plan.idle_after_ms is not None and self._stage.index + 1 < len(self._plan.stages):
             # T10: a task of the next stage is silent only while all tasks of this one are.
             source = emitted_by(self._stage.index)
@@ -171,6 +193,7 @@ class StageProcessor(StatefulProcessor):
             "wakes_at_ms": emission.wakes_at_ms,
             "work_ms": work_ms,
             "lateness": emission.lateness,
+            "waiting": emission.waiting,
             "failure": _failure(emission.failure),
         }
         packets.append(self._packet("stats", ordinal, now_ms, encode_json(stats)))

@@ -172,12 +172,18 @@ def _packets(spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Pa
     layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
     limit = BatchLimit(options.max_rows, options.max_bytes)
     clock = Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None
-    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, spark.sparkContext.defaultParallelism, clock)
+    cores = spark.sparkContext.defaultParallelism
+    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, cores, clock, plan.release, _replays(plan, query_id, dsn))
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:
         processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")
         packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
     return packets
+
+
+def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
+    name = replay_feed(query_id)
+    return ReplayReader(dsn, Feed(name, "log", name), plan) if can_replay(plan) else None
 
 
 class _Commits:

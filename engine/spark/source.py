@@ -26,6 +26,7 @@ from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartitio
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
 from engine.connectors.postgres import shared_connection
+from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
@@ -75,6 +76,9 @@ class SourceSpec:
         limit: bound of one batch.
         cores: how many splits are read at once.
         clock: what the tasks are told beside records.
+        release: the newest request to let go at once what is due (J11). Where the offset log has another number, the next batch brings
+            it to every task.
+        replays: reads late records that are asked for again; None where the plan takes none.
     """
 
     dsn: str
@@ -84,6 +88,8 @@ class SourceSpec:
     limit: BatchLimit
     cores: int
     clock: Clock | None = None
+    release: int = 0
+    replays: ReplayReader | None = None
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -107,7 +113,8 @@ class PacketSource(DataSource):
 
     def streamReader(self, schema: StructType) -> PacketReader:  # noqa: ARG002, N802 - Spark's name
         spec = SourceSpec.decoded(self.options[SPEC_OPTION])
-        return PacketReader(spec, open_feeds(spec.dsn, spec.inputs))
+        feeds = open_feeds(spec.dsn, spec.inputs)
+        return PacketReader(spec, feeds if spec.replays is None else [*feeds, (spec.replays, ())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,7 @@ class SplitGroup(InputPartition):
         splits: with the index of their feed.
         ends: of the feeds that are held for: (index of the feed, partition) → whether the batch reads it to its end.
         has_tick: it also makes the batch's ticks.
+        is_release: which let go what is due.
         awake_ms: see ``Task.process``.
     """
 
@@ -126,6 +134,7 @@ class SplitGroup(InputPartition):
     ends: Mapping[tuple[int, int], bool]
     has_tick: bool
     awake_ms: int
+    is_release: bool = False
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -146,7 +155,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._awake_ms = 0
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        return {"feeds": self._spec.start, "now_ms": 0, "awake_ms": 0}
+        return {"feeds": self._spec.start, "now_ms": 0, "awake_ms": 0, "release": self._spec.release}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         with marked():
@@ -161,13 +170,20 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             is_first = self._looked_ms is None
             self._note_look(backlogs, admitted, now_ms)
             if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
-                is_due = self._is_due(start["now_ms"], now_ms, is_first=is_first)
-                return {"feeds": start["feeds"], "now_ms": now_ms, "awake_ms": self._awake_ms} if is_due else start
+                is_due = self._is_release(start) or self._is_due(start["now_ms"], now_ms, is_first=is_first)
+                return self._offset(start["feeds"], now_ms) if is_due else start
         self._ask_for_next(backlogs, admitted)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return {"feeds": feeds, "now_ms": now_ms, "awake_ms": self._awake_ms}
+        return self._offset(feeds, now_ms)
+
+    def _offset(self, feeds: Positions, now_ms: int) -> Offset:
+        return {"feeds": feeds, "now_ms": now_ms, "awake_ms": self._awake_ms, "release": self._spec.release}
+
+    def _is_release(self, start: Offset) -> bool:
+        """Whether a request came that no batch has brought to the tasks; the batch that does is told from its offsets, also in a replay."""
+        return bool(start.get("release", 0) != self._spec.release)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut what a batch reads into groups of splits, about equally heavy."""
@@ -181,12 +197,13 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         weighed += [(_weight(split), index, split) for split in reader.splits(int(partition), first, last)]
             ends = self._ends(end)
         groups = _grouped(weighed, self._spec.cores)
-        if self._spec.clock is not None and not groups:
+        is_release = start.get("release", 0) != end.get("release", 0)
+        has_ticks = self._spec.clock is not None or is_release
+        if has_ticks and not groups:
             groups = [[]]
-        has_ticks = self._spec.clock is not None
         awake_ms = end.get("awake_ms", 0)
         return [
-            SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0, awake_ms)
+            SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0, awake_ms, is_release)
             for place, group in enumerate(groups)
         ]
 
@@ -198,7 +215,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 readings = [
                     (self._feeds[index][0].feed.name, number, None, end) for (index, number), end in partition.ends.items()
                 ]
-                yield packet_batch(self._ticks(readings, partition))
+                yield packet_batch(self._ticks(readings, partition, is_release=partition.is_release))
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
                 packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
@@ -213,8 +230,10 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name = self._feeds[index][0].feed.name
                 yield from self._ticks([(name, packet.partition, max_ts, group.ends[index, packet.partition])], group)
 
-    def _ticks(self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup) -> Iterator[Packet]:
-        blob = encode_json({"awake_ms": group.awake_ms, "readings": readings})
+    def _ticks(
+        self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
+    ) -> Iterator[Packet]:
+        blob = encode_json({"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release})
         for task in self._spec.tasks:
             yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)
 

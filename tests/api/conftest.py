@@ -16,27 +16,27 @@ from app.main import create_app
 from app.settings import Settings
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
-STREAM = {
+STREAM: dict[str, Any] = {
     "key": ["origin"],
     "columns": {"origin": "string", "flight": "bigint", "delay": "double", "departed_at": "timestamp"},
     "event_time": "departed_at",
     "connector": {"type": "log", "partitions": 2},
 }
-TABLE = {
+TABLE: dict[str, Any] = {
     "key": ["origin"],
     "columns": {"origin": "string", "temp": "double", "observed_at": "timestamp"},
     "event_time": "observed_at",
     "versioned": {"history_retention": "2d"},
     "connector": {"type": "log", "partitions": 1},
 }
-JOIN = {
+JOIN: dict[str, Any] = {
     "name": "joined",
     "from": {"stream": "departures"},
     "joins": [{"table": "weather", "as": "w", "type": "left", "on": "departures.origin = w.origin", "grace": "1h"}],
     "select": {"origin": "departures.origin", "flight": "departures.flight", "temp": "w.temp"},
     "into": {"stream": "joined"},
 }
-WINDOWS = {
+WINDOWS: dict[str, Any] = {
     "name": "delays",
     "from": {"stream": "departures"},
     "group_by": ["origin"],
@@ -45,7 +45,7 @@ WINDOWS = {
     "suppress": {"mode": "until_window_closes"},
     "into": {"table": "delays"},
 }
-RECORD = {"origin": "JFK", "flight": 725, "delay": 2.5, "departed_at": "2013-01-01T10:44:00Z"}
+RECORD: dict[str, Any] = {"origin": "JFK", "flight": 725, "delay": 2.5, "departed_at": "2013-01-01T10:44:00Z"}
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,9 @@ def _clean(dsn: str) -> Iterator[None]:
     """Leave an empty database behind."""
     yield
     with psycopg.connect(dsn, autocommit=True) as connection:
-        tables = [row[0] for row in connection.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'views'")]
-        for table in tables:
-            connection.execute(f"DROP TABLE views.{table}")
+        made = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('views', 'history')"
+        for (table,) in connection.execute(made).fetchall():
+            connection.execute(f"DROP TABLE {table}")
         connection.execute(
             "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.counter, log.late_record, "
             "log.reject, slackwater.idempotency CASCADE"

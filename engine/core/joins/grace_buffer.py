@@ -12,6 +12,7 @@ from engine.core.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
 from engine.core.frames import POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import stable_order
+from engine.core.structures.spans import Span
 from engine.core.structures.waiting import WaitingRows
 
 
@@ -37,7 +38,7 @@ class GraceBuffer:
 
     Args:
         grace_ms: G. It may differ from the one the state was made with; what is due under the new one goes at the next accepted
-            record (J11).
+            record, or at a step on request (J11).
         late: policy; ``join`` lets late rows pass at their own place.
         state: what ``snapshot`` returned, or None.
         store: where waiting rows live.
@@ -63,6 +64,11 @@ class GraceBuffer:
         return self._queue.rows
 
     @property
+    def spans(self) -> list[Span]:
+        """Rows waiting, by event time."""
+        return self._queue.spans
+
+    @property
     def earliest_ms(self) -> int | None:
         """The smallest event time that waits."""
         return self._queue.earliest_ms
@@ -77,14 +83,15 @@ class GraceBuffer:
         """State as JSON-able values; the segments it names are durable."""
         return {"clock": self._clock, "waiting": self._queue.snapshot()}
 
-    def process(self, frame: pl.DataFrame, passing: Bools | None, position: int, advance_ms: int) -> Due:
-        """Handle the next records, and then the advance of an idle task (T10).
+    def process(self, frame: pl.DataFrame, passing: Bools | None, position: int, step_ms: int | None) -> Due:
+        """Handle the next records, and then the advance of an idle task (T10) or a release on request (J11).
 
         Args:
             frame: rows in processing order, all with the same columns as ever.
             passing: rows that pass at their own place and move no clock (J7), or None.
-            position: where the advance releases rows.
-            advance_ms: by how much B rises behind the records; 0: it does not. A B that is absent stays so.
+            position: where the step releases rows.
+            step_ms: by how much B rises behind the records, and releases what is due then; None: nothing happens there. A B that is
+                absent stays so.
         """
         times = frame.get_column(TS).to_numpy()
         judged = np.arange(len(times)) if passing is None else np.flatnonzero(~passing)
@@ -95,8 +102,8 @@ class GraceBuffer:
         if len(accepted):
             self._clock = int(after[-1])
         releases = _Releases(accepted, after[~is_late] - self._grace_ms, np.append(frame.get_column(POS).to_numpy(), position))
-        if advance_ms and self._clock is not None:
-            self._clock += advance_ms
+        if step_ms is not None and self._clock is not None:
+            self._clock += step_ms
             releases = releases.followed_by(len(times), self._clock - self._grace_ms)
         through = [late] if self._late == "join" else []
         if passing is not None:

@@ -19,6 +19,7 @@ from engine.core.frames import POS, TS
 from engine.core.operators import Moment, TableProgress
 from engine.core.ports import SegmentStore
 from engine.core.structures.segments import Segment, TimeQueue
+from engine.core.structures.spans import Span, SpanCache, ranked
 from engine.plan.model import Hold
 
 BUFFERED_AT: Final = "_buffered_at"
@@ -77,6 +78,11 @@ class HoldBuffer:
         earliest = self._queue.earliest_buffered_at
         return None if earliest is None else earliest + self._spec.at_most_ms
 
+    @property
+    def spans(self) -> list[Span]:
+        """Rows waiting, by the wall clock that brought them."""
+        return self._queue.spans
+
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "waiting": self._queue.snapshot()}
@@ -133,6 +139,17 @@ class _Fifo(TimeQueue):
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
         super().__init__(store, state)
         self._earliest: dict[Segment, tuple[int, int]] = {}
+        self._spans = SpanCache(lambda name: ranked(np.sort(store.load(name).get_column(BUFFERED_AT).to_numpy())))
+
+    @property
+    def spans(self) -> list[Span]:
+        """Rows by the wall clock that brought them. Which of a segment are gone is known by their number only, not by that clock."""
+        found = self._spans.of(segment.segment for segment in self._held)
+        return [
+            span if not segment.consumed else Span(span.low, span.high, 0, min(span.most, segment.left))
+            for segment, spans in zip(self._held, found, strict=True)
+            for span in spans
+        ]
 
     @property
     def earliest_buffered_at(self) -> int | None:

@@ -18,6 +18,7 @@ from engine.core.frames import KEY_HASH, OFFSET, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.segments import KeyIndex, expand, upper_bound
 from engine.core.structures.sorted_search import KeyOrder
+from engine.core.structures.spans import Span
 from engine.core.structures.waiting import WaitingRows
 from engine.definition.types import Schema
 
@@ -84,6 +85,11 @@ class JoinSide:
     def earliest_ms(self) -> int | None:
         """Event time of the first record that may come with nulls."""
         return self._waiting.earliest_ms
+
+    @property
+    def spans(self) -> list[Span]:
+        """Records that may come with nulls, by event time; those that have met a partner since are among them."""
+        return [Span(span.low, span.high, 0, span.most) for span in self._waiting.spans]
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""

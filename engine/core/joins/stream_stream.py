@@ -37,6 +37,7 @@ from engine.core.hashing import key_hash
 from engine.core.joins.stream_side import JoinSide, Probes, find_partners
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.spans import Span
 from engine.definition.types import Schema
 from engine.plan.model import StreamStreamJoin
 
@@ -169,6 +170,16 @@ class StreamStreamJoiner(Operator):
         return sum(side.rows for side in self._sides)
 
     @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Records that may come with nulls, by the last event time at which they can meet a partner."""
+        spans = [
+            Span(span.low + reach, span.high + reach, span.least, span.most)
+            for side, reach in zip(self._sides, self._reaches, strict=True)
+            for span in side.spans
+        ]
+        return {self._spec.name: spans}
+
+    @property
     def oldest_ms(self) -> int | None:
         """The smallest event time kept of either side."""
         return min((ms for side in self._sides if (ms := side.oldest_ms) is not None), default=None)
@@ -243,8 +254,8 @@ class StreamStreamJoiner(Operator):
         _, clock = running_clock(self._clock, times)
         last = int(clock[-1]) if count else self._clock
         self._clock = None if last == BEFORE_ALL_TIME else last
-        if moment.advance_ms and self._clock is not None:
-            self._clock += moment.advance_ms
+        if moment.step_ms is not None and self._clock is not None:
+            self._clock += moment.step_ms
             clock, positions = np.append(clock, self._clock), np.append(positions, moment.position)
             offsets = np.append(offsets, -1)
         return _Order(clock, positions, offsets, self._arrivals)

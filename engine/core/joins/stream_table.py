@@ -28,6 +28,7 @@ from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.joins.hold_buffer import BUFFERED_AT, HoldBuffer
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.spans import Span
 from engine.core.structures.versioned_table import (
     DELETED,
     HISTORY_EXPIRED,
@@ -115,6 +116,12 @@ class StreamTableJoiner(Operator):
         return min((ms for ms in known if ms is not None), default=None)
 
     @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Stream records by event time, and those held by the wall clock since when they wait."""
+        own = {self._spec.name: self._buffer.spans}
+        return own if self._hold is None else {**own, f"{self._spec.name}.hold": self._hold.spans}
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much buffer time must advance until the grace releases a record."""
         return self._buffer.due_in_ms
@@ -188,7 +195,7 @@ class StreamTableJoiner(Operator):
         if self._spec.grace_ms is None:
             is_passing = np.zeros(frame.height, np.bool_) if is_null_key is None else is_null_key
             return self._held(marked, is_passing, moment, counters)
-        due = self._buffer.process(marked, is_null_key, moment.position, moment.advance_ms)
+        due = self._buffer.process(marked, is_null_key, moment.position, moment.step_ms)
         reason = _LATE_REASONS[self._spec.late]
         add_counter(counters, name, reason, len(due.late))
         if self._spec.late != "join":

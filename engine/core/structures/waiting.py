@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from engine.core.frames import TS
+from engine.core.ports import SegmentStore
 from engine.core.structures.segments import TimeQueue
+from engine.core.structures.spans import Span, SpanCache, behind, ranked
 
 
-class WaitingRows(TimeQueue):
+class SpannedQueue(TimeQueue):
+    """A queue by time that tells how much waits at which times."""
+
+    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
+        super().__init__(store, state)
+        self._spans = SpanCache(lambda name: ranked(store.load(name).get_column(TS).to_numpy()))
+
+    @property
+    def spans(self) -> list[Span]:
+        """Rows by time; exact."""
+        found = self._spans.of(segment.segment for segment in self._held)
+        return [
+            span
+            for segment, spans in zip(self._held, found, strict=True)
+            for span in behind(spans, segment.min_ts, segment.consumed)
+        ]
+
+
+class WaitingRows(SpannedQueue):
     """A queue by time that tells how long its first row has to wait."""
 
     @property

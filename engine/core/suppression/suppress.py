@@ -18,6 +18,7 @@ from engine.core.frames import KEY_HASH, OFFSET, POS, TS, Counters, OperatorOutp
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.spans import Span
 from engine.core.suppression.suppress_buffer import SuppressionBuffer
 from engine.definition.types import Schema
 from engine.errors import BufferFull
@@ -63,6 +64,11 @@ class TimeLimitSuppressor(Operator):
         return self._buffer.bytes
 
     @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Entries by buffer time; by wall clock that is when each is due."""
+        return {self._spec.name: self._buffer.spans}
+
+    @property
     def oldest_ms(self) -> int | None:
         """The smallest buffer time held."""
         return self._buffer.oldest
@@ -88,7 +94,7 @@ class TimeLimitSuppressor(Operator):
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - suppression reads no table
         moment: Moment,
     ) -> OperatorOutput:
-        """Handle the next changes, then the advance of an idle task's time (T10).
+        """Handle the next changes, then the advance of an idle task's time (T10) or a release on request.
 
         Returns:
             The entries that leave, by (change that lets them go, buffer time, first arrival); ``failure`` when a bounded buffer that
@@ -105,9 +111,9 @@ class TimeLimitSuppressor(Operator):
             return OperatorOutput(gain.frame, counters=counters, failure=gain.failure)
         if len(clock):
             self._clock = int(clock[-1])
-        if moment.advance_ms <= 0 or self._clock is None:
+        if moment.step_ms is None or self._clock is None:
             return OperatorOutput(gain.frame, counters=counters)
-        self._clock += moment.advance_ms
+        self._clock += moment.step_ms
         idle = self._buffer.release(self._clock - self._spec.limit_ms, moment.position, _NO_RECORD)
         return OperatorOutput(pl.concat([gain.frame, idle]), counters=counters)
 
@@ -140,6 +146,11 @@ class WallClockSuppressor(Operator):
     def buffered_bytes(self) -> int:
         """Their keys and values, Arrow-encoded (S4)."""
         return self._buffer.bytes
+
+    @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Entries by buffer time; by wall clock that is when each is due."""
+        return {self._spec.name: self._buffer.spans}
 
     @property
     def wakes_at_ms(self) -> int | None:

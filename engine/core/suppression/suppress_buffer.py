@@ -17,6 +17,7 @@ from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import U64, distinct
+from engine.core.structures.spans import Span
 from engine.core.suppression.row_bytes import RowBytes
 from engine.core.suppression.suppress_episodes import (
     FROM_BEFORE,
@@ -109,6 +110,11 @@ class SuppressionBuffer:
     def oldest(self) -> int | None:
         """The smallest buffer time held."""
         return self._store.queue.oldest
+
+    @property
+    def spans(self) -> list[Span]:
+        """Entries by buffer time."""
+        return self._store.queue.spans
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""

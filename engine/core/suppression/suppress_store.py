@@ -17,8 +17,9 @@ import polars as pl
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, TS
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import KeyIndex, Segment, TimeQueue
+from engine.core.structures.segments import KeyIndex, Segment
 from engine.core.structures.sorted_search import U64
+from engine.core.structures.waiting import SpannedQueue
 
 HELD: Final = "_held"
 """Whether the key has an entry; otherwise the row only says what is shown."""
@@ -65,7 +66,7 @@ class EntryIndex(KeyIndex):
         return rows.filter(pl.col(HELD) | is_needed)
 
 
-class EntryQueue(TimeQueue):
+class EntryQueue(SpannedQueue):
     """Held entries: ``_ts`` is the buffer time; at equal times the place orders."""
 
     @property

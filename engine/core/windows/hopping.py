@@ -41,6 +41,7 @@ from engine.core.frames import (
 )
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.spans import Span
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
 from engine.core.windows.window_grid import WindowGrid, expand, node_windows
 from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
@@ -144,6 +145,13 @@ class WindowAggregator(Operator):
         return self._store.rows
 
     @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Open windows by their ends; exact."""
+        size, advance = self._grid.size_ms, self._grid.advance_ms
+        runs = self._store.open_windows(self._first_open)
+        return {self._spec.name: [Span(a * advance + size, b * advance + size, b - a + 1, b - a + 1) for a, b in runs]}
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much stream time must rise until a window is shown or closes; with ``changes`` nothing waits for it."""
         if self._corrections is not None:
@@ -198,7 +206,7 @@ class WindowAggregator(Operator):
         return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
 
     def _batches(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> Iterator[_Batch]:
-        """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. T10's advance is the last."""
+        """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. A step of time is the last."""
         rows = frame.height
         if self._spec.emit != "final":
             rows = max(1, _MAX_EXPANSION // self._grid.windows_per_record)
@@ -206,11 +214,11 @@ class WindowAggregator(Operator):
             batch = self._admit(part, counters)
             if not batch.frame.is_empty():
                 yield batch
-        if moment.advance_ms > 0 and self._stream_time is not None:
+        if moment.step_ms is not None and self._stream_time is not None:
             service = pl.lit(moment.position, pl.Int64).alias(POS), pl.lit(_NO_RECORD, pl.Int64).alias(OFFSET)
             nothing = np.zeros(1, np.int64)
             hashes, arrivals = pl.Series([0], dtype=pl.UInt64), pl.Series([self._arrivals])
-            clock = np.array([self._stream_time + moment.advance_ms])
+            clock = np.array([self._stream_time + moment.step_ms])
             yield _Batch(self._no_record.with_columns(service), hashes, arrivals, clock, nothing, nothing - 1, nothing)
 
     @staticmethod

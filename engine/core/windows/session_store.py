@@ -21,6 +21,7 @@ from engine.core.clocks import I64, Bools
 from engine.core.ports import SegmentStore
 from engine.core.structures.segments import expand, merge_start
 from engine.core.structures.sorted_search import runs_of
+from engine.core.structures.spans import Span, SpanCache, behind, ranked
 
 U64 = NDArray[np.uint64]
 
@@ -60,6 +61,7 @@ class SessionStore:
         self._group = list(group)
         self._segments = [_Segment(**entry) for entry in state or ()]
         self._released: list[str] = []
+        self._spans = SpanCache(lambda name: ranked(store.load(name)[_DUE_END].to_numpy(), is_exact=False))
 
     @property
     def rows(self) -> int:
@@ -109,6 +111,10 @@ class SessionStore:
             if place < len(ends):
                 found.append(int(ends[place]))
         return min(found, default=None)
+
+    def spans(self, horizon: int) -> list[Span]:
+        """Open sessions by their ends; replaced rows count too, so that there may be none."""
+        return behind([span for spans in self._spans.of(name for name, _, _ in self._segments) for span in spans], horizon)
 
     def append(self, sessions: pl.DataFrame, horizon: int) -> None:
         """Add sessions as they stand now, all of them open, and forget what ends before ``horizon``."""

@@ -34,6 +34,7 @@ from engine.core.frames import (
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
+from engine.core.structures.spans import Span
 from engine.core.windows.corrections import FIRST, Corrections
 from engine.core.windows.session_components import Components, components_of
 from engine.core.windows.session_exact import Chains, in_line, record_by_record
@@ -140,6 +141,11 @@ class SessionAggregator(Operator):
         return self._store.rows + (0 if self._corrections is None else self._corrections.buffered_rows)
 
     @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Open sessions by their ends; one that has grown may be counted at its former ends too."""
+        return {self._spec.name: self._store.spans(self._horizon)}
+
+    @property
     def due_in_ms(self) -> int | None:
         """By how much stream time must rise until a session closes; it may be less where the session has grown since."""
         if self._corrections is not None:
@@ -196,8 +202,8 @@ class SessionAggregator(Operator):
         positions, offsets, times = (frame[name].to_numpy() for name in (POS, OFFSET, TS))
         _, clock = running_clock(self._stream_time, times)
         latest = int(clock[-1]) if len(clock) else self._stream_time
-        if moment.advance_ms > 0 and latest is not None:
-            last = (moment.position, _NO_RECORD, latest + moment.advance_ms)
+        if moment.step_ms is not None and latest is not None:
+            last = (moment.position, _NO_RECORD, latest + moment.step_ms)
             positions, offsets, clock = (
                 np.append(step, [own]) for step, own in zip((positions, offsets, clock), last, strict=True)
             )

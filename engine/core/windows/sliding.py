@@ -19,6 +19,7 @@ from engine.core.clocks import I64, Bools, running_clock
 from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame, empty_late, late_rows
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.spans import Span
 from engine.core.windows.corrections import Corrections
 from engine.core.windows.sliding_changes import Arrivals
 from engine.core.windows.sliding_results import FIRST, SlidingResults, Steps
@@ -88,6 +89,11 @@ class SlidingAggregator(Operator):
     def buffered_rows(self) -> int:
         """Records held for open and later windows, and results held back."""
         return self._store.rows + (self._corrections.buffered_rows if self._corrections is not None else 0)
+
+    @property
+    def waiting(self) -> dict[str, list[Span]]:
+        """Open windows by their ends: at most two for each record, one that ends with it and one that begins behind it."""
+        return {self._spec.name: self._store.window_spans(self._spec.difference_ms, self._boundary)}
 
     @property
     def due_in_ms(self) -> int | None:
@@ -160,9 +166,9 @@ class SlidingAggregator(Operator):
         positions, offsets = batch.frame[POS].to_numpy(), batch.frame[OFFSET].to_numpy()
         clocks, boundaries = batch.clock, batch.boundaries
         stream_time = int(clocks[-1]) if len(clocks) else self._stream_time
-        if moment.advance_ms > 0 and stream_time is not None:
+        if moment.step_ms is not None and stream_time is not None:
             positions, offsets = np.append(positions, moment.position), np.append(offsets, _NO_RECORD)
-            clocks = np.append(clocks, stream_time + moment.advance_ms)
+            clocks = np.append(clocks, stream_time + moment.step_ms)
             boundaries = np.append(boundaries, max(int(clocks[-1]) - self._spec.grace_ms, self._boundary))
         return Steps(positions, offsets, clocks, boundaries)
 

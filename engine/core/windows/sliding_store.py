@@ -20,6 +20,7 @@ from engine.core.clocks import I64
 from engine.core.frames import TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.segments import expand, merge_start, upper_bound
+from engine.core.structures.spans import Span, SpanCache, behind, ranked
 
 U64 = NDArray[np.uint64]
 
@@ -95,6 +96,7 @@ class SlidingStore:
         self._store = store
         self._segments = [_Segment(**entry) for entry in state or ()]
         self._released: list[str] = []
+        self._spans = SpanCache(self._record_spans)
 
     @property
     def rows(self) -> int:
@@ -137,6 +139,15 @@ class SlidingStore:
                 order, times = run[BY_TIME].to_numpy(), run[TS].to_numpy()
                 found.append(int(times[order[bisect_left(order, low, key=lambda place: times[place])]]))
         return min(found, default=None)
+
+    def window_spans(self, difference: int, boundary: int) -> list[Span]:
+        """Windows by their ends, those that end before ``boundary`` left out."""
+        records = [span for spans in self._spans.of(name for name, *_ in self._segments) for span in spans]
+        return behind([Span(low, high + 1 + difference, 0, 2 * most) for low, high, _, most in records], boundary)
+
+    def _record_spans(self, segment: str) -> list[Span]:
+        run = self._store.load(segment)
+        return ranked(run[TS].to_numpy()[run[BY_TIME].to_numpy()], is_exact=False)
 
     def append(self, run: pl.DataFrame, horizon: int) -> None:
         """Add a run; forget every record before ``horizon``, wherever that costs nothing more."""

@@ -100,6 +100,7 @@ class WindowStore:
         self._levels = levels
         self._segments = [_Segment(**entry) for entry in state or []]
         self._released: list[str] = []
+        self._runs: dict[str, list[tuple[int, int]]] = {}
 
     @property
     def rows(self) -> int:
@@ -129,6 +130,14 @@ class WindowStore:
         found = [earliest(self._store.load(segment.segment), first, self._levels) for segment in held]
         return min((window for window in found if window is not None), default=None)
 
+    def open_windows(self, first: int) -> list[tuple[int, int]]:
+        """Runs ``a..b`` of windows from ``first`` on that have partials, ascending and apart. Reads each segment once in its life."""
+        known = self._runs
+        self._runs = {
+            name: known[name] if name in known else _window_runs(self._store.load(name)) for name, _, _ in self._segments
+        }
+        return _united([run for runs in self._runs.values() for run in runs], first)
+
     def append(self, run: pl.DataFrame, first_open: int) -> None:
         """Add a sorted run and forget every window before ``first_open``."""
         self._keep([segment for segment in self._segments if segment.last_window >= first_open])
@@ -145,6 +154,22 @@ class WindowStore:
     def _keep(self, segments: list[_Segment]) -> None:
         self._released += [segment.segment for segment in self._segments if segment not in segments]
         self._segments = segments
+
+
+def _window_runs(run: pl.DataFrame) -> list[tuple[int, int]]:
+    first, last = node_windows(np.unique(run[NODE].to_numpy()))
+    return _united(list(zip(first.tolist(), last.tolist(), strict=True)), 0)
+
+
+def _united(runs: list[tuple[int, int]], first: int) -> list[tuple[int, int]]:
+    """Unite runs that meet or touch, and cut off what is before ``first``."""
+    united: list[tuple[int, int]] = []
+    for low, high in sorted((max(low, first), high) for low, high in runs if high >= first):
+        if united and low <= united[-1][1] + 1:
+            united[-1] = united[-1][0], max(united[-1][1], high)
+        else:
+            united.append((low, high))
+    return united
 
 
 def _still_open(run: pl.DataFrame, first_open: int) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,10 +51,10 @@ class FakeFeed:
         yield Packet(request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
 
 
-def a_reader(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6) -> PacketReader:
+def a_reader(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0) -> PacketReader:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
-    spec = SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), cores)
+    spec = SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), cores, release=release)
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
     return PacketReader(spec, pairs)
 
@@ -78,6 +79,34 @@ def test_positions_and_clock_move_together() -> None:
     assert offset["feeds"] == {"log:a": {"0": 30, "1": 0}, "log:b": {"0": 10}}
     assert offset["now_ms"] > 0
     assert latest(reader, offset) is offset
+
+
+def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
+    feed = a_feed("a", p0=30)
+    before = latest(first := a_reader(feed), first.initialOffset())
+    reader = a_reader(feed, release=1)
+    after = latest(reader, before)
+    assert after["feeds"] == before["feeds"]
+    for launch in (reader, a_reader(feed, release=2)):  # also in a replay by a later launch
+        (group,) = launch.partitions(before, after)
+        (batch,) = launch.read(group)
+        assert batch.column("kind").to_pylist() == ["tick", "tick"]
+        assert batch.column("task").to_pylist() == [2, 0]
+        assert [json.loads(blob)["is_release"] for blob in batch.column("blob").to_pylist()] == [True, True]
+    assert latest(reader, after) is after
+
+
+def test_a_release_goes_with_the_records_that_are_there_and_a_new_beginning_needs_none() -> None:
+    feed = a_feed("a", p0=30)
+    reader = a_reader(feed, release=1)
+    end = latest(reader, {"feeds": {"log:a": {"0": 0}}, "now_ms": 1})
+    (group,) = reader.partitions({"feeds": {"log:a": {"0": 0}}, "now_ms": 1}, end)
+    assert isinstance(group, SplitGroup)
+    assert (group.is_release, len(group.splits)) == (True, 1)
+    begun = reader.initialOffset()
+    (group,) = reader.partitions(begun, latest(reader, begun))
+    assert isinstance(group, SplitGroup)
+    assert not group.is_release
 
 
 def test_the_clock_never_goes_backwards() -> None:

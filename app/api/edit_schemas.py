@@ -1,0 +1,58 @@
+"""Bodies of answers about edits of queries."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.api.schemas import Answer, ProblemItem
+from app.domain.previews import EffectKind
+
+
+class EditChange(Answer):
+    """One part of a definition that differs from the one in force."""
+
+    pointer: str = Field(examples=["/window/grace"])
+    kind: Literal["in_place", "needs_new_state"]
+    reason: str = Field(description="What becomes of what is held, or why that cannot be used.")
+
+
+class EditEffect(Answer):
+    """What the edit does to what is there. `at_least` equals `at_most` where the number is exact."""
+
+    pointer: str = Field(description="The part of the definition that causes it.", examples=["/window/grace"])
+    effect: EffectKind
+    operator: str | None = Field(description="Where; null: in the results or the late records.", examples=["window"])
+    at_least: int = Field(examples=[3])
+    at_most: int = Field(examples=[3])
+    from_ms: int | None = Field(
+        description="The earliest time concerned: event times of records and versions, ends of windows; of a hold the wall clock.",
+        examples=[1357034400000],
+    )
+    to_ms: int | None = Field(description="The latest one.", examples=[1357041600000])
+
+
+class EditPreview(Answer):
+    """What a PUT of this definition would do to the query of that name."""
+
+    kind: Literal["no_op", "in_place", "needs_new_state"]
+    generation: int = Field(description="Of the definition in force.")
+    changes: list[EditChange]
+    effects: list[EditEffect] = Field(
+        description="Of an edit in place: with each task's next record, or at once with `?release=now`. As of the last commit; estimates "
+        "are bounds."
+    )
+    committed_at: datetime | None = Field(description="The commit that this is said of; null: there is none yet.")
+
+
+class ValidationAnswer(Answer):
+    """What the service thinks of a definition."""
+
+    valid: bool
+    problems: list[ProblemItem]
+    definition: dict[str, Any] | None = Field(description="With every default spelled out; null where it could not be read.")
+    output: dict[str, Any] | None = Field(description="The relation it would produce.")
+    plan: dict[str, Any] | None = Field(description="Inputs, stages and operators.")
+    edit: EditPreview | None = Field(description="The edit it would be; null where no query has this name.")
