@@ -125,3 +125,17 @@ idempotency = sa.Table(
     sa.Column("headers", sa.JSON),
     sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
 )
+
+api_key = sa.Table(
+    "api_key",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("prefix", sa.Text, nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    _moment("created_at"),
+    _moment("last_used_at", nullable=True),
+    _moment("expires_at", nullable=True),
+    _moment("revoked_at", nullable=True),
+)
