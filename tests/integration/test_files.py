@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from engine.connectors import text_files
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, open_feed
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start, open_feed
 from engine.connectors.file_registry import PLACE_BITS
 from engine.connectors.packets import Packet, decode_frame
 from engine.errors import DataInvalid, SourceUnavailable
@@ -37,10 +37,10 @@ def feed_of(directory: Path, form: Format) -> Feed:
     return Feed(name, "files", name, str(directory), form)
 
 
-def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS) -> tuple[list[Packet], int]:
-    """Read everything from ``start`` on; returns the packets and the position."""
+def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since: Start = "earliest") -> tuple[list[Packet], int]:
+    """Read everything from ``start`` on, as an input does that starts at ``since``; returns the packets and the position."""
     end = reader.ends()[0]
-    chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1])
+    chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1], start=since)
     request = ReadRequest([chosen], NOW_MS, (0,))
     return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)], end
 
@@ -94,6 +94,15 @@ def test_every_format_gives_the_same_records(tmp_path: Path, dsn: str, form: For
     chunks = reader.chunks(0, 0, ALL)
     assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (end, 5)
     assert (chunks[0].start_ts, chunks[-1].max_ts) == (1000, 5000)
+
+
+def test_a_start_time_leaves_out_what_happened_before_it_wherever_it_stands(tmp_path: Path, dsn: str, form: Format) -> None:
+    WRITERS[form](tmp_path / f"a.{form}", frame(5, 1, 4))
+    WRITERS[form](tmp_path / f"b.{form}", frame(2, 3, 6))
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    assert reader.starts(3000) == {0: 0}
+    packets, _ = read(reader, since=3000)
+    assert values(packets) == [5, 4, 3, 6]
 
 
 def test_a_file_that_sorts_earlier_but_comes_later_is_not_missed(tmp_path: Path, dsn: str, form: Format) -> None:
