@@ -20,7 +20,9 @@ from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
+from app.store.readable import Readables
 from app.store.retention import trim_periodically
+from app.store.tails import Tails
 from app.telemetry import Metrics
 
 ROUTERS = (
@@ -55,7 +57,10 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     dsn = settings.database_url.get_secret_value()
     metrics = Metrics()
     database = Database.create(dsn, settings.pool_size)
-    services = Services(settings, database, Appender(database.appends, metrics), Bell(dsn), metrics)
+    bell = Bell(dsn)
+    services = Services(
+        settings, database, Appender(database.appends, metrics), bell, metrics, Readables(database), Tails(dsn, bell)
+    )
     supervisor = Supervisor(settings, dsn) if has_driver else None
     app = FastAPI(
         title="Slackwater",
@@ -92,6 +97,7 @@ def _lifespan(
             ]
             stack.callback(lambda: [task.cancel() for task in tasks])
             await stack.enter_async_context(services.appender)
+            await stack.enter_async_context(services.tails)
             if supervisor is not None:
                 await stack.enter_async_context(supervisor)
             log.info("service_started", version=__version__, has_driver=supervisor is not None)

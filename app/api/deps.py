@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import Depends, Path, Query, Request
 from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel
 
 from app.errors import BadRequest, Fault
 from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
+from app.store.readable import Readables
+from app.store.tails import Tails
 from app.telemetry import Metrics
 
 DEFAULT_LIMIT = 100
@@ -30,6 +33,8 @@ class Services:
     appender: Appender
     bell: Bell
     metrics: Metrics
+    readables: Readables
+    tails: Tails
 
 
 async def services_of(request: Request) -> Services:
@@ -50,21 +55,18 @@ def _transaction(services: ServicesOf) -> Iterator[sa.Connection]:
 Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
 
 
-def known_parameters(prefix: str | None = None, others: Sequence[str] = ()) -> Any:
+def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
     """Refuse a query parameter that the endpoint does not know: a misspelt filter must not answer everything.
 
     Args:
-        prefix: names that start with it are the endpoint's own business.
-        others: so are these.
+        prefixes: names that start with one of them are the endpoint's own business.
     """
 
     async def check(request: Request) -> None:
+        if not request.query_params:
+            return
         known = set(_parameter_names(request.scope["route"].dependant))
-        unknown = [
-            name
-            for name in request.query_params
-            if name not in known and name not in others and (prefix is None or not name.startswith(prefix))
-        ]
+        unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes)]
         if unknown:
             raise unknown_parameter(unknown, sorted(known))
 
@@ -73,7 +75,11 @@ def known_parameters(prefix: str | None = None, others: Sequence[str] = ()) -> A
 
 def _parameter_names(dependant: Dependant) -> Iterator[str]:
     for parameter in dependant.query_params:
-        yield parameter.alias
+        model = parameter.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield from (field.alias or name for name, field in model.model_fields.items())
+        else:
+            yield parameter.alias
     for nested in dependant.dependencies:
         yield from _parameter_names(nested)
 

@@ -12,11 +12,16 @@ from app.errors import (
     BadRequest,
     BodyTooLarge,
     Conflict,
+    Forbidden,
     Gone,
     Internal,
     MethodNotAllowed,
+    NotAcceptable,
     NotFound,
+    NotInTime,
     PreconditionFailed,
+    TooManyRequests,
+    Unauthorized,
     Unavailable,
     Unprocessable,
     UnsupportedMediaType,
@@ -24,8 +29,11 @@ from app.errors import (
 
 _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     400: (BadRequest, "unknown_parameter", "unknown parameter limt; this path takes cursor, limit"),
+    401: (Unauthorized, "api_key_missing", "send an API key: Authorization: Bearer sw_…"),
+    403: (Forbidden, "role_too_low", "this needs a key with the role write; the key 'dashboard' has the role read"),
     404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists those there are"),
     405: (MethodNotAllowed, "method_not_allowed", "this path takes GET only"),
+    406: (NotAcceptable, "not_acceptable", "this path answers application/json and text/event-stream, not image/png"),
     409: (Conflict, "name_taken", "the name 'weather' is taken by a table"),
     410: (Gone, "offset_expired", "records before 9000 were removed by the retention; the oldest is 9000"),
     412: (
@@ -40,7 +48,9 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
         "grace_exceeds_history_retention",
         "/joins/0/grace: 3d is more than the history retention 2d of weather",
     ),
+    429: (TooManyRequests, "too_many_streams", "5000 event streams are open; close some, or page with JSON"),
     500: (Internal, "internal_error", "a fault of the service; please report it with the request id"),
+    504: (NotInTime, "position_not_reached", "after 30 s the table includes {\"log:departures\":{\"0\":17}}, not yet what was asked for"),
     503: (Unavailable, "database_unavailable", "the database did not answer; try again in a moment"),
 }
 

@@ -9,6 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.documented import unpacked
 from app.api.problems import ProblemBody
+from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
@@ -32,7 +33,7 @@ TAGS = [
     {"name": "reads", "description": "Pull reads of materialised tables."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
-_BODIES = (StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, ProblemBody)
+_BODIES = (StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _UNUSED = ("HTTPValidationError", "ValidationError")
 

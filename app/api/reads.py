@@ -1,200 +1,155 @@
-"""GET …/rows: pull reads of materialised tables."""
+"""GET …/rows and POST …/rows:lookup: pull reads of materialised tables."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, Services, ServicesOf, known_parameters, unknown_parameter
-from app.api.documented import answered, problems
-from app.api.examples import ROWS
-from app.api.negotiation import described, lines_documented, page_response
-from app.api.paging import Cursor, bad_cursor, decode_cursor, encode_cursor
-from app.api.schemas import RowsAnswer
-from app.domain.values import parse_instant_ms, parse_value
-from app.errors import BadRequest, Conflict, Fault, NotFound, Unavailable, Unprocessable
-from app.store.catalog import output_of
-from app.store.relations import RelationRow, of_kind
-from app.store.results import result_position
-from app.store.rows import WINDOW_END, WINDOW_START, RowsRequest, find_rows
-from app.store.targets import find_relation_async
+from app.api.bodies import JsonBody, request_body, validated
+from app.api.deps import Name, OnlyKnownParameters, ServicesOf, known_parameters
+from app.api.documented import answered, body_examples, problems
+from app.api.freshness import read_fresh
+from app.api.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, wanted_form
+from app.api.read_parameters import Fresh, Rows, RowsParameters
+from app.api.read_schemas import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody, RowsAnswer
+from app.api.row_reads import FOUND, Wanted, answer_rows, lookup_ask, members, not_versioned
+from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX, is_filter, parse_key
+from app.errors import BadRequest, Fault, Unprocessable
+from app.store.readable import Ask, ReadableTable
 from engine.plan.model import Output
 
-KEY_PREFIX = "key."
-# Parameters that a later release brings: refused by name, never ignored.
-LATER = ("as_of", "from", "to", "order", "state", "min_position", "max_staleness")
-router = APIRouter(prefix="/v1/tables", tags=["reads"], dependencies=[known_parameters(KEY_PREFIX, LATER)])
+router = APIRouter(prefix="/v1/tables", tags=["reads"])
 
 Bigints = Annotated[
     Literal["number", "string"],
     Query(description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."),
 ]
-WindowBound = Annotated[str | None, Query(max_length=64, description="RFC 3339, or milliseconds since 1970.")]
 _OK = answered(ROWS, "Rows in key order, as of the last commit.")
-_OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17}\n')
-_RESPONSES = {200: _OK, **problems(400, 404, 409, 422)}
+_OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17,"$state":"final"}\n')
+_OK["content"] |= arrow_documented()
+_RESPONSES = {200: _OK, **problems(400, 404, 409, 410, 422, 504)}
+_FILTERS = [known_parameters((KEY_PREFIX, COLUMN_PREFIX))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a request asks of a table; nothing of it is checked against the table's columns yet."""
-
-    table: str
-    filters: list[tuple[str, str]]
-    single_key: str | None
-    window_from_ms: int | None
-    window_to_ms: int | None
-    has_text_numbers: bool
-    limit: int
-    cursor: str | None
-
-
-@router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES)
-async def get_rows(
-    name: Name,
-    request: Request,
-    services: ServicesOf,
-    window_from: WindowBound = None,
-    window_to: WindowBound = None,
-    bigints: Bigints = "number",
-    limit: Limit = DEFAULT_LIMIT,
-    cursor: Cursor = None,
-) -> Response:
+@router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES, dependencies=_FILTERS)
+async def get_rows(name: Name, request: Request, services: ServicesOf, parameters: Rows) -> Response:
     """Rows as of the query's last commit, in every state of the query: `stale` is true while it does not run.
 
-    Filter by key columns (`?key.origin=JFK&key.carrier=B6`) and, in a windowed table, by the start of the window: from `window_from`
-    up to, not including, `window_to`. Pages go on with `cursor`. With `Accept: application/x-ndjson` rows come as lines.
+    **Conditions**, all of which must hold: `key.<column>=value` on key columns, `where.<column>=value` on any column; behind the column
+    may stand `.eq .ne .gt .ge .lt .le .in .null`: `where.delay.ge=15`, `where.carrier.in=B6,AA` (a JSON array where values hold commas),
+    `where.temp.null=false`. `ne` also finds nulls. In a windowed table `window_from` and `window_to` bound the start of the window.
+
+    **Time.** `as_of` gives rows as they were at an event time; `from` and `to` give every version whose validity meets the range, each
+    with `$valid_from_ms` and `$valid_to_ms` (null: still valid); both need a versioned table. What is older than the retained history
+    answers 410 `history_expired`; a range that begins there says so in `truncated`. Rows of windowed tables carry `$state`: `final` or
+    `open`.
+
+    Rows come in key order, page by page with `cursor`; as JSON, with `Accept: application/x-ndjson` as lines, with
+    `Accept: application/vnd.apache.arrow.stream` as Arrow.
     """
-    bounds = _bound("window_from", window_from), _bound("window_to", window_to)
-    wanted = _Wanted(name, _filters(request), None, *bounds, bigints == "string", limit, cursor)
-    return await _answer(services, request, wanted)
+    return await answer_rows(services, _wanted(name, request, parameters, None), parameters.freshness())
 
 
-@router.get("/{name}/rows/{key:path}", summary="Read one key's rows", response_model=RowsAnswer, responses=_RESPONSES)
+@router.get(
+    "/{name}/rows/{key:path}",
+    summary="Read one key's rows",
+    response_model=RowsAnswer,
+    responses=_RESPONSES,
+    dependencies=_FILTERS,
+)
 async def get_rows_of_key(
     name: Name,
     key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=4096)],
     request: Request,
     services: ServicesOf,
-    window_from: WindowBound = None,
-    window_to: WindowBound = None,
-    bigints: Bigints = "number",
-    limit: Limit = DEFAULT_LIMIT,
-    cursor: Cursor = None,
+    parameters: Rows,
 ) -> Response:
-    """The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 `row_not_found` where there is none.
+    """The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 where there is none.
 
-    For tables with one key column beside the window; composite keys are asked for as `/rows?key.a=…&key.b=…`.
+    `row_not_found`: there is no row; `row_deleted`: a versioned table had one, and it was deleted; 410 `history_expired`: it cannot be
+    said any more, because the time asked for is older than the retained history and the key's latest version began later. With `from`
+    or `to`: the key's versions, none being no error. For tables with one key column beside the window; composite keys are asked for as
+    `/rows?key.a=…&key.b=…`.
     """
-    bounds = _bound("window_from", window_from), _bound("window_to", window_to)
-    wanted = _Wanted(name, _filters(request), key, *bounds, bigints == "string", limit, cursor)
-    return await _answer(services, request, wanted)
+    return await answer_rows(services, _wanted(name, request, parameters, key), parameters.freshness())
 
 
-def _filters(request: Request) -> list[tuple[str, str]]:
-    for name in LATER:
-        if name in request.query_params:
-            detail = f"`{name}` comes in a later release; leave it out to read the rows of now"
-            raise Unprocessable("not_supported_yet", detail, [Fault(f"?{name}", "not_supported_yet", detail)])
-    return [
-        (name.removeprefix(KEY_PREFIX), value)
-        for name, value in request.query_params.multi_items()
-        if name.startswith(KEY_PREFIX)
-    ]
+@router.post(
+    "/{name}/rows:lookup",
+    summary="Look many keys up",
+    response_model=LookupAnswer,
+    responses={
+        200: answered(LOOKUP, "One result for each key, in their order."),
+        **problems(400, 404, 409, 413, 415, 422, 504),
+    },
+    openapi_extra=request_body(
+        "LookupBody",
+        body_examples(
+            keys=("Whole keys", LOOKUP_BODY),
+            values=("Bare values, where the key is one column", {"keys": ["JFK", "EWR"]}),
+        ),
+    ),
+    dependencies=[OnlyKnownParameters],
+)
+async def post_lookup(name: Name, body: JsonBody, request: Request, services: ServicesOf, parameters: Fresh) -> Response:
+    """Up to 1,000 keys in one consistent read, each found or not, and why not.
+
+    A key is an object with every key column (also the window's bounds, in a windowed table); where the key is one column, the bare value
+    does. `reason` is `row_not_found`, or of a versioned table `row_deleted` or `history_expired`. With `Accept: application/x-ndjson`
+    results come as lines.
+    """
+    given = validated(LookupBody, body).keys
+    at_ms, has_text_numbers = parameters.at_ms(), parameters.bigints == "string"
+
+    def ask(table: ReadableTable) -> Ask:
+        if at_ms is not None and table.output.history_retention_ms is None:
+            raise not_versioned(table.output, "as_of")
+        return lookup_ask(_keys(table.output, given), at_ms, has_text_numbers=has_text_numbers)(table)
+
+    reading = await read_fresh(services, name, parameters.freshness(), lambda: services.readables.read(name, ask))
+    outcomes, rows = reading.values
+    results = [_result(outcome, row) for outcome, row in zip(outcomes, rows, strict=True)]
+    form = "lines" if wanted_form(request) == "lines" else "json"
+    rest = members(name, reading.head, reading.table.output, at_ms)
+    return joined_response(form, "results", SEPARATORS[form].join(results), rest)  # type: ignore[index,arg-type]
 
 
-async def _answer(services: Services, request: Request, wanted: _Wanted) -> Response:
-    async with services.database.reads.connect() as connection:
-        # One snapshot: the position must be that of the rows.
-        await connection.execution_options(isolation_level="REPEATABLE READ")
-        relation = of_kind(await find_relation_async(connection, wanted.table), "table", wanted.table)
-        if relation.origin == "source":
-            raise _not_materialised(relation)
-        output = output_of(relation.definition)
-        rows_request = _rows_request(output, wanted)
-        result = await result_position(connection, relation)
-        try:
-            found = await find_rows(connection, rows_request)
-        except sa.exc.DataError as error:  # values of filters were parsed before; a cursor's can only be tried
-            raise bad_cursor() from error
-        except sa.exc.ProgrammingError as error:  # a query was deleted or began anew after it had been looked up
-            raise Unavailable(
-                "relation_changing", f"'{wanted.table}' is being changed; try again", headers={"Retry-After": "1"}
-            ) from error
-    if wanted.single_key is not None and not found:
-        raise NotFound("row_not_found", f"'{wanted.table}' has no row for this key; rows appear with the query's commits")
-    following = encode_cursor(found[wanted.limit - 1].key) if len(found) > wanted.limit and output.key else None
-    rest = {"table": wanted.table, **described(result), "next": following}
-    return page_response(request, "rows", [row.json for row in found[: wanted.limit]], rest)
-
-
-def _not_materialised(relation: RelationRow) -> Conflict:
-    return Conflict(
-        "not_materialised",
-        f"'{relation.name}' is a source: its records are in the log, its rows nowhere. A query makes rows: POST /v1/queries with "
-        f'"into": {{"table": …}}, then read that table; what was appended is counted at GET /v1/tables/{relation.name}',
+def _wanted(name: str, request: Request, parameters: RowsParameters, key: str | None) -> Wanted:
+    return Wanted(
+        table=name,
+        filters=[(parameter, text) for parameter, text in request.query_params.multi_items() if is_filter(parameter)],
+        single_key=key,
+        at_ms=parameters.at_ms(),
+        range_ms=parameters.range_ms(),
+        state=parameters.state,
+        bounds_ms=parameters.bounds_ms(),
+        is_descending=parameters.order == "desc",
+        has_text_numbers=parameters.bigints == "string",
+        limit=parameters.limit,
+        cursor=parameters.cursor,
+        form=wanted_form(request),
     )
 
 
-def _rows_request(output: Output, wanted: _Wanted) -> RowsRequest:
-    filters = [*wanted.filters, *_single_key(output, wanted)]
-    if not output.is_windowed and (wanted.window_from_ms, wanted.window_to_ms) != (None, None):
-        raise BadRequest("not_windowed", f"'{output.name}' has no windows; leave `window_from` and `window_to` out")
-    after = decode_cursor(wanted.cursor, [str] * len(output.key))
-    return RowsRequest(
-        name=output.name,
-        columns=output.columns,
-        key=output.key,
-        equal=_equal(output, filters),
-        window_from_ms=wanted.window_from_ms,
-        window_to_ms=wanted.window_to_ms,
-        after=None if after is None else [str(part) for part in after],
-        limit=wanted.limit + 1,
-        has_text_numbers=wanted.has_text_numbers,
-    )
-
-
-def _single_key(output: Output, wanted: _Wanted) -> list[tuple[str, str]]:
-    if wanted.single_key is None:
-        return []
-    columns = [name for name in output.key if not (output.is_windowed and name in (WINDOW_START, WINDOW_END))]
-    if len(columns) != 1:
-        asked = "&".join(f"{KEY_PREFIX}{name}=…" for name in columns)
-        raise BadRequest(
-            "composite_key",
-            f"the key of '{output.name}' has {len(columns)} columns; ask for /v1/tables/{output.name}/rows?{asked}",
-        )
-    return [(columns[0], wanted.single_key)]
-
-
-def _equal(output: Output, filters: Sequence[tuple[str, str]]) -> dict[str, object]:
-    """Parse filters into values of their columns' types."""
-    unknown = [f"{KEY_PREFIX}{name}" for name, _ in filters if name not in output.key]
-    if unknown:
-        raise unknown_parameter(unknown, [f"{KEY_PREFIX}{name}" for name in output.key])
-    equal: dict[str, object] = {}
-    for name, text in filters:
+def _keys(output: Output, given: Sequence[Any]) -> list[tuple[object, ...]]:
+    """Parse the keys of a lookup, every fault with its pointer."""
+    if not output.key:
+        raise BadRequest("table_without_key", f"'{output.name}' has one row and no key; GET /v1/tables/{output.name}/rows")
+    keys, faults = [], []
+    for place, one in enumerate(given):
         try:
-            if name in equal:
-                raise ValueError("is given twice")
-            equal[name] = parse_value(text, output.columns[name])
+            keys.append(parse_key(one, output.columns, output.key))
         except ValueError as error:
-            raise _bad_parameter(f"{KEY_PREFIX}{name}", str(error)) from error
-    return equal
+            faults.append(Fault(f"/keys/{place}", "bad_key", str(error)))
+    if faults:
+        raise Unprocessable("bad_key", f"{len(faults)} of {len(given)} keys: {faults[0].pointer}: {faults[0].detail}", faults)
+    return keys
 
 
-def _bound(parameter: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant_ms(text)
-    except ValueError as error:
-        raise _bad_parameter(parameter, str(error)) from error
-
-
-def _bad_parameter(parameter: str, detail: str) -> BadRequest:
-    return BadRequest("bad_parameter", f"{parameter}: {detail}", [Fault(f"?{parameter}", "bad_parameter", detail)])
+def _result(outcome: str, row: str | None) -> str:
+    if outcome == FOUND:
+        return f'{{"found":true,"reason":null,"row":{row}}}'
+    return f'{{"found":false,"reason":{json.dumps(outcome)},"row":null}}'

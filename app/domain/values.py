@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -56,6 +57,27 @@ def parse_instant_ms(text: str) -> int:
     if not 0 <= ms <= MAX_INSTANT_MS:
         raise ValueError(form)
     return ms
+
+
+def parse_position(text: str) -> dict[str, dict[str, int]]:
+    """Parse a position as answers carry it: a JSON object of feed to partition to next offset.
+
+    Raises:
+        ValueError: it is none.
+    """
+    form = 'a position is what an answer\'s `position` holds, such as {"log:departures":{"0":9000}}: feed, partition, next offset'
+    try:
+        position = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(form) from error
+    if not isinstance(position, dict) or not all(isinstance(partitions, dict) for partitions in position.values()):
+        raise ValueError(form)
+    for partitions in position.values():
+        for partition, offset in partitions.items():
+            is_number = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
+            if not is_number or not (partition.isascii() and partition.isdigit()):
+                raise ValueError(form)
+    return position
 
 
 def instant(ms: int) -> datetime:

@@ -65,6 +65,8 @@ def output_to_json(output: Output) -> dict[str, Any]:
         "retention_ms": output.retention_ms,
         "partitions": output.partitions,
         "history_retention_ms": output.history_retention_ms,
+        "closes_after_ms": output.closes_after_ms,
+        "has_open": output.has_open,
     }
 
 
@@ -80,4 +82,6 @@ def output_of(stored: Mapping[str, Any]) -> Output:
         retention_ms=stored["retention_ms"],
         partitions=stored["partitions"],
         history_retention_ms=stored.get("history_retention_ms"),
+        closes_after_ms=stored.get("closes_after_ms"),
+        has_open=stored.get("has_open", False),
     )

@@ -48,12 +48,14 @@ class Database:
         control: synchronous; one ``begin()`` is one control-plane transaction.
         reads: asynchronous; pull reads and pages.
         appends: asynchronous psycopg connections of the appender.
+        pulls: the same for reads of rows: one statement each, so without transactions, and read only.
     """
 
     dsn: str
     control: sa.Engine
     reads: AsyncEngine
     appends: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+    pulls: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
 
     @classmethod
     def create(cls, dsn: str, pool_size: int) -> Self:
@@ -72,14 +74,23 @@ class Database:
                 open=False,
                 check=psycopg_pool.AsyncConnectionPool.check_connection,
             ),
+            pulls=psycopg_pool.AsyncConnectionPool(
+                dsn, kwargs={**options, "autocommit": True}, min_size=1, max_size=pool_size, open=False, configure=_read_only
+            ),
         )
 
     async def open(self) -> None:
-        """Open the appender's pool; the others connect on first use."""
+        """Open the pools of the hot paths; the others connect on first use."""
         await self.appends.open()
+        await self.pulls.open()
 
     async def close(self) -> None:
         """Close every connection."""
         await self.appends.close()
+        await self.pulls.close()
         await self.reads.dispose()
         self.control.dispose()
+
+
+async def _read_only(connection: psycopg.AsyncConnection) -> None:
+    await connection.execute("SET default_transaction_read_only = on")

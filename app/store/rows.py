@@ -1,131 +1,281 @@
-"""Pull reads: rows of a materialised table, filtered by key and window, page by page, as JSON that Postgres writes.
+"""Statements of pull reads: rows of now, as of an event time, versions in a range; filtered, in key order, page by page.
 
-Every identifier is quoted by SQLAlchemy and every value is bound; names and values from users never become SQL text.
+Rows come as JSON text that Postgres writes, joined already, or as one array per column. Every identifier is quoted, every value
+is bound; names and values from users never become SQL text. A statement's text depends on its shape alone, so it is built once and
+stays prepared.
 """
+
+# ruff: noqa: S608 - identifiers are quoted by _quoted, values bound; nothing else comes from outside
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import BYTEA, DOUBLE_PRECISION, TIMESTAMP
-from sqlalchemy.ext.asyncio import AsyncConnection
+from app.domain.row_filters import Operator
+from app.store.readable import with_head
+from engine.connectors.views import HISTORY_SCHEMA, IS_DELETED, OPEN_SCHEMA, RESULT_TIME, SCHEMA
+from engine.definition.types import ColumnType
+from engine.plan.model import Output
 
-from app.domain.values import instant
-from engine.connectors.views import SCHEMA
-from engine.definition.types import ColumnType, Schema
+STATE, VALID_FROM, VALID_TO = "$state", "$valid_from_ms", "$valid_to_ms"
+"""What answers say of a row beside its columns. No column's name begins with $."""
 
-WINDOW_START, WINDOW_END = "window_start", "window_end"
-
-_SQL_TYPES: dict[str, Callable[[ColumnType], Any]] = {
-    "boolean": lambda _: sa.Boolean(),
-    "int": lambda _: sa.Integer(),
-    "bigint": lambda _: sa.BigInteger(),
-    "double": lambda _: DOUBLE_PRECISION(),
-    "decimal": lambda declared: sa.Numeric(declared.precision, declared.scale),
-    "string": lambda _: sa.Text(),
-    "bytes": lambda _: BYTEA(),
-    "date": lambda _: sa.Date(),
-    "time": lambda _: sa.Time(),
-    "timestamp": lambda _: TIMESTAMP(timezone=True),
+State = Literal["final", "open", "any"]
+_NEXT = "_next_ts"
+_OPERATORS: dict[Operator, str] = {
+    "eq": "{} = %({})s::{}",
+    "ne": "{} IS DISTINCT FROM %({})s::{}",
+    "gt": "{} > %({})s::{}",
+    "ge": "{} >= %({})s::{}",
+    "lt": "{} < %({})s::{}",
+    "le": "{} <= %({})s::{}",
+    "in": "{} = ANY(%({})s::{}[])",
+    "null": "({} IS NULL) = %({})s::boolean",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class RowsRequest:
-    """Which rows.
+class RowsShape:
+    """What decides the text of a statement; values are its parameters.
 
     Attributes:
-        name: the table.
-        columns: its columns.
-        key: its key columns, in order; rows come in this order.
-        equal: key column to the value it must have, of the column's Python type.
-        window_from_ms: least ``window_start``, inclusive.
-        window_to_ms: greatest ``window_start``, exclusive.
-        after: texts of the key of the last row seen.
-        limit: how many at most.
-        has_text_numbers: write bigint and decimal as strings.
+        source: rows of now; of ``%(at)s``; the versions that meet ``%(from)s`` … ``%(to)s``.
+        form: ``json``: one text, rows separated by ``%(separator)s``; ``columns``: one array per column.
+        comparisons: column and operator; the n-th one's value is ``%(p<n>)s``.
+        state: which windows' rows of now; None for a table without windows.
+        bounds: whether ``%(window_from)s`` and ``%(window_to)s`` are given.
+        is_after: whether the page goes on behind ``%(after<n>)s``, texts of the order's columns.
+        has_text_numbers: bigint and decimal as JSON strings.
     """
 
-    name: str
-    columns: Schema
-    key: tuple[str, ...]
-    equal: Mapping[str, object]
-    window_from_ms: int | None
-    window_to_ms: int | None
-    after: Sequence[str] | None
-    limit: int
-    has_text_numbers: bool
+    source: Literal["now", "as_of", "history"] = "now"
+    form: Literal["json", "columns"] = "json"
+    comparisons: tuple[tuple[str, Operator], ...] = ()
+    state: State | None = None
+    bounds: tuple[bool, bool] = (False, False)
+    is_after: bool = False
+    is_descending: bool = False
+    has_text_numbers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRow:
-    """One row: its JSON text, and the texts of its key for a cursor."""
-
-    json: str
-    key: tuple[str, ...]
+def order_of(output: Output, shape: RowsShape) -> tuple[str, ...]:
+    """Return the columns whose texts make a cursor: the key, in a history also the version's time."""
+    return (*output.key, RESULT_TIME) if shape.source == "history" else output.key
 
 
-async def find_rows(connection: AsyncConnection, request: RowsRequest) -> list[FoundRow]:
-    """Return rows in key order.
+def marks_of(output: Output, shape: RowsShape) -> tuple[tuple[str, ColumnType], ...]:
+    """Return what rows of this shape say beside their columns."""
+    if shape.source == "history":
+        return ((VALID_FROM, ColumnType("bigint")), (VALID_TO, ColumnType("bigint")))
+    return ((STATE, ColumnType("string")),) if output.is_windowed and shape.source == "now" else ()
 
-    Raises:
-        sqlalchemy.exc.DataError: a text in ``after`` is not of its column's type.
+
+def rows_statement(output: Output, shape: RowsShape) -> str:
+    """Return the statement of a page of ``%(limit)s`` rows.
+
+    Its columns: how many were found, one more than the page where another follows; the key of the page's last row as a JSON array of
+    texts, only then; the rows: one text, or one array for each column and mark.
     """
-    view = sa.table(request.name, *(sa.column(name, _sql_type(kind)) for name, kind in request.columns.items()), schema=SCHEMA)
-    shown = (
-        sa.select(
-            *(
-                _shown(view.c[name], kind, has_text_numbers=request.has_text_numbers).label(name)
-                for name, kind in request.columns.items()
-            )
+    order = order_of(output, shape)
+    shown = [(name, kind, f"v.{_quoted(name)}") for name, kind in output.columns.items()]
+    shown += [(name, kind, f"v.{_quoted(name)}") for name, kind in marks_of(output, shape)]
+    direction = " DESC" if shape.is_descending else ""
+    ordered = ", ".join(f"v.{_quoted(name)}{direction}" for name in order)
+    number = f"row_number() OVER (ORDER BY {ordered})" if order else "row_number() OVER ()"
+    keys = "".join(f", v.{_quoted(name)}::text AS _k{place}" for place, name in enumerate(order))
+    limited = f"{' ORDER BY ' + ordered if order else ''} LIMIT %(limit)s::integer + 1"
+    source = f"SELECT v.* FROM ({_source(output, shape)}) v WHERE {_outer(output, shape)}{limited}"
+    cursor = ", ".join(f"x._k{place}" for place in range(len(order)))
+    last = f"min(json_build_array({cursor})::text) FILTER (WHERE x._n = %(limit)s)"
+    if shape.form == "json":
+        members = ", ".join(f"{_shown(text, kind, shape)} AS {_quoted(name)}" for name, kind, text in shown)
+        inner = (
+            f"SELECT {number} AS _n{keys}, row_to_json(s)::text AS _row FROM ({source}) v CROSS JOIN LATERAL (SELECT {members}) s"
         )
-        .correlate(view)
-        .lateral("shown")
-    )
-    row = sa.cast(sa.func.row_to_json(shown.table_valued()), sa.Text)
-    keys = [view.c[name] for name in request.key]
-    statement = (
-        sa.select(row, *(sa.cast(column, sa.Text) for column in keys))
-        .select_from(view.join(shown, sa.true()))
-        .where(*_conditions(view, request))
-        .order_by(*keys)
-        .limit(request.limit)
-    )
-    return [FoundRow(found[0], tuple(found[1:])) for found in await connection.execute(statement)]
+        found = "string_agg(x._row, %(separator)s ORDER BY x._n) FILTER (WHERE x._n <= %(limit)s)"
+    else:
+        members = ", ".join(f"{_carried(text, kind)} AS _c{place}" for place, (_, kind, text) in enumerate(shown))
+        inner = f"SELECT {number} AS _n{keys}, {members} FROM ({source}) v"
+        found = ", ".join(f"array_agg(x._c{place} ORDER BY x._n) FILTER (WHERE x._n <= %(limit)s)" for place in range(len(shown)))
+    return with_head(f"SELECT count(*), {last}, {found} FROM ({inner}) x")
 
 
-def _conditions(view: sa.TableClause, request: RowsRequest) -> Iterator[sa.ColumnElement[bool]]:
-    for name, value in request.equal.items():
-        yield view.c[name] == sa.cast(sa.literal(value, _sql_type(request.columns[name])), _sql_type(request.columns[name]))
-    if request.window_from_ms is not None:
-        yield view.c[WINDOW_START] >= sa.literal(instant(request.window_from_ms), TIMESTAMP(timezone=True))
-    if request.window_to_ms is not None:
-        yield view.c[WINDOW_START] < sa.literal(instant(request.window_to_ms), TIMESTAMP(timezone=True))
-    if request.after is not None and request.key:
-        seen = [
-            sa.cast(sa.literal(text, sa.Text()), _sql_type(request.columns[name]))
-            for name, text in zip(request.key, request.after, strict=True)
+def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
+    """Return the statement that looks many whole keys up: ``%(k<n>)s`` holds the n-th key column's values.
+
+    Its columns: one array of outcomes (``found``, ``row_not_found``, and of a versioned table ``row_deleted`` and ``history_expired``,
+    V4), one of rows as JSON texts. A versioned table is read as of ``%(at)s``.
+    """
+    arrays = ", ".join(f"%(k{place})s::{_bound(output.columns[name])}[]" for place, name in enumerate(output.key))
+    names = ", ".join(f"_k{place}" for place in range(len(output.key)))
+    same = " AND ".join(f"v.{_quoted(name)} = w._k{place}" for place, name in enumerate(output.key))
+    shape = RowsShape(has_text_numbers=has_text_numbers)
+    shown = [(name, kind, f"v.{_quoted(name)}") for name, kind in output.columns.items()]
+    if output.history_retention_ms is None:
+        view = f"SELECT v.*, {_state(output)} AS {_quoted(STATE)} FROM {_table(SCHEMA, output)} v WHERE {same}"
+        shown += [(name, kind, f"v.{_quoted(name)}") for name, kind in marks_of(output, shape)]
+        joined, outcome = f"LEFT JOIN LATERAL ({view}) v ON true", "CASE WHEN v._ts IS NULL THEN 'row_not_found' ELSE 'found' END"
+    else:
+        newest = f"SELECT v.* FROM {_table(HISTORY_SCHEMA, output)} v WHERE {same}"
+        joined = (
+            f"LEFT JOIN LATERAL ({newest} ORDER BY v._ts DESC LIMIT 1) l ON true "
+            f"LEFT JOIN LATERAL ({newest} AND v._ts <= %(at)s ORDER BY v._ts DESC LIMIT 1) v ON true"
+        )
+        outcome = _outcome(output)
+    members = ", ".join(f"{_shown(text, kind, shape)} AS {_quoted(name)}" for name, kind, text in shown)
+    row = f"SELECT row_to_json(s)::text AS _row FROM (SELECT {members}) s"
+    inner = (
+        f"SELECT w._n, {outcome} AS _outcome, r._row FROM unnest({arrays}) WITH ORDINALITY AS w({names}, _n) "
+        f"{joined} CROSS JOIN LATERAL ({row}) r"
+    )
+    rows = "array_agg(CASE WHEN x._outcome = 'found' THEN x._row END ORDER BY x._n)"
+    return with_head(f"SELECT array_agg(x._outcome ORDER BY x._n), {rows} FROM ({inner}) x")
+
+
+def _outcome(output: Output) -> str:
+    """V4, with ``l`` the key's latest version and ``v`` the one found. A latest tombstone before the horizon is as good as forgotten."""
+    horizon = _horizon(output)
+    return f"""CASE
+        WHEN l._ts IS NULL OR (l.{IS_DELETED} AND l._ts < {horizon}) THEN 'row_not_found'
+        WHEN %(at)s < {horizon} AND l._ts > %(at)s THEN 'history_expired'
+        WHEN v._ts IS NULL OR (v.{IS_DELETED} AND v._ts < {horizon}) THEN 'row_not_found'
+        WHEN v.{IS_DELETED} THEN 'row_deleted'
+        ELSE 'found'
+    END"""
+
+
+def _horizon(output: Output) -> str:
+    return f"(h.stream_time_ms - {int(output.history_retention_ms or 0)})"
+
+
+def _source(output: Output, shape: RowsShape) -> str:
+    """Return the rows before the conditions that a version must meet itself."""
+    inner = " AND ".join(["true", *_key_conditions(output, shape)])
+    if shape.source == "now":
+        return " UNION ALL ".join(_current(output, shape, inner))
+    history, key = _table(HISTORY_SCHEMA, output), [f"v.{_quoted(name)}" for name in output.key]
+    if shape.source == "as_of":
+        direction = " DESC" if shape.is_descending else ""
+        ordered = ", ".join([*(f"{name}{direction}" for name in key), "v._ts DESC"])
+        return f"SELECT DISTINCT ON ({', '.join(key)}) v.* FROM {history} v WHERE {inner} AND v._ts <= %(at)s ORDER BY {ordered}"
+    following = f"lead(v._ts) OVER (PARTITION BY {', '.join(key)} ORDER BY v._ts)"
+    versions = f"SELECT v.*, {following} AS {_NEXT} FROM {history} v WHERE {inner}"
+    return f"SELECT v.*, v._ts AS {_quoted(VALID_FROM)}, v.{_NEXT} AS {_quoted(VALID_TO)} FROM ({versions}) v"
+
+
+def _current(output: Output, shape: RowsShape, conditions: str) -> Iterator[str]:
+    state = f"{_state(output)} AS {_quoted(STATE)}"
+    columns = ", ".join(f"v.{_quoted(name)}" for name in (*output.columns.names, RESULT_TIME))
+    if not output.is_final:
+        yield f"SELECT {columns}, {state} FROM {_table(SCHEMA, output)} v WHERE {conditions}"
+        return
+    if shape.state != "open":
+        yield f"SELECT {columns}, {state} FROM {_table(SCHEMA, output)} v WHERE {conditions}"
+    if shape.state in ("open", "any"):
+        yield f"SELECT {columns}, 'open' AS {_quoted(STATE)} FROM {_table(OPEN_SCHEMA, output)} v WHERE {conditions}"
+
+
+def _state(output: Output) -> str:
+    """Return whether a row of the view can still change: W5, by the slowest task's clock, so never final too early."""
+    if not output.is_windowed:
+        return "NULL::text"
+    if output.is_final:
+        return "'final'"
+    if output.closes_after_ms is None:
+        return "'open'"
+    bound = f"to_timestamp((h.stream_time_ms - {int(output.closes_after_ms)}) / 1000.0)"
+    return f"CASE WHEN v.{_quoted(output.key[-1])} <= {bound} THEN 'final' ELSE 'open' END"
+
+
+def _key_conditions(output: Output, shape: RowsShape) -> Iterator[str]:
+    """Return what may be asked before versions are chosen: it is the same for all versions of a key."""
+    yield from (text for column, text in _comparisons(output, shape) if column in output.key)
+    for is_given, sign, name in zip(shape.bounds, (">=", "<"), ("window_from", "window_to"), strict=True):
+        if is_given:
+            yield f"v.{_quoted(output.key[-2])} {sign} %({name})s::timestamptz"
+    if shape.is_after and output.key:
+        # Of a history the last key's other versions may still follow; ``_outer`` looks closer.
+        sign = {"history": "<=" if shape.is_descending else ">="}.get(shape.source, "<" if shape.is_descending else ">")
+        yield _after(output, output.key, sign)
+
+
+def _outer(output: Output, shape: RowsShape) -> str:
+    """Return the conditions on the row or version itself."""
+    found = ["true"]
+    found += [text for column, text in _comparisons(output, shape) if column not in output.key]
+    if shape.source == "now":
+        if shape.state in ("final", "open") and not output.is_final:
+            found.append(f"v.{_quoted(STATE)} = '{shape.state}'")
+        return " AND ".join(found)
+    found.append(f"NOT v.{IS_DELETED}")
+    if shape.source == "history":
+        horizon = _horizon(output)
+        found += [
+            "v._ts <= %(to)s",
+            f"(v.{_NEXT} IS NULL OR v.{_NEXT} > greatest(%(from)s, {horizon}))",
+            f"(v.{_NEXT} IS NULL OR coalesce(%(to)s >= {horizon}, true))",
         ]
-        yield sa.tuple_(*(view.c[name] for name in request.key)) > sa.tuple_(*seen)
+        if shape.is_after:
+            found.append(_after(output, order_of(output, shape), "<" if shape.is_descending else ">"))
+    return " AND ".join(found)
 
 
-def _sql_type(declared: ColumnType) -> Any:
-    make = _SQL_TYPES.get(declared.kind)
-    return sa.JSON() if make is None else make(declared)
+def _comparisons(output: Output, shape: RowsShape) -> Iterator[tuple[str, str]]:
+    for place, (column, operator) in enumerate(shape.comparisons):
+        yield column, _OPERATORS[operator].format(f"v.{_quoted(column)}", f"p{place}", _bound(output.columns[column]))
 
 
-def _shown(column: sa.ColumnElement[Any], declared: ColumnType, *, has_text_numbers: bool) -> sa.ColumnElement[Any]:
-    """Return the column as answers show it; what is not named here Postgres's own JSON form shows already."""
+def _after(output: Output, order: Sequence[str], sign: str) -> str:
+    columns = ", ".join(f"v.{_quoted(name)}" for name in order)
+    types = ["bigint" if name == RESULT_TIME else output.columns[name].postgres for name in order]
+    seen = ", ".join(f"%(after{place})s::text::{kind}" for place, kind in enumerate(types))
+    return f"({columns}) {sign} ({seen})"
+
+
+def _bound(declared: ColumnType) -> str:
+    """Return the type of a bound value; without a decimal's scale, which would round it before it is compared."""
+    return "numeric" if declared.kind == "decimal" else declared.postgres
+
+
+def _shown(text: str, declared: ColumnType, shape: RowsShape) -> str:
+    """Return a column as JSON answers show it; what is not named here Postgres's own JSON form shows already."""
     match declared.kind:
         case "timestamp":
-            text = sa.func.to_char(sa.func.timezone("UTC", column), 'YYYY-MM-DD"T"HH24:MI:SS.US')
-            return sa.func.regexp_replace(text, r"\.?0+$", "").concat("Z")
+            moment = f"to_char({text} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US')"
+            return f"rtrim(rtrim({moment}, '0'), '.') || 'Z'"
         case "bytes":
-            return sa.func.translate(sa.func.encode(column, "base64"), "\n", "")
-        case "bigint" | "decimal" if has_text_numbers:
-            return sa.cast(column, sa.Text)
+            return f"translate(encode({text}, 'base64'), E'\\n', '')"
+        case "bigint" | "decimal" if shape.has_text_numbers:
+            return f"{text}::text"
+        case "double":  # a whole one as 3.0, as records show it; from 1e15 on Postgres writes an exponent anyway
+            is_whole = f"{text} = trunc({text}) AND abs({text}) < 1e15"
+            return f"CASE WHEN {is_whole} THEN ({text}::text || '.0')::json ELSE to_json({text}) END"
         case _:
-            return column
+            return text
+
+
+def _carried(text: str, declared: ColumnType) -> str:
+    """Return a column as an array can carry it: nested values as JSON texts, a time as microseconds."""
+    if declared.is_nested:
+        return f"{text}::text"
+    if declared.kind == "timestamp":
+        return f"(extract(epoch FROM {text}) * 1000000)::bigint"
+    return text
+
+
+def _table(schema: str, output: Output) -> str:
+    return f"{_quoted(schema)}.{_quoted(output.name)}"
+
+
+def _quoted(name: str) -> str:
+    """Quote an identifier, also against psycopg's placeholders."""
+    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+
+def parameters(comparisons: Sequence[Any], after: Sequence[str] | None, **others: Any) -> dict[str, Any]:
+    """Return the parameters of ``rows_statement``: values of comparisons, texts of the cursor, and others by name."""
+    found = {f"p{place}": value for place, value in enumerate(comparisons)}
+    found |= {f"after{place}": text for place, text in enumerate(after or ())}
+    return found | others

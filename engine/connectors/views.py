@@ -22,6 +22,7 @@ from engine.plan.model import Output
 
 SCHEMA = "views"
 HISTORY_SCHEMA = "history"
+OPEN_SCHEMA = "open"
 RESULT_TIME = "_ts"
 IS_DELETED = "_is_deleted"
 _COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")

@@ -531,6 +531,8 @@ class Output:
         is_windowed: its key ends with window_start, window_end.
         retention_ms: how long closed windows stay readable, else None.
         history_retention_ms: R of a result that is a versioned table, else None.
+        has_open: open windows of a result that shows only final ones are kept for reading too.
+        closes_after_ms: stream time that far behind a window's end says that its row cannot change any more (W5); None: nothing says it.
     """
 
     name: str
@@ -542,6 +544,8 @@ class Output:
     retention_ms: int | None
     partitions: int = 1
     history_retention_ms: int | None = None
+    closes_after_ms: int | None = None
+    has_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

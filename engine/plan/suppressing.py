@@ -110,6 +110,18 @@ def plan_suppress(
     return WallClockSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer, suppress.event_driven, closing)
 
 
+def closes_after(definition: QueryDefinition, grouping: object) -> int | None:
+    """Return how long after its end a window's row stays as it is shown; None without windows, or where stream time does not say it.
+
+    What a limit in event time holds back is let go by as much stream time later; what one in wall clock holds back, at any.
+    """
+    suppress = definition.suppress
+    if not isinstance(grouping, WindowedAggregation) or suppress.mode == "until_wall_clock_time_limit":
+        return None
+    held = suppress.limit if suppress.mode == "until_time_limit" and suppress.limit is not None else 0
+    return _closing_delay(grouping) + held
+
+
 def _closing_delay(windows: WindowedAggregation) -> int:
     """Return how long after its end a window is closed: from which stream time on (W2), or behind which one (W3, W4)."""
     match windows:

@@ -1,0 +1,95 @@
+"""Rows as an Arrow IPC stream whose types are those of the table's columns. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from engine.definition.types import ColumnType
+
+METADATA_KEY = b"slackwater"
+"""Where the schema's metadata has what the JSON form says beside the rows, as JSON."""
+
+_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+_LEAVES: dict[str, Callable[[str], Any]] = {
+    "decimal": Decimal,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "bytes": lambda text: text.encode(),
+}
+"""What a materialised nested value keeps as text (``engine.connectors.views``)."""
+
+
+def arrow_type(declared: ColumnType) -> pa.DataType:
+    """Return the Arrow type of a column type."""
+    match declared:
+        case ColumnType(kind="decimal", precision=int(precision), scale=scale):
+            return pa.decimal128(precision, scale or 0)
+        case ColumnType(kind="array", element=ColumnType() as element):
+            return pa.list_(arrow_type(element))
+        case ColumnType(kind="map", key=ColumnType() as key, value=ColumnType() as value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+        case ColumnType(kind="struct", fields=fields):
+            return pa.struct([(name, arrow_type(field)) for name, field in fields])
+        case _:
+            return _TYPES[declared.kind]
+
+
+def arrow_stream(
+    columns: Sequence[tuple[str, ColumnType]], values: Sequence[Sequence[Any] | None], metadata: Mapping[str, Any]
+) -> bytes:
+    """Return an IPC stream of one batch.
+
+    Args:
+        columns: names and types.
+        values: of each column; timestamps as microseconds since 1970, nested values as JSON texts; None for no rows.
+        metadata: JSON-able; in the schema under ``slackwater``.
+    """
+    fields = [pa.field(name, arrow_type(declared)) for name, declared in columns]
+    schema = pa.schema(fields, {METADATA_KEY: json.dumps(dict(metadata), separators=(",", ":")).encode()})
+    arrays = [_array(given or [], declared) for given, (_, declared) in zip(values, columns, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def _array(values: Sequence[Any], declared: ColumnType) -> pa.Array:
+    if declared.is_nested:
+        parsed = [None if text is None else _value(json.loads(text), declared) for text in values]
+        return pa.array(parsed, arrow_type(declared))
+    if declared.kind == "timestamp":
+        return pa.array(values, pa.int64()).cast(arrow_type(declared))
+    return pa.array(values, arrow_type(declared))
+
+
+def _value(value: Any, declared: ColumnType) -> Any:
+    """Return a parsed JSON value as Arrow takes it."""
+    if value is None:
+        return None
+    match declared:
+        case ColumnType(kind="array", element=ColumnType() as element):
+            return [_value(one, element) for one in value]
+        case ColumnType(kind="map", value=ColumnType() as inner):
+            return [(name, _value(one, inner)) for name, one in value.items()]
+        case ColumnType(kind="struct", fields=fields):
+            return {name: _value(value.get(name), field) for name, field in fields}
+        case _:
+            leaf = _LEAVES.get(declared.kind)
+            return value if leaf is None else leaf(str(value))

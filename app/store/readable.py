@@ -1,0 +1,196 @@
+"""Materialised tables as pull reads find them: what a table is, kept in memory, and how far it was in the very statement that read it.
+
+A read is one statement on an autocommit connection, hence one snapshot: the position it shows is that of its rows. What a table is
+(columns, key) comes from memory; the statement brings the versions of the relation and of its query along, so a table that was
+edited, deleted or made anew meanwhile is noticed, looked up again, and read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import sqlalchemy as sa
+
+from app.errors import Conflict, Unavailable
+from app.store.catalog import output_of
+from app.store.database import Database
+from app.store.relations import RelationRow, of_kind
+from app.store.tables import query
+from app.store.targets import find_relation_async
+from engine.plan.model import Output
+
+STATEMENTS_KEPT = 256
+"""Texts of statements per table: the shapes of reads that a client repeats are few; a client that invents shapes fills no memory."""
+
+_ATTEMPTS = 3
+_HEAD = """
+    SELECT r.version AS relation_version, q.version AS query_version, s.state,
+        coalesce(c.position::text, (r.kept->'position')::text, '{}') AS position,
+        coalesce(c.stream_time_ms, (r.kept->>'stream_time_ms')::bigint) AS stream_time_ms,
+        coalesce(c.committed_at, (r.kept->>'committed_at')::timestamptz) AS committed_at,
+        extract(epoch FROM clock_timestamp() - coalesce(c.committed_at, (r.kept->>'committed_at')::timestamptz))::float8 AS age_s
+    FROM slackwater.relation r
+    LEFT JOIN slackwater.query q ON q.id = %(query)s AND q.deleted_at IS NULL
+    LEFT JOIN slackwater.query_status s ON s.query_id = q.id
+    LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+    WHERE r.id = %(relation)s
+"""
+_HEAD_COLUMNS = 7
+HEAD_ONLY = _HEAD
+"""The statement of a read that wants no rows."""
+
+
+def with_head(body: str) -> str:
+    """Return a statement that answers ``body`` beside the position; ``body`` may read ``h.stream_time_ms`` and gives one row."""
+    return f"SELECT h.*, f.* FROM ({_HEAD}) h CROSS JOIN LATERAL ({body}) f"  # noqa: S608 - the caller's statement, not its values
+
+
+@dataclass(slots=True)
+class ReadableTable:
+    """A table as it was looked up.
+
+    Attributes:
+        query: name of the query that writes it; None where it was kept without its query.
+        statements: texts of statements by shape, for whoever builds them.
+    """
+
+    relation_id: UUID
+    relation_version: int
+    query_id: UUID | None
+    query_version: int | None
+    query: str | None
+    output: Output
+    statements: dict[Any, str] = field(default_factory=dict)
+
+    def statement(self, shape: Any, build: Callable[[], str]) -> str:
+        """Return the text of a statement, built once per shape."""
+        text = self.statements.get(shape)
+        if text is None:
+            if len(self.statements) >= STATEMENTS_KEPT:
+                self.statements.clear()
+            text = self.statements[shape] = build()
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a table is.
+
+    Attributes:
+        position: JSON text: feed to partition to next offset.
+        state: of the query that writes it; None without one.
+        age_s: seconds since the last commit, by the database's clock.
+    """
+
+    position: str
+    stream_time_ms: int | None
+    committed_at: datetime | None
+    state: str | None
+    age_s: float | None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether nothing new comes: the query that writes it does not run."""
+        return self.state != "running"
+
+    def horizon_ms(self, output: Output) -> int | None:
+        """Return where the retained history begins: T - R (V4); None for an unversioned table, and before the first record."""
+        retention = output.history_retention_ms
+        return None if retention is None or self.stream_time_ms is None else self.stream_time_ms - retention
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One statement made with ``with_head``, and the parameters of its body."""
+
+    statement: str
+    params: Mapping[str, Any]
+    is_binary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a read found: the body's columns."""
+
+    table: ReadableTable
+    head: Head
+    values: tuple[Any, ...]
+
+
+class Readables:
+    """The tables of one database that can be read. Safe for concurrent reads of one event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, ReadableTable] = {}
+
+    async def read(self, name: str, ask: Callable[[ReadableTable], Ask]) -> Reading:
+        """Read from a table.
+
+        Args:
+            name: the table.
+            ask: makes the statement, and refuses what the table cannot answer; called again where the table has changed.
+
+        Raises:
+            NotFound: ``relation_not_found``.
+            Conflict: ``table_not_materialised``.
+            Unavailable: ``relation_changing``.
+            psycopg.DataError: a parameter is not of its column's type; only the text of a cursor can be.
+        """
+        for _ in range(_ATTEMPTS):
+            table = self._known.get(name) or await self._look_up(name)
+            wanted = ask(table)
+            try:
+                row = await self._fetch(wanted, table)
+            except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
+                row = None  # dropped, or made anew with other columns, since it was looked up
+            if row is not None and row[0] == table.relation_version and row[1] == table.query_version:
+                return Reading(table, Head(row[3], row[4], _utc(row[5]), row[2], row[6]), row[_HEAD_COLUMNS:])
+            self._known.pop(name, None)
+        raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
+
+    async def _fetch(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
+        params = {**wanted.params, "relation": table.relation_id, "query": table.query_id}
+        for is_last in (False, True):
+            async with self._database.pulls.connection() as connection:
+                try:
+                    cursor = connection.cursor(binary=wanted.is_binary)
+                    await cursor.execute(wanted.statement, params, prepare=True)
+                    return await cursor.fetchone()
+                except psycopg.OperationalError:
+                    # A connection that died while nobody used it: the pool makes another.
+                    if is_last or not connection.closed:
+                        raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _look_up(self, name: str) -> ReadableTable:
+        async with self._database.reads.connect() as connection:
+            relation = of_kind(await find_relation_async(connection, name), "table", name)
+            if relation.origin == "source":
+                raise not_materialised(relation)
+            columns = query.c.id, query.c.version
+            wanted = sa.select(*columns).where(query.c.name == relation.produced_by, query.c.deleted_at.is_(None))
+            found = (await connection.execute(wanted)).one_or_none()
+        query_id, version = (None, None) if found is None else found
+        output = output_of(relation.definition)
+        table = ReadableTable(relation.id, relation.version, query_id, version, relation.produced_by, output)
+        self._known[name] = table
+        return table
+
+
+def not_materialised(relation: RelationRow) -> Conflict:
+    """Return the refusal to read rows that are kept nowhere."""
+    return Conflict(
+        "table_not_materialised",
+        f"'{relation.name}' is a source whose rows are kept nowhere. PUT /v1/tables/{relation.name} with \"materialize\": true keeps "
+        f'them for reading; or POST /v1/queries with "into": {{"table": …}} and read that table',
+    )
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
