@@ -58,7 +58,9 @@ class TableFilterer(Operator):
         self._spec = spec
         self._condition = compile_scalar(spec.condition, schema).expr
         kept_retention_ms = spec.history_retention_ms if spec.is_result_versioned else None
-        self._passed = VersionedTable(schema.select(spec.key), spec.key, kept_retention_ms, state.get("passed"), store)
+        self._passed = VersionedTable(
+            schema.select(spec.key), spec.key, kept_retention_ms, state.get("passed"), store, keeps_deletes=False
+        )
         self._clock: int | None = state.get("clock")
         self._seen: int = state.get("seen", 0)
 

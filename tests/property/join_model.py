@@ -11,7 +11,7 @@ from engine.plan.model import Hold
 
 @dataclass
 class TableModel:
-    """V1–V7. Keeps every version for ever; what may be forgotten is answered as if it were."""
+    """V1–V7. Keeps every version for ever, but for a key whose latest version is a tombstone before the horizon (V4)."""
 
     retention_ms: int | None
     clock: int | None = None
@@ -27,7 +27,10 @@ class TableModel:
         if self.retention_ms is None:
             self.versions[key] = {ts: value}
         else:
-            self.versions.setdefault(key, {})[ts] = value
+            versions = self.versions.setdefault(key, {})
+            if versions and max(versions) < self.horizon and versions[max(versions)] is None:
+                versions.clear()
+            versions[ts] = value
         self.clock = ts if self.clock is None else max(self.clock, ts)
         return True
 
@@ -52,7 +55,7 @@ class TableModel:
             found = latest
         else:
             found = max((other for other in versions if other <= ts), default=None)
-        if found is None or (versions[found] is None and found < self.horizon):
+        if found is None:
             return "no_version", None, None
         return ("matched", found, versions[found]) if versions[found] is not None else ("deleted", None, None)
 

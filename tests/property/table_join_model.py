@@ -161,7 +161,7 @@ class JoinModel:
         if is_older and own.retention_ms is not None:
             self.counters["not_latest"] += 1
             return
-        self.counters["out_of_order"] += is_older
+        self.counters["out_of_order"] += is_older and old is not None
         other_ts, met = other.latest(key)
         ts = step.ts if met is None or other_ts is None else max(step.ts, other_ts)
         had = self.result(*_sides(step, old, met))
@@ -223,7 +223,7 @@ class FilterModel:
         if self.result.retention_ms is not None:
             before = self.result.as_of(key, ts)
             end = min((other for other in self.result.versions.get(key, {}) if other > ts), default=None)
-        elif before_ts is not None:
+        elif before_ts is not None and before is not None:
             self.counters["out_of_order"] += ts < before_ts
         self.result.put(key, passed, ts)
         if passed is not None or before is not None:

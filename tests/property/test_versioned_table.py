@@ -121,3 +121,23 @@ def test_merging_segments_changes_no_answer(steps: list[Step], later: list[Step]
     singly = [result for i, step in enumerate(every) for result in run(many, [step], i)]
     assert singly == at_once
     assert many.clock == one.clock
+
+
+def test_a_tombstone_whose_validity_reaches_into_the_retained_history_answers_deleted() -> None:
+    steps: list[Step] = [
+        ("put", "a", 0, "x"),
+        ("put", "a", 5, None),
+        ("put", "a", 20, "y"),
+        ("as_of", "a", 12, 0),
+        ("as_of", "a", 9, 0),
+    ]
+    table = VersionedTable(COLUMNS, ["key"], 10, None, MemorySegmentStore())
+    assert [status for status, *_ in run(table, steps, 0)[3:]] == ["deleted", "history_expired"]
+
+
+def test_a_tombstone_that_was_forgotten_as_the_latest_version_stays_so_whenever_segments_were_merged() -> None:
+    steps: list[Step] = [("put", "a", 5, None), ("put", "b", 20, "y"), ("put", "a", 20, "z"), ("as_of", "a", 12, 0)]
+    whole = VersionedTable(COLUMNS, ["key"], 10, None, MemorySegmentStore())
+    apart = VersionedTable(COLUMNS, ["key"], 10, None, MemorySegmentStore())
+    found = [run(whole, steps, 0)[-1], [run(apart, [step], place) for place, step in enumerate(steps)][-1][0]]
+    assert [status for status, *_ in found] == ["no_version", "no_version"]

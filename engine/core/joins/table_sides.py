@@ -76,7 +76,7 @@ class JoinSide:
         self._columns = [*SERVICE_COLUMNS, *columns.names]
         self._key = key
         self.is_versioned = retention_ms is not None
-        self.table = VersionedTable(columns, key, retention_ms, state, store)
+        self.table = VersionedTable(columns, key, retention_ms, state, store, keeps_deletes=False)
 
     def open(self, frame: pl.DataFrame, sequence: I64, counters: Counters, late: list[pl.DataFrame]) -> SideBatch:
         """Judge a batch's rows (T6, V1).

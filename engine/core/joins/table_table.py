@@ -34,7 +34,7 @@ class TableTableJoiner(Operator):
     """One table-table join of a stage.
 
     Counted are ``null_key`` (T6), ``table_history_expired`` (V1; kept as late rows), ``out_of_order`` (V7: an unversioned side's
-    changes that went back in time), ``not_latest`` (TT2: a versioned side's changes that came to nothing) and, with ``history:
+    changes that are older than the row they replace), ``not_latest`` (TT2: a versioned side's changes that came to nothing) and, with ``history:
     complete``, ``result_history_expired`` (result versions that ended before the retained history).
 
     Args:
@@ -109,7 +109,8 @@ class TableTableJoiner(Operator):
         )
         is_older = np.where(is_left, left_times, right_times) > changes.times
         is_versioned = np.where(is_left, self._left.is_versioned, self._right.is_versioned)
-        add_counter(counters, self.name, "out_of_order", int((is_older & ~is_versioned).sum()))
+        is_replacing = np.where(is_left, had_left, had_right)
+        add_counter(counters, self.name, "out_of_order", int((is_older & is_replacing & ~is_versioned).sum()))
         is_void = is_older & is_versioned
         add_counter(counters, self.name, "not_latest", int(is_void.sum()))
         has_left = np.where(is_left, changes.is_row, had_left)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
@@ -29,6 +30,9 @@ MIN_MERGED: Final = 6
 
 TINY_ROWS: Final = 1024
 """Rows that are cheaper to rewrite than to keep as a file of their own."""
+
+FORGOTTEN: Final = 3
+"""``_op`` of a tombstone that no read may know of: it had been its key's latest version and before the horizon (V4)."""
 
 MERGED_AT_ONCE: Final = 1 << 19
 """Rows of an index that are merged in one step, and so held in memory (about 70 bytes each beside the payload); more make several
@@ -48,6 +52,7 @@ class Segment:
         max_hash: greatest key hash; 0 in a queue.
         consumed: leading rows that are no longer part of a queue; 0 in an index.
         is_continued: it and the segment before it were made by one merge: they are one run.
+        oldest_delete: smallest event time of a tombstone in an index, None for none.
     """
 
     segment: str
@@ -58,6 +63,7 @@ class Segment:
     max_hash: int = 0
     consumed: int = 0
     is_continued: bool = False
+    oldest_delete: int | None = None
 
     @property
     def left(self) -> int:
@@ -152,22 +158,36 @@ class Part(NamedTuple):
 class KeyIndex(_Segments):
     """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
 
-    Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` and payload; of rows with equal (hash, time), or equal hash, the one
-    with the greatest position counts.
+    Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` (where there are deletes) and payload; of rows with equal (hash, time), or
+    equal hash, the one with the greatest position counts.
 
     Args:
         store: where segments live.
         state: what ``snapshot`` returned, or None.
         is_by_time: False: one row per key, the latest by arrival (V7).
         key_columns: payload columns that rows of an equal hash must agree in.
+        keeps_deletes: whether a delete says more than the absence of a row. If not, it goes when a merge leaves nothing older that it
+            could hide and, of what is by time, it is before the horizon; else only as a key's latest version (V4).
     """
 
     def __init__(
-        self, store: SegmentStore, state: list[dict[str, Any]] | None, *, is_by_time: bool, key_columns: Sequence[str] = ()
+        self,
+        store: SegmentStore,
+        state: list[dict[str, Any]] | None,
+        *,
+        is_by_time: bool,
+        key_columns: Sequence[str] = (),
+        keeps_deletes: bool = True,
     ) -> None:
         super().__init__(store, state)
         self._is_by_time = is_by_time
+        self.keeps_deletes = keeps_deletes
         self._key_columns = tuple(key_columns)
+
+    @property
+    def oldest_delete(self) -> int | None:
+        """The smallest event time of a kept tombstone, None for none."""
+        return min((segment.oldest_delete for segment in self._held if segment.oldest_delete is not None), default=None)
 
     def append(self, frame: pl.DataFrame, horizon: int) -> None:
         """Add rows that are newer, by position, than all before.
@@ -225,7 +245,9 @@ class KeyIndex(_Segments):
     def _save(self, frame: pl.DataFrame) -> Segment:
         times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
         bounds = (_int(times.min()), _int(times.max()), _int(hashes.item(0)), _int(hashes.item(-1)))
-        return Segment(self._store.save(with_directory(frame)), frame.height, *bounds)
+        deleted = times.filter(frame.get_column(OP) != 0) if OP in frame.columns else times.clear()
+        oldest_delete = None if deleted.is_empty() else _int(deleted.min())
+        return Segment(self._store.save(with_directory(frame)), frame.height, *bounds, oldest_delete=oldest_delete)
 
     def _arranged(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Put new rows into the index' order; of those that replace each other only the last."""
@@ -246,17 +268,27 @@ class KeyIndex(_Segments):
     def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
         """Merge segments, and forget what no read can reach.
 
-        That is replaced rows, versions that ended by the horizon, and, when no older segment could hold what they hide,
-        tombstones before the horizon (V4).
+        That is replaced rows, versions that ended by the horizon, and, when no older segment could hold what they hide, tombstones
+        (``keeps_deletes``).
         """
         order = self._sorted(frame, is_merge=True)
         self._check_keys(frame, order)
         is_kept = self._is_newest(order)
         if order.times is not None:
             is_kept[:-1] &= ~order.is_same[1:] | (order.times[1:] > horizon)
-            if is_all:
-                is_kept &= (frame.get_column(OP).to_numpy()[order.rows] == 0) | (order.times >= horizon)
+        if is_all and OP in frame.columns:
+            is_kept &= ~self._is_forgotten(frame.get_column(OP).to_numpy()[order.rows], order, horizon)
         return frame[order.rows[is_kept]]
+
+    def _is_forgotten(self, ops: NDArray[np.int8], order: KeyOrder, horizon: int) -> Bools:
+        """Say which tombstones may go, where no older segment is left."""
+        is_delete: Bools = ops != 0
+        if order.times is None:
+            return is_delete & (not self.keeps_deletes)
+        is_delete &= order.times < horizon
+        if self.keeps_deletes:
+            is_delete &= np.append(~order.is_same[1:], True)[: len(ops)] | (ops == FORGOTTEN)
+        return is_delete
 
     def _sorted(self, frame: pl.DataFrame, *, is_merge: bool) -> KeyOrder:
         times = frame.get_column(TS).to_numpy() if self._is_by_time else None

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import KeyIndex
+from engine.core.structures.segments import FORGOTTEN, KeyIndex, Part
 from engine.core.structures.sorted_search import U64, distinct, numbered, search
 from engine.core.structures.version_search import VersionSearch
 from engine.definition.types import Schema
@@ -78,6 +78,7 @@ class VersionedTable:
         retention_ms: R of V1, or None for an unversioned table.
         state: what ``snapshot`` returned, or None.
         store: where segments live.
+        keeps_deletes: whether reads tell a deleted key from one that never was.
     """
 
     def __init__(
@@ -87,13 +88,18 @@ class VersionedTable:
         retention_ms: int | None,
         state: dict[str, Any] | None,
         store: SegmentStore,
+        *,
+        keeps_deletes: bool = True,
     ) -> None:
         state = state or {}
         self.retention_ms = retention_ms
         self._clock: int | None = state.get("clock")
         self._empty = pl.DataFrame(schema={**_INDEX_COLUMNS, **columns.polars()})
         carried = [name for name in key_columns if name in columns]
-        self.index = KeyIndex(store, state.get("versions"), is_by_time=retention_ms is not None, key_columns=carried)
+        is_by_time = retention_ms is not None
+        self.index = KeyIndex(
+            store, state.get("versions"), is_by_time=is_by_time, key_columns=carried, keeps_deletes=keeps_deletes
+        )
 
     @property
     def clock(self) -> int | None:
@@ -121,7 +127,8 @@ class VersionedTable:
             keep_from: a time before T - R from which on versions are kept for reads by ``TableBatch.versions_of``.
         """
         self._clock = batch.clock
-        self.index.append(batch.accepted_puts, min(batch.horizon, keep_from))
+        changes = batch.accepted_puts if batch.forgotten.is_empty() else pl.concat([batch.accepted_puts, batch.forgotten])
+        self.index.append(changes, min(batch.horizon, keep_from))
 
 
 class TableBatch:
@@ -131,6 +138,7 @@ class TableBatch:
         accepted: which puts were accepted (V1).
         clocks: T before each put, and at the end after the last.
         accepted_puts: their rows.
+        forgotten: tombstones that the puts found forgotten, as ``FORGOTTEN`` rows at the places of those puts.
     """
 
     def __init__(self, index: KeyIndex, puts: pl.DataFrame, clock: int | None, retention_ms: int | None) -> None:
@@ -145,6 +153,9 @@ class TableBatch:
         self.accepted = np.ones(len(times), np.bool_) if retention_ms is None else times >= self.clocks[:-1] - retention_ms
         self.accepted_puts = puts if self.accepted.all() else puts[np.flatnonzero(self.accepted)]
         self._puts = puts
+        self.forgotten = self.accepted_puts.clear()
+        if index.keeps_deletes and self._has_old_deletes():
+            self.forgotten = self._forgotten()
 
     @property
     def clock(self) -> int | None:
@@ -193,7 +204,8 @@ class TableBatch:
             nothing = np.full(len(keys), -1, np.int64)
             return Found(np.full(len(keys), NO_VERSION, np.int8), nothing, versions, np.full(len(keys), AFTER_ALL_TIME))
         horizon = self._horizon_at(positions)
-        is_tombstone = versions.get_column(OP).to_numpy()[search.rows] != 0
+        ops = versions.get_column(OP).to_numpy()[search.rows]
+        is_tombstone = ops != 0
         if self._retention_ms is None:
             places = search.latest(keys, positions)
             status = np.where(places >= 0, MATCHED, NO_VERSION).astype(np.int8)
@@ -202,9 +214,12 @@ class TableBatch:
         valid_to = (
             search.next_times(keys, np.where(places >= 0, search.times[places], times), positions) if with_valid_to else None
         )
-        is_deleted = is_tombstone[places] & (status == MATCHED)
-        if is_deleted.any():
-            status[is_deleted] = np.where(search.times[places] < horizon, NO_VERSION, DELETED)[is_deleted]
+        deleted = np.flatnonzero(is_tombstone[places] & (status == MATCHED))
+        if len(deleted):
+            own = places[deleted]
+            is_latest = search.latest(keys[deleted], positions[deleted]) == own
+            is_none = (ops[own] == FORGOTTEN) | (is_latest & (search.times[own] < horizon[deleted]))
+            status[deleted] = np.where(is_none, NO_VERSION, DELETED)
         rows = np.where(status == MATCHED, search.rows[places], -1)
         return Found(status, rows, versions, valid_to)
 
@@ -239,16 +254,21 @@ class TableBatch:
         return History(versions[rows[is_met]], ends[is_met], earliest < horizon)
 
     def out_of_order(self) -> int:
-        """Count the puts whose event time is before that of the key's put before them by arrival (V7)."""
+        """Count the puts whose event time is before that of the key's put before them by arrival (V7).
+
+        Where deletes are not kept, one that follows a delete has none before it.
+        """
         puts = self._puts
         if puts.is_empty():
             return 0
-        columns = [KEY_HASH, TS, POS]
+        columns = [KEY_HASH, TS, POS, OP]
         before = [part[columns] for part in self._index.ranges(distinct(puts.get_column(KEY_HASH).to_numpy()))]
         frame = pl.concat([*before, puts[columns]]).sort(KEY_HASH, POS)
-        hashes, times, positions = (frame.get_column(name).to_numpy() for name in columns)
-        is_older = (hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1]) & (positions[1:] >= self._put_positions[0])
-        return int(is_older.sum())
+        hashes, times, positions, ops = (frame.get_column(name).to_numpy() for name in columns)
+        is_older = (hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1])
+        if not self._index.keeps_deletes:
+            is_older &= ops[:-1] == 0
+        return int((is_older & (positions[1:] >= self._put_positions[0])).sum())
 
     def _horizon_at(self, positions: I64) -> I64:
         """Return T - R before each position; before all time for an unversioned table."""
@@ -256,24 +276,51 @@ class TableBatch:
             return np.full(len(positions), BEFORE_ALL_TIME)
         return self.clocks[np.searchsorted(self._put_positions, positions)] - self._retention_ms
 
+    def _has_old_deletes(self) -> bool:
+        """Whether any tombstone could be forgotten, as of the end of the batch."""
+        if self._retention_ms is None or self.accepted_puts.is_empty():
+            return False
+        kept, new = self._index.oldest_delete, self.accepted_puts
+        if kept is not None and kept < self.horizon:
+            return True
+        is_old = (new.get_column(OP).to_numpy() != 0) & (new.get_column(TS).to_numpy() < self.horizon)
+        return bool(is_old.any())
+
+    def _forgotten(self) -> pl.DataFrame:
+        """Find the puts whose key had, as its latest version before them, a tombstone that was forgotten by then (V4).
+
+        Merging drops such a tombstone, at whatever batch it comes to it. That the newer version makes it readable again must not depend
+        on that, so what is dropped by right is marked here by position.
+        """
+        puts = self.accepted_puts
+        touched, keys = numbered(puts.get_column(KEY_HASH).to_numpy())
+        positions = puts.get_column(POS).to_numpy()
+        versions, search = self.versions_of(touched)
+        places = search.latest(keys, positions)
+        ops = versions.get_column(OP).to_numpy()[search.rows[places]]
+        found = np.flatnonzero((places >= 0) & (ops != 0) & (search.times[places] < self._horizon_at(positions)))
+        tombstones = versions[search.rows[places[found]]]
+        return tombstones.with_columns(pl.Series(POS, positions[found]), pl.lit(FORGOTTEN, pl.Int8).alias(OP))
+
     def _search(self, touched: U64, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys: those kept and those of the batch."""
-        parts = self._index.find(touched, low, high)
-        new, keys = self._new_versions(touched)
-        versions = pl.concat([*(part.frame for part in parts), new], rechunk=True) if parts else new.rechunk()
+        parts = [*self._index.find(touched, low, high), _of_keys(self.accepted_puts, touched)]
+        if not self.forgotten.is_empty():
+            parts.append(_of_keys(self.forgotten, touched))
+        versions = pl.concat([part.frame for part in parts], rechunk=True)
         first_new = int(self._put_positions[0]) if len(self._put_positions) else AFTER_ALL_TIME
-        keys = np.concatenate([*(part.keys for part in parts), keys])
+        keys = np.concatenate([part.keys for part in parts])
         return versions, VersionSearch(versions, touched, first_new, is_by_time=self._retention_ms is not None, keys=keys)
 
-    def _new_versions(self, touched: U64) -> tuple[pl.DataFrame, I64]:
-        """Return the accepted puts of some keys, and the index of each one's key."""
-        new = self.accepted_puts
-        if new.is_empty() or not len(touched):
-            return new.clear(), np.empty(0, np.int64)
-        hashes = new.get_column(KEY_HASH).to_numpy()
-        keys = np.minimum(search(touched, hashes), len(touched) - 1)
-        own = np.flatnonzero(touched[keys] == hashes)
-        return (new, keys) if len(own) == len(keys) else (new[own], keys[own])
+
+def _of_keys(new: pl.DataFrame, touched: U64) -> Part:
+    """Return the rows of some keys, and the index of each one's key."""
+    if new.is_empty() or not len(touched):
+        return Part(new.clear(), np.empty(0, np.int64))
+    hashes = new.get_column(KEY_HASH).to_numpy()
+    keys = np.minimum(search(touched, hashes), len(touched) - 1)
+    own = np.flatnonzero(touched[keys] == hashes)
+    return Part(new, keys) if len(own) == len(keys) else Part(new[own], keys[own])
 
 
 def _extremes(keys: I64, times: I64, key_count: int) -> tuple[I64, I64]:

@@ -16,7 +16,11 @@ SPEC = TableFilter("kept", "t.number > 0", ("t.key",), 100)
 
 
 def process(spec: TableFilter, *changes: tuple[str | None, int | None, int], is_delete: bool = False) -> OperatorOutput:
-    frame = pl.DataFrame(
+    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(frame_of(*changes, is_delete=is_delete), {}, Moment())
+
+
+def frame_of(*changes: tuple[str | None, int | None, int], is_delete: bool = False) -> pl.DataFrame:
+    return pl.DataFrame(
         {
             "_pos": range(len(changes)),
             "_ts": [ts for *_, ts in changes],
@@ -35,7 +39,6 @@ def process(spec: TableFilter, *changes: tuple[str | None, int | None, int], is_
             **SCHEMA.polars(),
         },
     )
-    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(frame, {}, Moment())
 
 
 def told(output: OperatorOutput) -> list[tuple[object, ...]]:
@@ -77,3 +80,11 @@ def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None
     assert told(output) == [(1, 200, 0, "a", 1)]
     assert output.counters == {("kept", "null_key"): 1, ("kept", "table_history_expired"): 1}
     assert output.late.select("reason", "event_time_ms", "stream_time_ms").rows() == [("table_history_expired", 99, 200)]
+
+
+def test_rows_that_fail_are_not_kept_for_ever_over_an_unversioned_table() -> None:
+    operator = TableFilterer(TableFilter("kept", "t.number > 0", ("t.key",), None), SCHEMA, None, MemorySegmentStore())
+    for key in range(200):
+        for number in (1, -1):
+            operator.process(frame_of((f"k{key}", number, key)), {}, Moment())
+    assert sum(entry["rows"] for entry in operator.snapshot()["passed"]["versions"]) < 20

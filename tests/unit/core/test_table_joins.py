@@ -129,6 +129,18 @@ def test_a_right_join_keeps_the_right_key_and_leaves_the_left_one_null_where_the
     ]
 
 
+def test_unversioned_sides_do_not_keep_their_deletes_for_ever() -> None:
+    store = MemorySegmentStore()
+    joiner = TableTableJoiner(replace(INNER, left_retention_ms=None, right_retention_ms=None), LEFT, RIGHT, None, store)
+    for key in range(200):
+        for value in ("a", None):
+            change: list[tuple[int, Change]] = [(key, ("l", key, value, key))]
+            joiner.process(side(change, "l", LEFT), {}, Moment())
+            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, key))], "r", RIGHT)}, Moment())
+    kept = joiner.snapshot()
+    assert [sum(entry["rows"] for entry in kept[name]["versions"]) < 20 for name in ("left", "right")] == [True, True]
+
+
 def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None:
     joiner = TableTableJoiner(INNER, LEFT, RIGHT, None, MemorySegmentStore())
     changes: list[tuple[int, Change]] = [
