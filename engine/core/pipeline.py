@@ -77,7 +77,13 @@ class Pipeline:
         return [[task.snapshot() for task in tasks] for tasks in self._stages]
 
     def process(
-        self, slices: Iterable[Slice], now_ms: int = 0, readings: Sequence[Reading] = (), awake_ms: int | None = None
+        self,
+        slices: Iterable[Slice],
+        now_ms: int = 0,
+        readings: Sequence[Reading] = (),
+        awake_ms: int | None = None,
+        *,
+        is_release: bool = False,
     ) -> Step:
         """Handle one batch.
 
@@ -86,6 +92,7 @@ class Pipeline:
             now_ms: the wall clock.
             readings: see ``Task.process``.
             awake_ms: see ``Task.process``.
+            is_release: see ``Task.process``.
         """
         raw = list(slices)
         step = Step()
@@ -98,7 +105,9 @@ class Pipeline:
             emitted = []
             for ordinal, task in enumerate(self._stages[stage.index]):
                 share = _share(given, ordinal, self._plan.tasks)
-                emitted.append(task.process(share, now_ms, readings, awake_ms, is_upstream_active=is_active))
+                emitted.append(
+                    task.process(share, now_ms, readings, awake_ms, is_upstream_active=is_active, is_release=is_release)
+                )
                 step.add(emitted[-1])
         step.changes = [each.changes for each in emitted if each.changes.height]
         return step

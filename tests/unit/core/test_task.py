@@ -13,7 +13,7 @@ from engine.core.hashing import key_hash
 from engine.core.order import UPSTREAM, Slice
 from engine.core.pipeline import Pipeline
 from engine.core.task import build_task
-from engine.definition.types import BIGINT, BYTES, STRING, Schema, parse_type
+from engine.definition.types import BIGINT, BYTES, STRING, TIMESTAMP, Schema, parse_type
 from engine.errors import StateCorrupt
 from engine.plan.model import (
     AggregateColumn,
@@ -166,3 +166,23 @@ def test_a_task_reports_what_waits_since_when_and_how_much_it_weighs() -> None:
     )
     assert (emission.buffered["suppress"], emission.oldest_ms) == (2, {"suppress": 60})
     assert emission.buffered_bytes["suppress"] > 0
+
+
+def test_a_release_goes_through_all_operators_of_all_stages_without_a_record() -> None:
+    windowed = WindowAggregation("window", (("key", "s.key"),), 10, 10, 50, (AggregateColumn("n", "count", None),), "final")
+    shown = Schema((("key", STRING), ("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("n", BIGINT)))
+
+    def of(grace_ms: int, limit_ms: int) -> Plan:
+        first = TimeLimitSuppression("suppress", ("s.key",), limit_ms, None)
+        second = stage(replace(windowed, grace_ms=grace_ms), index=1)
+        return plan(stage(first, exchange=("s.key",)), second, columns=shown)
+
+    stores: dict[tuple[int, int], MemorySegmentStore] = {}
+    store = lambda *place: stores.setdefault(place, MemorySegmentStore())  # noqa: E731
+    before = Pipeline(of(50, 20), None, store)
+    assert not before.process([records((0, 1, "a", 1), (1, 12, "b", 1), (2, 25, "c", 1))]).changes
+    after = Pipeline(of(0, 5), before.snapshot(), store)
+    (first,) = after.process([], is_release=True).changes
+    # The limit lets `b` go, which brings the second stage's time to 12: the window of `a` closes, that of `b` does not.
+    assert first["key"].to_list() == ["a"]
+    assert not after.process([], is_release=True).changes
