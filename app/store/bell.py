@@ -43,6 +43,11 @@ class Bell:
                 log.warning("bell_connection_lost", error=str(error))
             await asyncio.sleep(RECONNECT_SECONDS)
 
+    @property
+    def waiters(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._waiters.values()))
+
     def ring(self, query_id: str) -> None:
         """Wake everybody who waits for this query."""
         for event in self._waiters.get(query_id, ()):

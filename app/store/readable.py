@@ -16,7 +16,7 @@ from uuid import UUID
 import psycopg
 import sqlalchemy as sa
 
-from app.errors import Conflict, Unavailable
+from app.errors import AppError, Conflict, Unavailable
 from app.store.catalog import output_of
 from app.store.database import Database
 from app.store.relations import RelationRow, of_kind
@@ -143,8 +143,15 @@ class Readables:
             psycopg.DataError: a parameter is not of its column's type; only the text of a cursor can be.
         """
         for _ in range(_ATTEMPTS):
-            table = self._known.get(name) or await self._look_up(name)
-            wanted = ask(table)
+            known = self._known.get(name)
+            table = await self._look_up(name) if known is None else known
+            try:
+                wanted = ask(table)
+            except AppError:
+                if known is None:
+                    raise
+                self._known.pop(name, None)  # it may be right for what the table has become
+                continue
             try:
                 row = await self._fetch(wanted, table)
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
