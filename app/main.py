@@ -10,7 +10,7 @@ import structlog
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import appending, explain, history, lateness, queries, reads, records, relations, service, status, validations
+from app.api import appending, changes, explain, history, lateness, queries, query_events, reads, records, relations, service, status, validations
 from app.api.deps import Services
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
@@ -31,8 +31,11 @@ ROUTERS = (
     appending.router,
     records.router,
     reads.router,
+    changes.streams,
+    changes.tables,
     queries.router,
     status.router,
+    query_events.router,
     history.router,
     lateness.router,
     explain.router,
@@ -92,7 +95,12 @@ def _lifespan(
             tasks = [
                 background.create_task(services.bell.run()),
                 background.create_task(
-                    trim_periodically(services.database.dsn, services.metrics, services.settings.trim_interval_s)
+                    trim_periodically(
+                        services.database.dsn,
+                        services.metrics,
+                        services.settings.trim_interval_s,
+                        services.settings.changes_retention_ms,
+                    )
                 ),
             ]
             stack.callback(lambda: [task.cancel() for task in tasks])

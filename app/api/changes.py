@@ -182,7 +182,7 @@ async def _answer(
 async def _checked(services: Services, source: ChangeSource, cursor: ChangeCursor | None, start: Start | None) -> ChangeCursor:
     if cursor is None:
         return await first_cursor(services.tails, source, start or "earliest")
-    async with services.tails.pool.connection() as connection:
+    async with services.tails.reading() as connection:
         check_cursor(source.followed, cursor, await source.heads(connection))
     return cursor
 

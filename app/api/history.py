@@ -1,4 +1,4 @@
-"""Pages of what happened: events, runs, late records, rejects."""
+"""Pages of what happened: runs, late records, rejects. Events are in ``query_events``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
-from app.api.examples import EVENTS, LATE_RECORDS, REJECTS, RUNS
+from app.api.examples import LATE_RECORDS, REJECTS, RUNS
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import Counter, Event, EventPage, LateRecord, LateRecordPage, Reject, RejectPage, Run, RunPage
+from app.api.schemas import Counter, LateRecord, LateRecordPage, Reject, RejectPage, Run, RunPage
 from app.store import history
 from app.store.queries import query_not_found
 from app.store.relations import of_kind
@@ -23,30 +23,6 @@ from app.store.targets import find_relation_async
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
 Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
 Plural = Annotated[Literal["streams", "tables"], Path(description="Of streams or of tables.")]
-
-
-@router.get(
-    "/queries/{name}/events",
-    summary="List what happened to a query",
-    tags=["queries"],
-    response_model=EventPage,
-    responses={200: answered(EVENTS, "Events, oldest first."), **problems(400, 404)},
-)
-async def get_events(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> EventPage:
-    """Every transition of its state, every wish and edit. Append only."""
-    after = _number(cursor)
-    async with services.database.reads.connect() as connection:
-        query_id = await _query_id(connection, name)
-        found = await history.events_of(connection, query_id, limit + 1, after)
-    rows, following = page(found, limit, lambda row: [row.id])
-    items = [
-        Event(
-            id=row.id, at=row.at, kind=row.kind, from_state=row.from_state, to_state=row.to_state, epoch=row.epoch,
-            actor=row.actor, detail=row.detail,
-        )
-        for row in rows
-    ]  # fmt: skip
-    return EventPage(items=items, next=following)
 
 
 @router.get(

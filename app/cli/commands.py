@@ -16,6 +16,7 @@ from rich.console import Console
 
 from app import __version__
 from app.cli.doctor import examine
+from app.cli.server import run
 from app.cli.test_command import run_tests
 from app.main import create_app
 from app.settings import Settings, UnknownSetting, effective, load_settings
@@ -58,7 +59,7 @@ def serve(
         app = create_app(settings.model_copy(update={"database_url": SecretStr(dsn)}), has_driver=not no_driver)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
         _out.print(f"Slackwater {__version__}: http://{shown}:{settings.port}/docs describes every request", soft_wrap=True)
-        uvicorn.run(
+        serving = uvicorn.Config(
             app,
             host=settings.host,
             port=settings.port,
@@ -67,6 +68,7 @@ def serve(
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
+        run(serving, app)
 
 
 @cli.command()

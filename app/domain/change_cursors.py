@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-MAX_CURSOR_CHARS = 16_384
-"""256 partitions with offsets of 19 digits, and a key of a kilobyte per column, stay below."""
+MAX_CURSOR_CHARS = 4_096
+"""256 partitions with 10^14 records each, or the longest key (1,024 bytes), stay below; so do the headers that carry it."""
 
 _FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)(?:\.([A-Za-z0-9_-]+))?")
 _MAX_OFFSET = 2**63 - 1
@@ -69,7 +69,7 @@ class ChangeCursor:
 
 
 def _encode_key(key: Sequence[str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":")).encode()).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":"), ensure_ascii=False).encode()).rstrip(b"=").decode()
 
 
 def _decode_key(text: str) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class ChangeFollower:
 
     async def _from_log(self, limit: int) -> list[PushEvent]:
         """Read from the database; several steps where a shared feed holds little of the relation."""
-        async with self._tails.pool.connection() as connection:
+        async with self._tails.reading() as connection:
             heads = self._check(await self._source.heads(connection), self.cursor)
             events: list[PushEvent] = []
             for partition, (_, next_offset) in enumerate(heads):
@@ -164,7 +164,7 @@ class ChangeFollower:
 
     async def _snapshot_step(self, output: Output, limit: int) -> list[PushEvent]:
         """Bring what the client has of the snapshot up to date, then, where that is done, add rows."""
-        async with self._tails.pool.connection() as connection:
+        async with self._tails.reading() as connection:
             try:
                 await hold(connection, output)
             except psycopg.errors.UndefinedTable as error:
@@ -261,7 +261,7 @@ async def first_cursor(tails: Tails, source: ChangeSource, start: Start) -> Chan
         CursorExpired: the relation is being replaced.
     """
     followed = source.followed
-    async with tails.pool.connection() as connection:
+    async with tails.reading() as connection:
         heads = await source.heads(connection)
     if not heads:
         raise CursorExpired(followed.name, "the result was begun anew or deleted")

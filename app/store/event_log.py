@@ -86,7 +86,7 @@ class EventFollower:
         """
         stretch = self._tail.take(0, self._next, limit)
         if stretch is None:
-            async with self._tails.pool.connection() as connection:
+            async with self._tails.reading() as connection:
                 heads = await self._source.heads(connection)
                 end = heads[0][1] if heads else self._next
                 if end < self._next:

@@ -14,6 +14,7 @@ from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict
 from app.store.catalog import load_catalog, output_of, output_to_json
+from app.store.change_retention import refuse_forgotten_changes
 from app.store.log_tables import commit, counter, late_record
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.relation_edits import in_use
@@ -258,6 +259,7 @@ def _log_feed(output: Output) -> str:
 
 
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
+    refuse_forgotten_changes(connection, plan)
     names = {source.relation.name for source in plan.inputs}
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))

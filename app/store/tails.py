@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Protocol
 from uuid import UUID
 
+import anyio
 import psycopg
 import psycopg_pool
 import structlog
@@ -180,7 +181,7 @@ class Tails:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closing = False
         self.streams = 0
-        self.pool: psycopg_pool.AsyncConnectionPool[Connection] = psycopg_pool.AsyncConnectionPool(
+        self._pool: psycopg_pool.AsyncConnectionPool[Connection] = psycopg_pool.AsyncConnectionPool(
             dsn,
             kwargs={
                 "connect_timeout": CONNECT_TIMEOUT_SECONDS,
@@ -210,7 +211,7 @@ class Tails:
 
     async def __aenter__(self) -> Tails:
         self._loop = asyncio.get_running_loop()
-        await self.pool.open()
+        await self._pool.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -219,7 +220,7 @@ class Tails:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.pool.close()
+        await self._pool.close()
 
     def close(self) -> None:
         """Let every follower end. Safe to call from a signal handler or another thread."""
@@ -232,15 +233,22 @@ class Tails:
             tail.wake()
 
     @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """Lend a connection for a moment, to be given back whole: a client that leaves does not break it off."""
+        with anyio.CancelScope(shield=True):
+            async with self._pool.connection() as connection:
+                yield connection
+
+    @asynccontextmanager
     async def following(self, source: Source) -> AsyncIterator[Tail]:
         """Yield the source's tail; it begins at the source's present end or earlier, and runs while somebody follows."""
         if source.id not in self._tails:
-            async with self.pool.connection() as connection:
+            async with self.reading() as connection:
                 ends = [next_offset for _, next_offset in await source.heads(connection)]
             if source.id not in self._tails:  # another follower can have come while we looked
                 tail = Tail(source, ends)
                 tail.is_gone = not ends
-                self._tails[source.id] = tail, asyncio.create_task(tail.run(self.pool, self._bell))
+                self._tails[source.id] = tail, asyncio.create_task(tail.run(self._pool, self._bell))
         tail, task = self._tails[source.id]
         tail.followers += 1
         try:

@@ -63,12 +63,15 @@ FIND_FEED_SQL = "SELECT id, partitions, retention_ms FROM log.feed WHERE name = 
 HEADS_SQL = "SELECT partition, start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s ORDER BY partition"
 
 _TRIM_SQL = """
-UPDATE log.head SET start_offset = greatest(start_offset, coalesce((
+UPDATE log.head SET start_offset = greatest(start_offset, least(coalesce((
     SELECT base_offset FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s
         AND appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
     ORDER BY base_offset LIMIT 1
-), next_offset))
+), next_offset), (
+    SELECT max(base_offset) FROM log.batch
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND %(keep_from)s::bigint BETWEEN base_offset AND base_offset + rows - 1
+), %(keep_from)s::bigint))
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s
 RETURNING start_offset
 """
@@ -252,10 +255,23 @@ def trim(connection: Connection) -> int:
         )
         for feed_id, partition, retention_ms in cursor.fetchall():
             with connection.transaction():
-                # Waits for an append under way: the next statement's snapshot must see the batch it commits.
-                cursor.execute("SELECT 1 FROM log.head WHERE feed_id = %s AND partition = %s FOR UPDATE", (feed_id, partition))
-                cursor.execute(_TRIM_SQL, {"feed_id": feed_id, "partition": partition, "retention_ms": retention_ms})
-                row = cursor.fetchone()
-                if row is not None:
-                    removed += cursor.execute(_TRIM_DELETE_SQL, (feed_id, partition, row[0])).rowcount
+                removed += trim_partition(connection, feed_id, partition, retention_ms)
     return removed
+
+
+def trim_partition(connection: Connection, feed_id: int, partition: int, retention_ms: int, keep_from: int | None = None) -> int:
+    """Remove a partition's batches that are older than the retention, in the caller's transaction; returns their number.
+
+    Args:
+        connection: in a transaction.
+        feed_id: the feed.
+        partition: which of its partitions.
+        retention_ms: age of what is removed.
+        keep_from: keep what is at this offset or behind it, however old; None: nothing.
+    """
+    params = {"feed_id": feed_id, "partition": partition, "retention_ms": retention_ms, "keep_from": keep_from}
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        # Waits for an append under way: the next statement's snapshot must see the batch it commits.
+        cursor.execute("SELECT 1 FROM log.head WHERE feed_id = %s AND partition = %s FOR UPDATE", (feed_id, partition))
+        row = cursor.execute(_TRIM_SQL, params).fetchone()
+        return 0 if row is None else cursor.execute(_TRIM_DELETE_SQL, (feed_id, partition, row[0])).rowcount

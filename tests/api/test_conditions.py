@@ -110,5 +110,5 @@ async def test_keys_end_after_their_day_and_are_removed(client: httpx.AsyncClien
         connection.execute("UPDATE slackwater.idempotency SET expires_at = now() - interval '1 second'")
         assert (await client.post("/v1/queries", json=WINDOWS, headers=headers)).json()["name"] == "delays"
         connection.execute("UPDATE slackwater.idempotency SET expires_at = now() - interval '1 second'")
-        trim_once(dsn)
+        trim_once(dsn, 10**12)
         assert connection.execute("SELECT count(*) FROM slackwater.idempotency").fetchone() == (0,)

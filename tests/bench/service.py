@@ -35,7 +35,7 @@ def fresh_service(work: Path) -> Iterator[Service]:
     """Start a service on an empty data directory below ``work`` and remove the directory afterwards."""
     data_dir = work / f"run-{uuid4().hex[:8]}"
     postgres = EmbeddedPostgres(data_dir / "postgres")
-    port = _free_port()
+    port = free_port()
     environment = {
         "SLACKWATER_DATA_DIR": str(data_dir),
         "SLACKWATER_PORT": str(port),
@@ -53,7 +53,8 @@ def fresh_service(work: Path) -> Iterator[Service]:
         shutil.rmtree(data_dir, ignore_errors=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -143,7 +143,7 @@ def test_trimming_honours_retention_and_bounds_rejects(dsn: str) -> None:
             "INSERT INTO log.reject (owner, feed, reason, detail, excerpt, at) "
             "SELECT 'trimmed', 'log:trimmed', 'wrong_type', '', '', now() FROM generate_series(1, 100005)"
         )
-        assert trim_once(dsn) == 1
+        assert trim_once(dsn, 10**12) == 1
         assert connection.execute("SELECT count(*) FROM log.reject WHERE owner = 'trimmed'").fetchone() == (100_000,)
         connection.execute("DELETE FROM log.reject")
 
@@ -151,4 +151,4 @@ def test_trimming_honours_retention_and_bounds_rejects(dsn: str) -> None:
 def test_one_process_trims_at_a_time(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as rival:
         rival.execute("SELECT pg_advisory_lock(%s)", (0x51AD,))
-        assert trim_once(dsn) == 0
+        assert trim_once(dsn, 10**12) == 0

@@ -1,0 +1,35 @@
+"""Serving HTTP until told to stop, with streams that end before anybody waits for them."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from contextlib import suppress
+
+import uvicorn
+from fastapi import FastAPI
+
+STARTUP_FAILURE = 3
+"""Exit code, as uvicorn's own."""
+
+
+class Server(uvicorn.Server):
+    """Lets every event stream and long poll end when the service stops: none of them would by itself within the grace."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See ``uvicorn.Server``."""
+        self._app.state.services.tails.close()
+        await super().shutdown(sockets)
+
+
+def run(config: uvicorn.Config, app: FastAPI) -> None:
+    """Serve until a signal comes; exits the process where the application did not start."""
+    server = Server(config, app)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)

@@ -1,0 +1,71 @@
+"""How long the change logs of derived tables are kept, and what that means for queries that read such a table.
+
+A query that reads a derived table builds its picture of it from the table's change log, from the beginning. So what a reader has not read
+yet is kept however old it is, and a query that comes when the beginning is gone is refused rather than given half a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from app.errors import Conflict, Fault
+from app.store.log_tables import feed, head
+from app.store.tables import relation
+from app.store.transactions import EDIT_LOCK
+from engine.connectors.log import trim_partition
+from engine.connectors.sink import change_feed
+from engine.plan.model import Plan
+
+_LOGS = """
+    SELECT f.id, f.name, h.partition FROM slackwater.relation r
+    JOIN log.feed f ON f.name = 'changes:' || r.name JOIN log.head h ON h.feed_id = f.id
+    WHERE r.kind = 'table' AND r.origin = 'derived' ORDER BY f.id, h.partition
+"""
+_KEEP_FROM = """
+    SELECT min(coalesce((c.position -> ('log:' || %(feed)s::text) ->> %(partition)s::text)::bigint, 0))
+    FROM slackwater.relation r JOIN slackwater.query_read qr ON qr.relation_id = r.id
+    JOIN slackwater.query q ON q.id = qr.query_id
+    LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+    WHERE 'changes:' || r.name = %(feed)s
+"""
+
+
+def trim_changes(connection: psycopg.Connection[Any], retention_ms: int) -> int:
+    """Remove changes that are older than the retention and that no query has still to read; returns the number of batches removed."""
+    removed = 0
+    for feed_id, name, partition in connection.execute(_LOGS).fetchall():
+        with connection.transaction():
+            # No query may begin to read the table between the look at the readers and the removal.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (EDIT_LOCK,))
+            row = connection.execute(_KEEP_FROM, {"feed": name, "partition": str(partition)}).fetchone()
+            removed += trim_partition(connection, feed_id, partition, retention_ms, None if row is None else row[0])
+    return removed
+
+
+def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
+    """Refuse a query that would read a derived table from its beginning where retention has removed that.
+
+    Raises:
+        Conflict: ``changes_expired``.
+    """
+    logs = [change_feed(source.relation.name) for source in plan.inputs if source.relation.kind == "table"]
+    found = connection.execute(
+        sa.select(relation.c.name)
+        .distinct()
+        .join_from(feed, head, feed.c.id == head.c.feed_id)
+        .join(relation, feed.c.name == sa.literal("changes:") + relation.c.name)
+        .where(feed.c.name.in_(logs), head.c.start_offset > 0, relation.c.kind == "table", relation.c.origin == "derived")
+        .order_by(relation.c.name)
+    )
+    names = [f"'{name}'" for name in found.scalars()]
+    if names:
+        faults = [Fault("", "changes_expired", f"the first changes of {name} were removed by retention") for name in names]
+        raise Conflict(
+            "changes_expired",
+            f"the change log of {', '.join(names)} begins too late to build the table from it. Let the query that writes it begin anew "
+            "(PUT /v1/queries/… with ?state=discard); SLACKWATER_CHANGES_RETENTION_MS keeps more",
+            faults,
+        )

@@ -1,0 +1,65 @@
+"""Writes a query's results as its driver would: through the real sink, launch after launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import polars as pl
+import psycopg
+import pyarrow as pa
+
+from app.store.catalog import load_catalog
+from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.sink import Sink, claim_epoch, last_batch
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan
+
+Change = tuple[str, Mapping[str, Any], int]
+"""Op, columns, result time."""
+
+
+class ChangeWriter:
+    """One launch of one query.
+
+    Args:
+        dsn: the database.
+        query: its name; it was created over HTTP.
+        epoch: of this launch; None takes the next.
+    """
+
+    def __init__(self, dsn: str, query: str, epoch: int | None = None) -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            row = connection.execute(
+                "SELECT q.id, q.checkpoint_id, q.definition, coalesce(max(c.epoch), 0) + 1 FROM slackwater.query q "
+                "LEFT JOIN log.commit c ON c.query_id = q.id WHERE q.name = %s AND q.deleted_at IS NULL GROUP BY q.id",
+                (query,),
+            ).fetchone()
+            assert row is not None
+            self.query_id, checkpoint_id, definition, following = row
+            self.epoch = following if epoch is None else epoch
+            self._plan = build_plan(QueryDefinition.model_validate(definition), load_catalog(connection))
+            claim_epoch(connection, self.query_id, checkpoint_id, self.epoch)
+            last = last_batch(connection, self.query_id, checkpoint_id)
+        self.batch_id = -1 if last is None else last
+        self._sink = Sink(dsn, self._plan, self.query_id, checkpoint_id, self.epoch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._sink.close()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Commit the next batch."""
+        columns = self._plan.output.columns
+        schema = {**columns.polars(), "_ts": pl.Int64(), "_op": pl.Int8()}
+        rows = [
+            {**{name: values.get(name) for name in columns.names}, "_ts": ts, "_op": int(op == "delete")}
+            for op, values, ts in changes
+        ]
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        packets = [Packet(0, "data", 0, 0, 0, frame.height, 0, 0, 1_000, encode_frame(frame))] if rows else []
+        self._sink.commit(self.batch_id + 1, pa.Table.from_batches([packet_batch(packets)]))
+        self.batch_id += 1
