@@ -10,7 +10,22 @@ import structlog
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import appending, changes, explain, history, lateness, queries, query_events, reads, records, relations, service, status, validations
+from app.api import (
+    appending,
+    changes,
+    explain,
+    history,
+    late_records,
+    lateness,
+    queries,
+    query_events,
+    reads,
+    records,
+    relations,
+    service,
+    status,
+    validations,
+)
 from app.api.deps import Services
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
@@ -39,6 +54,7 @@ ROUTERS = (
     history.router,
     lateness.router,
     explain.router,
+    late_records.router,
     validations.router,
     service.router,
 )

@@ -191,16 +191,6 @@ RUNS: dict[str, Any] = {
     ],
     "next": None,
 }  # fmt: skip
-LATE_RECORDS: dict[str, Any] = {
-    "items": [
-        {
-            "id": 12, "input": "window", "reason": "window_closed", "event_time_ms": 1357036800000, "stream_time_ms": 1357045200000,
-            "offset": 511, "record": {"origin": "JFK", "dep_delay": 170}, "at": _AT,
-        }
-    ],
-    "next": "WzEyXQ",
-    "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
-}  # fmt: skip
 REJECTS: dict[str, Any] = {
     "items": [
         {

@@ -1,9 +1,8 @@
-"""Pages of what happened: runs, late records, rejects. Events are in ``query_events``."""
+"""Pages of what happened: runs, rejects. Events are in ``query_events``."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
@@ -11,13 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
-from app.api.examples import LATE_RECORDS, REJECTS, RUNS
+from app.api.examples import REJECTS, RUNS
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import Counter, LateRecord, LateRecordPage, Reject, RejectPage, Run, RunPage
+from app.api.schemas import Reject, RejectPage, Run, RunPage
 from app.store import history
 from app.store.queries import query_not_found
 from app.store.relations import of_kind
-from app.store.statuses import counters_of
 from app.store.targets import find_relation_async
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
@@ -47,37 +45,6 @@ async def get_runs(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMI
         for row in rows
     ]  # fmt: skip
     return RunPage(items=items, next=following)
-
-
-@router.get(
-    "/queries/{name}/late-records",
-    summary="List late records",
-    tags=["queries"],
-    response_model=LateRecordPage,
-    responses={200: answered(LATE_RECORDS, "Kept late records, newest first, and the counts of all."), **problems(400, 404)},
-)
-async def get_late_records(
-    name: Name, services: ServicesOf, reason: Reason = None, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
-) -> LateRecordPage:
-    """Records that came too late or met expired history, as far as the definition keeps them (`late_records`).
-
-    `counters` counts all of them, also those that are only counted (`late: join`) or that were dropped for want of room.
-    """
-    before = _number(cursor)
-    async with services.database.reads.connect() as connection:
-        query_id = await _query_id(connection, name)
-        found = await history.late_records_of(connection, query_id, limit + 1, before, reason)
-        counters = await counters_of(connection, query_id)
-    rows, following = page(found, limit, lambda row: [row.id])
-    items = [
-        LateRecord(
-            id=row.id, input=row.input, reason=row.reason, event_time_ms=row.event_time_ms, stream_time_ms=row.stream_time_ms,
-            offset=row.offset, record=_parsed(row.record), at=row.at,
-        )
-        for row in rows
-    ]  # fmt: skip
-    counts = [Counter(input=where, reason=why, count=number) for where, why, number in counters if reason in (None, why)]
-    return LateRecordPage(items=items, next=following, counters=counts)
 
 
 @router.get(
@@ -115,11 +82,3 @@ async def _query_id(connection: AsyncConnection, name: str) -> UUID:
 def _number(cursor: str | None) -> int | None:
     key = decode_cursor(cursor, [int])
     return None if key is None else int(key[0])
-
-
-def _parsed(record: str) -> Any:
-    """Return the record as JSON; an excerpt that was cut stays text."""
-    try:
-        return json.loads(record)
-    except ValueError:
-        return record

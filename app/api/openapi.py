@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
 from app.api.documented import unpacked
+from app.api.late_records_schemas import ReplayBody
 from app.api.problems import ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
@@ -33,7 +34,7 @@ TAGS = [
     {"name": "reads", "description": "Pull reads of materialised tables."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
-_BODIES = (StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
+_BODIES = (ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _UNUSED = ("HTTPValidationError", "ValidationError")
 

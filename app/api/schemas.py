@@ -222,27 +222,6 @@ class RunPage(Answer):
     next: str | None
 
 
-class LateRecord(Answer):
-    """A record that came too late, or met expired history."""
-
-    id: int
-    input: str
-    reason: str
-    event_time_ms: int | None
-    stream_time_ms: int | None
-    offset: int | None
-    record: Any = Field(description="The record, or an excerpt of it.")
-    at: datetime
-
-
-class LateRecordPage(Answer):
-    """Late records, newest first, and how many there were."""
-
-    items: list[LateRecord]
-    next: str | None
-    counters: list[Counter]
-
-
 class Reject(Answer):
     """A record that could not be read."""
 
@@ -264,7 +243,10 @@ class RejectPage(Answer):
 
 
 class RecordsAnswer(Answer):
-    """Records of one partition of a stream. Each has ``$offset``, ``$event_time_ms`` and the stream's columns."""
+    """Records of one partition of a stream. Each has ``$offset``, ``$event_time_ms`` and the stream's columns.
+
+    One that came of a replayed late record also has ``$replayed``: true.
+    """
 
     stream: str
     partition: int

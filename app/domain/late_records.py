@@ -1,11 +1,51 @@
-"""Kept late records and rejects as JSON: whether one has certain values. Pure."""
+"""Kept late records: whether one has certain values, and whether it can go through its query again. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+
+from engine.core.replay import REPLAYABLE
+from engine.plan.model import Plan, StreamTableJoin
+
+_WHY_NOT = {
+    "window_closed": "its window is closed: what was told as final cannot change",
+    "join_window_closed": "the records that it could have met may be forgotten, or were shown without it",
+    "table_history_expired": "the table's history at its time is not kept any more",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a late record cannot be replayed.
+
+    Attributes:
+        code: ``replay_not_possible``, or ``record_cut``.
+    """
+
+    code: str
+    detail: str
+
+
+def refusal_of(reason: str, operator: str, record: str, plan: Plan) -> Refusal | None:
+    """Say why a late record cannot go through the query as it is defined now; None where it can.
+
+    Only a join of a stream with a table takes records in again: it can still join them as of their own time.
+    """
+    if reason not in REPLAYABLE:
+        why = _WHY_NOT.get(reason, "only late records of a join of a stream with a table can be joined again")
+        return Refusal("replay_not_possible", f"a record with the reason {reason} cannot be replayed: {why}")
+    joins = [each.name for stage in plan.stages for each in stage.operators if isinstance(each, StreamTableJoin)]
+    if operator not in joins:
+        return Refusal("replay_not_possible", f"the definition has no join '{operator}' with a table any more")
+    try:
+        json.loads(record)
+    except ValueError:
+        return Refusal("record_cut", "the record was too long to be kept whole")
+    return None
 
 
 def matches(record: str, values: Mapping[str, object]) -> bool:

@@ -14,7 +14,7 @@ import polars as pl
 
 from engine.definition.types import ColumnType, Schema
 
-OFFSET, EVENT_TIME = "$offset", "$event_time_ms"
+OFFSET, EVENT_TIME, REPLAYED = "$offset", "$event_time_ms", "$replayed"
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.fZ"
 
 
@@ -22,13 +22,15 @@ def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bo
     """Return one JSON object per row.
 
     Args:
-        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns.
+        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns, perhaps ``$replayed``: shown where it is true.
         columns: the declared columns, in the order they appear in.
         has_text_numbers: write bigint and decimal as strings.
     """
     if frame.is_empty():
         return []
     members = [_member(OFFSET, frame["_offset"].cast(pl.String)), _member(EVENT_TIME, frame["_ts"].cast(pl.String))]
+    if REPLAYED in frame.columns:
+        members.append(frame.select(pl.when(REPLAYED).then(pl.lit(f'"{REPLAYED}":true')).alias(REPLAYED)).to_series())
     return _objects([*members, *_members(frame, columns, has_text_numbers=has_text_numbers)])
 
 
@@ -46,7 +48,7 @@ def _members(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) ->
 
 
 def _objects(members: list[pl.Series]) -> list[str]:
-    joined = pl.DataFrame(members).select(pl.concat_str(pl.all(), separator=",")).to_series()
+    joined = pl.DataFrame(members).select(pl.concat_str(pl.all(), separator=",", ignore_nulls=True)).to_series()
     return [f"{{{text}}}" for text in joined.to_list()]
 
 

@@ -1,4 +1,4 @@
-"""What happened, to be read page by page: events and runs of queries, late records, rejects."""
+"""What happened, to be read page by page: events and runs of queries, rejects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.log_tables import late_record, reject
+from app.store.log_tables import reject
 from app.store.tables import query, query_event, query_run
 
 
@@ -32,18 +32,6 @@ async def runs_of(connection: AsyncConnection, query_id: UUID, limit: int, befor
     statement = sa.select(query_run).where(query_run.c.query_id == query_id).order_by(query_run.c.epoch.desc()).limit(limit)
     if before is not None:
         statement = statement.where(query_run.c.epoch < before)
-    return (await connection.execute(statement)).all()
-
-
-async def late_records_of(
-    connection: AsyncConnection, query_id: UUID, limit: int, before: int | None, reason: str | None
-) -> Sequence[sa.Row[Any]]:
-    """Return kept late records, newest first."""
-    statement = sa.select(late_record).where(late_record.c.query_id == query_id).order_by(late_record.c.id.desc()).limit(limit)
-    if before is not None:
-        statement = statement.where(late_record.c.id < before)
-    if reason is not None:
-        statement = statement.where(late_record.c.reason == reason)
     return (await connection.execute(statement)).all()
 
 

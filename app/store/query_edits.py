@@ -22,6 +22,7 @@ from app.store.relations import find_relation, kept_result, readers_of
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed
+from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
@@ -291,7 +292,7 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
 
 
 def _forget_results(connection: sa.Connection, query_id: UUID) -> None:
-    """Remove counters and late records, and empty the commit row.
+    """Remove counters, late records and replays of them, and empty the commit row.
 
     The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
     before could take it again. A sink locks it before it writes, so it comes first.
@@ -312,6 +313,7 @@ def _forget_results(connection: sa.Connection, query_id: UUID) -> None:
     )
     connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
     connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
+    drop_feed(raw(connection), replay_feed(query_id))
 
 
 def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:

@@ -42,14 +42,20 @@ class PlannedQuery:
     committed: Committed
 
 
-def get_planned(connection: sa.Connection, name: str) -> PlannedQuery:
-    """Return the query of that name as one snapshot: no commit falls between its parts.
+def get_planned(connection: sa.Connection, name: str, *, is_locking: bool = False) -> PlannedQuery:
+    """Return the query of that name.
+
+    Args:
+        connection: in a transaction in which nothing was done yet.
+        name: which query.
+        is_locking: the caller writes: its definition is locked. Else all is one snapshot: no commit falls between its parts.
 
     Raises:
         NotFound: ``query_not_found``.
     """
-    connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-    row = get_query(connection, name)
+    if not is_locking:
+        connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    row = get_query(connection, name, is_locking=is_locking)
     definition = QueryDefinition.model_validate(row.definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
     found = connection.execute(

@@ -12,6 +12,7 @@ import psycopg
 from app.errors import Conflict, Gone, NotFound
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.log import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
+from engine.connectors.sink import REPLAYED
 from engine.definition.expressions import compile_scalar
 from engine.plan.catalog import CatalogEntry
 
@@ -26,7 +27,7 @@ class RecordsPage:
     """A stretch of one partition.
 
     Attributes:
-        frame: canonical records with ``_offset``; those of other relations in the same feed are left out.
+        frame: canonical records with ``_offset`` and the mark ``$replayed``; those of other relations in the same feed are left out.
         next_offset: where to go on.
         end_offset: the partition's present end.
     """
@@ -56,7 +57,9 @@ async def read_records(
         found = []
         async for raw in _frames(connection, {"feed_id": feed_id, "partition": partition, "start": start, "end": end}):
             accepted, _ = canonicalise(raw, entry.relation, now_ms, LOGGED, member)
-            found.append(accepted.select("_offset", "_ts", "_op", *entry.relation.columns.names))
+            marks = raw.filter(pl.col(REPLAYED))["_offset"] if REPLAYED in raw.columns else pl.Series(dtype=pl.Int64)
+            marked = accepted.with_columns(pl.col("_offset").is_in(marks.implode()).alias(REPLAYED))
+            found.append(marked.select("_offset", "_ts", "_op", REPLAYED, *entry.relation.columns.names))
         start = end
         if start >= end_offset or any(frame.height for frame in found):
             break

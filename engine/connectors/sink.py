@@ -36,6 +36,9 @@ REJECTS_KEPT = 100_000
 DIVERTED = "diverted"
 """Reasons of the policy ``divert`` end so. These late records wait for a replay: retention removes them, the cap does not."""
 
+REPLAYED = "$replayed"
+"""Column (true) of a result's records, and of a result table's changes, that came of replayed late records; others lack it."""
+
 Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
 
@@ -94,6 +97,7 @@ class _Batch:
 
     now_ms: int
     changes: list[pl.DataFrame] = field(default_factory=list)
+    replayed: list[pl.DataFrame] = field(default_factory=list)
     late: list[pl.DataFrame] = field(default_factory=list)
     rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
     progress: list[Json] = field(default_factory=list)
@@ -106,6 +110,8 @@ class _Batch:
             match packet.kind:
                 case "data":
                     batch.changes.append(decode_frame(packet.blob))
+                case "replayed":
+                    batch.replayed.append(decode_frame(packet.blob))
                 case "late":
                     batch.late.append(decode_frame(packet.blob))
                 case "reject":
@@ -114,7 +120,7 @@ class _Batch:
                     batch.progress.append(json.loads(packet.blob))
                 case "stats":
                     batch.stats.append(json.loads(packet.blob))
-                case "tick" | "active":
+                case "tick" | "active" | "replay":
                     pass
         return batch
 
@@ -210,6 +216,9 @@ class Sink:
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed, begun: float) -> None:
         counters = _counters(batch, self._plan)
         emitted = self._write_changes(cursor, batch, counters, before.stream_time(self._plan))
+        if batch.replayed:
+            again = _Batch(batch.now_ms, [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in batch.replayed])
+            emitted += self._write_changes(cursor, again, counters, before.stream_time(self._plan))
         after = before.advanced(batch, emitted, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":

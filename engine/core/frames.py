@@ -46,7 +46,10 @@ LATE_SCHEMA: dict[str, pl.DataType] = {
 }
 
 EXCERPT_CHARS = 4096
-"""A late record is kept for reading, not for replay: this much shows any sane record whole and bounds what is kept."""
+"""A late record that cannot be replayed is kept for reading: this much shows any sane record whole and bounds what is kept."""
+
+WHOLE_CHARS = 1 << 20
+"""One that can is kept whole up to here; what is longer is cut, and cannot be replayed any more."""
 
 Counters = dict[tuple[str, str], int]
 """(operator or input alias, reason) → how many in this batch. Reasons that did not occur are absent."""
@@ -88,6 +91,7 @@ class Emission:
         waiting: see ``Operator.waiting``; at most ``MAX_SPANS`` spans each.
         lateness: gauge → what it counted (``engine.core.lateness``).
         is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
+        replayed: like ``changes``: what became of replayed late records, marked by standing apart.
     """
 
     changes: pl.DataFrame
@@ -101,6 +105,7 @@ class Emission:
     buffered_bytes: dict[str, int] = field(default_factory=dict)
     oldest_ms: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
+    replayed: pl.DataFrame = field(default_factory=pl.DataFrame)
     waiting: dict[str, list[Span]] = field(default_factory=dict)
 
 
@@ -126,7 +131,9 @@ def merge_counters(into: Counters, other: Counters) -> None:
         add_counter(into, operator, reason, count)
 
 
-def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.Series | None) -> pl.DataFrame:
+def late_rows(
+    frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.Series | None, max_chars: int = EXCERPT_CHARS
+) -> pl.DataFrame:
     """Describe rows of ``frame`` for the table of late records.
 
     Args:
@@ -134,16 +141,17 @@ def late_rows(frame: pl.DataFrame, operator: str, reason: str, stream_times: pl.
         operator: input alias or operator that judged them.
         reason: why they are late.
         stream_times: the operator's clock before each row, or None where it has none.
+        max_chars: how much of each record is kept.
 
     Returns:
-        One ``LATE_SCHEMA`` row for each row; ``record`` is the payload as JSON, cut at ``EXCERPT_CHARS``. ``offset`` is null where the
+        One ``LATE_SCHEMA`` row for each row; ``record`` is the payload as JSON, cut at ``max_chars``. ``offset`` is null where the
         row is not made of one record of an input.
     """
     if frame.is_empty():
         return empty_late()
     payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
     readable = [_readable(pl.col(name), frame.schema[name]).alias(name) for name in payload]
-    record = pl.struct(readable).struct.json_encode().str.slice(0, EXCERPT_CHARS) if payload else pl.lit("{}")
+    record = pl.struct(readable).struct.json_encode().str.slice(0, max_chars) if payload else pl.lit("{}")
     clock = pl.lit(None, pl.Int64) if stream_times is None else pl.lit(stream_times.cast(pl.Int64))
     return frame.select(
         pl.lit(operator, pl.String).alias("input"),
@@ -169,7 +177,7 @@ def _readable(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         return value
     if isinstance(dtype, pl.Struct):
         fields = [_readable(value.struct.field(field.name), _instance(field.dtype)).alias(field.name) for field in dtype.fields]
-        return pl.struct(fields)
+        return pl.when(value.is_not_null()).then(pl.struct(fields))
     if isinstance(dtype, pl.List):
         return value.list.eval(_readable(pl.element(), _instance(dtype.inner)))
     return value.bin.encode("base64")

@@ -20,10 +20,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from engine.connectors.admission import BatchLimit
 from engine.connectors.packets import PACKET_DDL
 from engine.connectors.postgres import connect
+from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.connectors.sink import Sink, last_batch
 from engine.errors import EngineError
 from engine.plan.clock import held_feeds, needs_ticks
-from engine.plan.model import Plan
+from engine.plan.model import Feed, Plan
 from engine.spark.bridge import StageProcessor
 from engine.spark.checkpoint import finish_batch, open_layout
 from engine.spark.failures import decoded

@@ -70,9 +70,10 @@ def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Pack
     packets = [Packet(task, "stats", 0, task, 0, 0, None, None, NOW_MS, json.dumps(stats).encode())]
     if emission.late.height:
         packets.append(Packet(task, "late", 0, task, 0, emission.late.height, None, None, NOW_MS, encode_frame(emission.late)))
-    if emission.changes.height and stage == len(plan.stages) - 1:
-        changes = encode_frame(emission.changes)
-        packets.append(Packet(task, "data", 0, task, 0, emission.changes.height, None, None, NOW_MS, changes))
+    if stage == len(plan.stages) - 1:
+        for kind, frame in (("data", emission.changes), ("replayed", emission.replayed)):
+            if frame.height:
+                packets.append(Packet(task, kind, 0, task, 0, frame.height, None, None, NOW_MS, encode_frame(frame)))
     return packets
 
 

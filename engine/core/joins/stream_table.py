@@ -16,6 +16,7 @@ from engine.core.frames import (
     OP,
     POS,
     TS,
+    WHOLE_CHARS,
     Counters,
     OperatorOutput,
     add_counter,
@@ -110,16 +111,16 @@ class StreamTableJoiner(Operator):
         return self._buffer.rows + (0 if self._hold is None else self._hold.rows)
 
     @property
-    def oldest_ms(self) -> int | None:
-        """The smallest event time that waits for either."""
-        known = (self._buffer.earliest_ms, None if self._hold is None else self._hold.earliest_ms)
-        return min((ms for ms in known if ms is not None), default=None)
-
-    @property
     def waiting(self) -> dict[str, list[Span]]:
         """Stream records by event time, and those held by the wall clock since when they wait."""
         own = {self._spec.name: self._buffer.spans}
         return own if self._hold is None else {**own, f"{self._spec.name}.hold": self._hold.spans}
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """The smallest event time that waits for either."""
+        known = (self._buffer.earliest_ms, None if self._hold is None else self._hold.earliest_ms)
+        return min((ms for ms in known if ms is not None), default=None)
 
     @property
     def due_in_ms(self) -> int | None:
@@ -161,6 +162,22 @@ class StreamTableJoiner(Operator):
         late = [part for part in late if part.height]
         return OperatorOutput(output, pl.concat(late) if late else empty_late(), counters)
 
+    def replay(self, frame: pl.DataFrame) -> OperatorOutput:
+        """Join late records now, as of their own times: they are not judged again, move no clock and wait for nothing.
+
+        Args:
+            frame: the stream's rows, behind every put.
+
+        Returns:
+            As of ``process``; ``replayed`` counts them.
+        """
+        counters: Counters = {}
+        late: list[pl.DataFrame] = []
+        add_counter(counters, self._spec.name, "replayed", frame.height)
+        output = self._joined(frame, self._table.open(None), counters, late)
+        late = [part for part in late if part.height]
+        return OperatorOutput(output, pl.concat(late) if late else empty_late(), counters)
+
     def _put(self, puts: pl.DataFrame | None, counters: Counters, late: list[pl.DataFrame]) -> TableBatch:
         """Judge the table's records (T6, V1, V7)."""
         if puts is None:
@@ -199,7 +216,7 @@ class StreamTableJoiner(Operator):
         reason = _LATE_REASONS[self._spec.late]
         add_counter(counters, name, reason, len(due.late))
         if self._spec.late != "join":
-            late.append(late_rows(frame[due.late], name, reason, pl.Series(due.late_clocks)))
+            late.append(late_rows(frame[due.late], name, reason, pl.Series(due.late_clocks), WHOLE_CHARS))
         return self._held(due.frame, due.is_passing, moment, counters)
 
     def _held(self, released: pl.DataFrame, is_passing: Bools, moment: Moment, counters: Counters) -> pl.DataFrame:
@@ -235,7 +252,7 @@ class StreamTableJoiner(Operator):
         if is_out.any():
             if self._spec.type == "left":
                 gone = due[np.flatnonzero(is_out)]
-                late.append(late_rows(gone, self._spec.name, _EXPIRED_REASONS[self._spec.expired], None))
+                late.append(late_rows(gone, self._spec.name, _EXPIRED_REASONS[self._spec.expired], None, WHOLE_CHARS))
             kept = np.flatnonzero(~is_out)
             due, status, rows = due[kept], status[kept], rows[kept]
         return self._assembled(due, Found(status, rows, found.versions))
