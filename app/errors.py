@@ -2,7 +2,9 @@
 
 AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
-├── NotFound                 404  relation_not_found, query_not_found, row_not_found, row_deleted, not_found
+├── Unauthorized             401  api_key_missing, api_key_invalid, api_key_expired
+├── Forbidden                403  role_too_low
+├── NotFound                 404  relation_not_found, query_not_found, api_key_not_found, row_not_found, row_deleted, not_found
 ├── MethodNotAllowed         405  method_not_allowed
 ├── NotAcceptable            406  not_acceptable
 ├── Conflict                 409  name_taken, relation_in_use, state_incompatible, table_not_materialised, table_not_versioned, ...
@@ -67,6 +69,20 @@ class BadRequest(AppError):
 
     status = 400
     title = "The request cannot be read"
+
+
+class Unauthorized(AppError):
+    """The request carries no API key, or none that counts; the answer says so in WWW-Authenticate."""
+
+    status = 401
+    title = "No valid API key"
+
+
+class Forbidden(AppError):
+    """The API key may not do this."""
+
+    status = 403
+    title = "Not allowed"
 
 
 class NotFound(AppError):
