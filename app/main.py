@@ -11,11 +11,11 @@ from fastapi import FastAPI
 
 from app import __version__
 from app.api import (
+    api_keys,
     appending,
     changes,
     explain,
     history,
-    late_records,
     lateness,
     queries,
     query_events,
@@ -26,12 +26,14 @@ from app.api import (
     status,
     validations,
 )
+from app.api.access import guards
 from app.api.deps import Services
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
 from app.driver.supervisor import Supervisor
 from app.settings import Settings
+from app.store.api_keys import KeyRing
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
@@ -54,8 +56,8 @@ ROUTERS = (
     history.router,
     lateness.router,
     explain.router,
-    late_records.router,
     validations.router,
+    api_keys.router,
     service.router,
 )
 log = structlog.stdlib.get_logger(__name__)
@@ -93,8 +95,9 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.services = services
     install_error_handlers(app)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes)
+    dependencies = guards(KeyRing(database.reads), is_required=settings.is_key_required)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=dependencies)
     complete_openapi(app)
     return app
 
@@ -125,6 +128,8 @@ def _lifespan(
             if supervisor is not None:
                 await stack.enter_async_context(supervisor)
             log.info("service_started", version=__version__, has_driver=supervisor is not None)
+            if not services.settings.is_key_required:
+                log.warning("api_keys_not_required", host=services.settings.host, auth=services.settings.auth)
             yield
         log.info("service_stopped")
 

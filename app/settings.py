@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -85,6 +86,7 @@ class Settings(BaseSettings):
     Attributes:
         database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
         data_dir: embedded database, checkpoints and state; made when absent.
+        auth: whether requests need an API key; ``auto``: not where only this machine can reach the service, else yes.
         max_body_bytes: larger request bodies answer 413.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
@@ -99,6 +101,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".slackwater")
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65_535)
+    auth: Literal["auto", "on", "off"] = "auto"
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
@@ -107,6 +110,19 @@ class Settings(BaseSettings):
     driver: DriverSettings = DriverSettings()
     push: PushSettings = PushSettings()
     log: LogSettings = LogSettings()
+
+    @property
+    def is_key_required(self) -> bool:
+        """Whether requests need an API key."""
+        return self.auth == "on" or (self.auth == "auto" and not self.is_loopback)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the service listens where only this machine can reach it. Another name than localhost is taken for an open one."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
 
     @property
     def checkpoints_dir(self) -> Path:

@@ -7,8 +7,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from app.api.access import document_access
+from app.api.api_keys import ApiKeyBody
 from app.api.documented import unpacked
-from app.api.late_records_schemas import ReplayBody
 from app.api.problems import ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
@@ -24,6 +25,7 @@ Streaming queries on PySpark that wait, exactly as long as they were told to, un
 4. Read the result: `GET /v1/tables/{name}/rows`, `GET /v1/streams/{name}/records`.
 
 Every error is `application/problem+json` with a stable `code`; a definition's faults come all at once, each with a pointer to its field.
+Where the service asks for API keys, send yours as `Authorization: Bearer sw_…`; each operation says which role it needs.
 Times of the service are RFC 3339 in UTC; event times are milliseconds since 1970 with the suffix `_ms`.
 """
 TAGS = [
@@ -32,9 +34,10 @@ TAGS = [
     {"name": "records", "description": "Appending to sources, reading streams, and what was refused."},
     {"name": "queries", "description": "Stored definitions with a wish (running, paused, stopped); each writes one relation."},
     {"name": "reads", "description": "Pull reads of materialised tables."},
+    {"name": "api keys", "description": "Who may read, write and administer."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
-_BODIES = (ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
+_BODIES = (ApiKeyBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
@@ -66,4 +69,5 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
             described = answers.get("422", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
             if described.endswith("/HTTPValidationError"):
                 del answers["422"]
+    document_access(document)
     return document

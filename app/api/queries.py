@@ -27,6 +27,7 @@ from app.api.documented import answered, body_examples, problems
 from app.api.examples import JOIN_DEFINITION, QUERY, WINDOW_DEFINITION, WISH
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, WishAnswer
+from app.domain.access import actor
 from app.domain.idempotency import digest_of
 from app.errors import Fault, Unprocessable
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
@@ -117,7 +118,7 @@ def post_query(
     if idempotency_key is None:
         return _created(body, transaction, response)
     digest = digest_of(["POST", "/v1/queries"], json.dumps(body).encode())
-    own = Claim("", idempotency_key, digest)
+    own = Claim(actor(), idempotency_key, digest)
     kept = claim(transaction, own)
     if kept is not None:
         return JSONResponse(kept.body, kept.status, kept.headers)

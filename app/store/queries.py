@@ -9,11 +9,10 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from app.domain.access import actor
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, NotFound
 from app.store.tables import query, query_event, query_status
-
-ACTOR = "api"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +121,4 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
 
 def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
     """Append to the query's history."""
-    connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=ACTOR, detail=detail))
+    connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=actor(), detail=detail))

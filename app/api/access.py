@@ -1,0 +1,79 @@
+"""The guard before every route: which role it needs, by the one table of rules; whose key the request carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Depends, Request
+from fastapi.params import Depends as Dependency
+from fastapi.routing import APIRoute
+
+from app.api.documented import problems
+from app.domain.access import PRINCIPAL, RULES, Principal, Role
+from app.errors import Forbidden, Unauthorized
+from app.store.api_keys import KeyRing
+
+SCHEME = "ApiKey"
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
+_SCOPE_KEY = "slackwater.principal"
+
+
+def guards(key_ring: KeyRing, *, is_required: bool) -> list[Dependency]:
+    """Return what every router depends on first; nothing where keys are not required, so that it costs nothing."""
+
+    async def guard(request: Request) -> None:
+        route: APIRoute = request.scope["route"]
+        # A route that was forgotten in the table is for administrators; a test holds both together.
+        role = RULES.get(f"{request.method} {route.path_format}", Role.ADMIN)
+        if role is not None:
+            principal = await key_ring.recognise(_presented(request))
+            _check(principal, role)
+            request.scope[_SCOPE_KEY] = principal.name
+            PRINCIPAL.set(principal)
+
+    return [Depends(guard)] if is_required else []
+
+
+def key_name_of(scope: Any) -> str | None:
+    """Return the name of the key that a request carried, None without one."""
+    name: str | None = scope.get(_SCOPE_KEY)
+    return name
+
+
+def document_access(document: dict[str, Any]) -> None:
+    """Add the security scheme to the OpenAPI document, and to each operation the role that it needs with its refusals."""
+    schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes[SCHEME] = {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "sw_…",
+        "description": "An API key (`slackwater keys create`). Not asked for where the service listens on loopback only, unless "
+        "`SLACKWATER_AUTH=on`.",
+    }
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            role = RULES.get(f"{method.upper()} {path}")
+            operation["security"] = [] if role is None else [{SCHEME: []}]
+            if role is not None:
+                operation["x-required-role"] = role.text
+                operation["responses"] |= {str(status): problems(status)[status] for status in (401, 403)}
+
+
+def _presented(request: Request) -> str:
+    """Return the key that a request carries.
+
+    Raises:
+        Unauthorized: ``api_key_missing``.
+    """
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized("api_key_missing", "send an API key: Authorization: Bearer sw_…", headers=_CHALLENGE)
+    return text.strip()
+
+
+def _check(principal: Principal, needed: Role) -> None:
+    if principal.role < needed:
+        raise Forbidden(
+            "role_too_low",
+            f"this needs a key with the role {needed.text}; the key '{principal.name}' has the role {principal.role.text}",
+        )

@@ -1,0 +1,137 @@
+"""API keys over HTTP: create, list, revoke. For administrators."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.api.bodies import JsonBody, request_body, validated
+from app.api.deps import DEFAULT_LIMIT, Limit, OnlyKnownParameters, Transaction
+from app.api.documented import answered, body_examples, problems
+from app.api.paging import Cursor, bad_cursor, decode_cursor, page
+from app.api.schemas import Answer
+from app.domain.access import Role
+from app.store.api_keys import ApiKeyRow, create_key, list_keys, revoke_key
+from engine.definition.durations import Duration
+
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+RoleText = Literal["read", "write", "admin"]
+router = APIRouter(prefix="/v1/api-keys", tags=["api keys"], dependencies=[OnlyKnownParameters])
+
+
+class ApiKeyBody(BaseModel):
+    """A key to be made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(
+        pattern=NAME_PATTERN, description="Who will use it; named in the history of queries.", examples=["dashboard"]
+    )
+    role: RoleText = Field(description="`read`; `write`: also sources, records, queries; `admin`: also keys.")
+    expires_in: Duration | None = Field(default=None, gt=0, description="How long it is good; null: until it is revoked.")
+
+
+class ApiKeyAnswer(Answer):
+    """A key, without its secret part."""
+
+    name: str
+    prefix: str = Field(description="How the key begins: enough to tell it from others.", examples=["sw_Xa81Tz0q"])
+    role: RoleText
+    created_at: datetime
+    last_used_at: datetime | None = Field(description="To the minute; null: never.")
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewApiKeyAnswer(ApiKeyAnswer):
+    """A key that was just made: the only answer that ever shows it."""
+
+    key: str = Field(description="Keep it now: only its digest is stored.")
+
+
+class ApiKeyPage(Answer):
+    """A page of keys."""
+
+    items: list[ApiKeyAnswer]
+    next: str | None = Field(description="Cursor of the next page; null on the last.")
+
+
+_KEY: dict[str, Any] = {
+    "name": "dashboard",
+    "prefix": "sw_Xa81Tz0q",
+    "role": "read",
+    "created_at": "2025-11-21T08:00:00Z",
+    "last_used_at": None,
+    "expires_at": "2026-11-21T08:00:00Z",
+    "revoked_at": None,
+}
+_NEW = {**_KEY, "key": "sw_Xa81Tz0q_…"}
+KeyName = Annotated[str, Path(description="Name of the key.", examples=["dashboard"], max_length=63, pattern=r"^[^\x00]+$")]
+
+
+@router.post(
+    "",
+    summary="Create an API key",
+    status_code=201,
+    response_model=NewApiKeyAnswer,
+    responses={201: answered(_NEW, "Created; the key is shown this once."), **problems(400, 409, 413, 415, 422)},
+    openapi_extra=request_body(
+        "ApiKeyBody",
+        body_examples(
+            read=("For a dashboard, for a year", {"name": "dashboard", "role": "read", "expires_in": "365d"}),
+            write=("For what appends records", {"name": "collector", "role": "write"}),
+        ),
+    ),
+)
+def post_api_key(body: JsonBody, transaction: Transaction, response: Response) -> NewApiKeyAnswer:
+    """Make a key. The service keeps its SHA-256 only: a key that was not written down is replaced by a new one.
+
+    The first key of a service that asks for keys is made on its machine: `slackwater keys create --role admin`.
+    """
+    wanted = validated(ApiKeyBody, body)
+    row, made = create_key(transaction, wanted.name, Role.of(wanted.role), wanted.expires_in)
+    response.headers["Cache-Control"] = "no-store"
+    return NewApiKeyAnswer(**_shown(row), key=made.text)
+
+
+@router.get(
+    "",
+    summary="List API keys",
+    response_model=ApiKeyPage,
+    responses={200: answered({"items": [_KEY], "next": None}, "Keys, revoked ones among them."), **problems(400)},
+)
+def get_api_keys(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> ApiKeyPage:
+    """Names, roles, when they were used last. Their secret parts are not here, nor anywhere."""
+    found = list_keys(transaction, limit + 1, _after(cursor))
+    rows, following = page(found, limit, lambda row: [str(row.id)])
+    return ApiKeyPage(items=[ApiKeyAnswer(**_shown(row)) for row in rows], next=following)
+
+
+@router.delete(
+    "/{name}",
+    summary="Revoke an API key",
+    status_code=204,
+    responses={204: {"description": "Revoked."}, **problems(400, 404)},
+)
+def delete_api_key(name: KeyName, transaction: Transaction) -> Response:
+    """It counts no more within five seconds. The key stays in the list; its name can be given again."""
+    revoke_key(transaction, name)
+    return Response(status_code=204)
+
+
+def _after(cursor: str | None) -> UUID | None:
+    key = decode_cursor(cursor, [str])
+    if key is None:
+        return None
+    try:
+        return UUID(str(key[0]))
+    except ValueError as error:
+        raise bad_cursor() from error
+
+
+def _shown(row: ApiKeyRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ApiKeyAnswer.model_fields}

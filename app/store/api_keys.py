@@ -1,0 +1,164 @@
+"""API keys: made, listed, revoked, and recognised when they are presented. Of a key only its digest is ever in the database."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.domain.access import NewKey, Principal, Role, digest_of_key, is_key, make_key
+from app.errors import Conflict, NotFound, Unauthorized
+from app.store.tables import api_key
+
+CACHE_SECONDS = 5.0
+"""How long a key that was recognised is taken for good: a revocation counts after this at the latest."""
+
+CACHE_KEYS = 1_024
+_USE_NOTED_EVERY = sa.text("interval '1 minute'")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyRow:
+    """A stored key, without anything that it could be made from."""
+
+    id: UUID
+    name: str
+    prefix: str
+    role: str
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+_ROWS = sa.select(*(api_key.c[name] for name in ApiKeyRow.__dataclass_fields__))
+
+
+def create_key(connection: sa.Connection, name: str, role: Role, valid_ms: int | None) -> tuple[ApiKeyRow, NewKey]:
+    """Make a key.
+
+    Args:
+        connection: in a transaction.
+        name: free among the keys that are not revoked.
+        role: what it may do.
+        valid_ms: when it expires, from now; None: never.
+
+    Raises:
+        Conflict: ``name_taken``.
+    """
+    made = make_key()
+    expires_at = None if valid_ms is None else sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, valid_ms / 1000)
+    inserted = connection.execute(
+        sa.dialects.postgresql.insert(api_key)
+        .values(id=uuid.uuid4(), name=name, prefix=made.prefix, digest=made.digest, role=role.text, expires_at=expires_at)
+        .on_conflict_do_nothing(index_elements=[api_key.c.name], index_where=api_key.c.revoked_at.is_(None))
+        .returning(api_key.c.id)
+    ).scalar_one_or_none()
+    if inserted is None:
+        raise Conflict("name_taken", f"there is a key named '{name}' already; revoke it first, or take another name")
+    return ApiKeyRow(*connection.execute(_ROWS.where(api_key.c.id == inserted)).one()), made
+
+
+def list_keys(connection: sa.Connection, limit: int, after: UUID | None = None) -> list[ApiKeyRow]:
+    """Return up to ``limit`` keys by id, beginning behind ``after``; revoked ones are among them."""
+    statement = _ROWS.order_by(api_key.c.id).limit(limit)
+    if after is not None:
+        statement = statement.where(api_key.c.id > after)
+    return [ApiKeyRow(*row) for row in connection.execute(statement)]
+
+
+def has_keys(connection: sa.Connection) -> bool:
+    """Whether any key could be recognised now."""
+    usable = sa.and_(api_key.c.revoked_at.is_(None), sa.func.coalesce(api_key.c.expires_at > sa.func.now(), sa.true()))
+    return bool(connection.execute(sa.select(sa.exists().where(usable))).scalar_one())
+
+
+def revoke_key(connection: sa.Connection, name: str) -> None:
+    """Revoke the key of that name.
+
+    Raises:
+        NotFound: ``api_key_not_found``.
+    """
+    live = sa.and_(api_key.c.name == name, api_key.c.revoked_at.is_(None))
+    if connection.execute(sa.update(api_key).where(live).values(revoked_at=sa.func.now())).rowcount == 0:
+        raise NotFound("api_key_not_found", f"there is no key named '{name}' to revoke; GET /v1/api-keys lists them")
+
+
+class KeyRing:
+    """Recognises keys. What it found is remembered for ``CACHE_SECONDS``, so that a read costs no look-up of its key.
+
+    Args:
+        engine: of the database.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many keys are remembered."""
+        return len(self._known)
+
+    async def recognise(self, text: str) -> Principal:
+        """Return whose key this is.
+
+        Raises:
+            Unauthorized: ``api_key_invalid`` (unknown or revoked), ``api_key_expired``.
+        """
+        if not is_key(text):
+            raise _invalid()
+        digest = digest_of_key(text)
+        known = self._known.get(digest)
+        if known is not None and self._clock() < known[1]:
+            return known[0]
+        self._known.pop(digest, None)
+        principal, valid_s = await self._look_up(digest)
+        # Only keys that exist are remembered: those that do not could push them out.
+        self._known[digest] = principal, self._clock() + min(CACHE_SECONDS, valid_s)
+        if len(self._known) > CACHE_KEYS:
+            self._known.popitem(last=False)
+        return principal
+
+    async def _look_up(self, digest: bytes) -> tuple[Principal, float]:
+        """Return whose key has this digest, and for how many seconds it is good; notes its use, once a minute at most."""
+        left = sa.func.extract("epoch", api_key.c.expires_at - sa.func.now())
+        is_stale = sa.func.coalesce(api_key.c.last_used_at < sa.func.now() - _USE_NOTED_EVERY, sa.true())
+        noted = (
+            sa.update(api_key)
+            .where(api_key.c.digest == digest, api_key.c.revoked_at.is_(None), is_stale)
+            .values(last_used_at=sa.func.now())
+            .returning(api_key.c.id)
+            .cte("noted")
+        )
+        statement = (
+            sa.select(api_key.c.id, api_key.c.name, api_key.c.role, left.label("left"))
+            .where(api_key.c.digest == digest, api_key.c.revoked_at.is_(None))
+            .add_cte(noted)
+        )
+        async with self._engine.begin() as connection:
+            row = (await connection.execute(statement)).one_or_none()
+        if row is None:
+            raise _invalid()
+        valid_s = float("inf") if row.left is None else float(row.left)
+        if valid_s <= 0:
+            raise _refusal("api_key_expired", f"the key '{row.name}' has expired; ask an administrator for a new one")
+        return Principal(row.id, row.name, Role.of(row.role)), valid_s
+
+
+def _invalid() -> Unauthorized:
+    return _refusal(
+        "api_key_invalid", "this is no key of this service, or it was revoked; `slackwater keys list` shows those there are"
+    )
+
+
+def _refusal(code: str, detail: str) -> Unauthorized:
+    return Unauthorized(code, detail, headers={"WWW-Authenticate": 'Bearer realm="slackwater", error="invalid_token"'})
