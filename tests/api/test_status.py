@@ -73,6 +73,26 @@ async def test_a_state_of_an_earlier_generation_is_not_waited_for(client: httpx.
     assert (await asyncio.wait_for(task, 15)).json()["observed_generation"] == 2
 
 
+async def test_a_state_from_before_a_restart_is_not_waited_for(client: httpx.AsyncClient, dsn: str) -> None:
+    await facts(dsn, "running")
+    assert (await client.post("/v1/queries/joined/restart")).status_code == 202
+    at_once = await client.get(PATH, params={"wait_for": "running", "timeout": 0})
+    assert (at_once.status_code, at_once.json()["state"]) == (200, "running"), "the timeout answers with what is"
+    task = await wait_for(client, "running")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute("UPDATE slackwater.query_status SET observed_restart_nonce = 1, epoch = 2")
+    assert (await asyncio.wait_for(task, 15)).json()["epoch"] == 2
+
+
+async def test_a_stop_is_waited_for_whatever_the_definition_that_ran(client: httpx.AsyncClient, dsn: str) -> None:
+    await facts(dsn, "running")
+    await client.put("/v1/queries/joined", json={**JOIN, "late_records": {"max_rows": 5}})
+    await client.put("/v1/queries/joined/desired-state", json={"state": "stopped"})
+    task = await wait_for(client, "stopped")
+    await facts(dsn, "stopped")
+    assert (await asyncio.wait_for(task, 15)).json()["observed_generation"] == 1
+
+
 async def test_waiting_ends_when_the_query_is_deleted(client: httpx.AsyncClient, problem: Problem) -> None:
     task = await wait_for(client, "running")
     assert (await client.delete("/v1/queries/joined")).status_code == 204
