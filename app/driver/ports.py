@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from app.domain.states import HandleReport
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
@@ -59,3 +61,26 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Let go of everything. Called once, after the last handle ended."""
+
+
+class Host(Protocol):
+    """The handles of one driver, as the reconciler sees them. ``app.driver.host.QueryHost`` says what each call means."""
+
+    @property
+    def query_ids(self) -> frozenset[UUID]:
+        """Every query there is a report on, dead ones included."""
+
+    def report(self, query_id: UUID) -> HandleReport:
+        """Say how the handle of a query is."""
+
+    def phase(self, query_id: UUID) -> str | None:
+        """Say how far a launch is; None when there is none."""
+
+    def launch(self, order: LaunchOrder) -> None:
+        """Begin a launch; the query must have no live handle."""
+
+    def stop(self, query_id: UUID) -> None:
+        """Ask a live handle to stop; returns at once."""
+
+    def forget(self, query_id: UUID) -> None:
+        """Drop the report on a dead handle."""

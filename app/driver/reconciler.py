@@ -12,9 +12,8 @@ import structlog
 
 from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, State, Status, Wish
-from app.driver.host import QueryHost
 from app.driver.leases import Leases
-from app.driver.ports import LaunchOrder
+from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
 
 # Transitions follow each other at once as long as nothing has to be waited for: running → stopping → backoff → starting.
@@ -36,7 +35,7 @@ class Reconciler:
     def __init__(
         self,
         leases: Leases,
-        host: QueryHost,
+        host: Host,
         limits: Limits,
         purge: Callable[[psycopg.Connection[Any], LeasedQuery], None],
         jitter: Callable[[], float] = random.random,
