@@ -16,7 +16,6 @@ from app.testing.workbench import Workbench
 from engine.connectors.canonical import LOGGED, POSTED, canonicalise
 from engine.connectors.json_records import parse_array
 from engine.core.frames import OFFSET, OP, TS
-from engine.core.table_filter import LATE_END
 from engine.definition.expressions import compile_scalar
 from engine.errors import EngineError, InvariantBroken
 from engine.plan.model import RelationSchema
@@ -92,7 +91,7 @@ class EngineMachine:
         self.flush()
         subject = wanted.subject
         return Found(
-            changes=() if wanted.changes is None else self._new(subject, "changes", self._changes(subject, is_feed=True)),
+            changes=() if wanted.changes is None else self._new(subject, "changes", self._changes(subject)),
             rows=() if wanted.rows is None else self.rows(subject),
             late=() if wanted.late is None else self._new(subject, "late", self._late(subject)),
             rejects=() if wanted.rejects is None else self._new(subject, "rejects", self._rejected(subject)),
@@ -140,11 +139,8 @@ class EngineMachine:
         self._shown[subject.name, part] = len(rows)
         return rows[first:]
 
-    def _changes(self, subject: Subject, *, is_feed: bool = False) -> list[Row]:
-        """Return what was emitted; as the change feed tells it, or as the result is made of."""
+    def _changes(self, subject: Subject) -> list[Row]:
         frames = self._bench.outcome(subject.query or "").changes
-        if is_feed:
-            frames = [frame.filter(pl.col(OP) != LATE_END) for frame in frames]
         return [row for frame in frames for row in rows_of(frame, subject.columns)]
 
     def _late(self, subject: Subject) -> list[Row]:

@@ -31,8 +31,8 @@ from engine.definition.types import Schema
 from engine.plan.model import TableFilter
 
 LATE_END: Final = 2
-"""``_op`` of a delete that ends a late row in the result's history. It is a delete to whatever keeps or reads versions, and left out of
-what a versioned result's change feed tells: the corpora know no second delete of a change (STRICT 7)."""
+"""``_op`` of a delete that ends a late row in the result's history. To all who read the result it is a delete like any other; it has a
+code of its own because the corpora, which compare what is told change by change, leave a late row without an end (STRICT 7)."""
 
 
 class TableFilterer(Operator):
