@@ -32,7 +32,7 @@ class Claim:
     """Whose key it is, and for which request.
 
     Attributes:
-        principal: name of the API key that sent it; two principals' keys are apart.
+        principal: who sent it (``app.domain.access.actor``); two principals' keys are apart.
     """
 
     principal: str

@@ -78,6 +78,16 @@ async def test_a_key_belongs_to_one_body(client: httpx.AsyncClient, problem: Pro
     problem(await client.post("/v1/queries", json=WINDOWS, headers=headers), 422, "idempotency_key_reused")
 
 
+async def test_a_key_belongs_to_the_one_who_sent_it(client: httpx.AsyncClient, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO slackwater.idempotency (principal, key, request_digest, status, body, headers, expires_at) "
+            "VALUES ('somebody', 'k1', 'x', 201, '{}', '{}', now() + interval '1 day')"
+        )
+    response = await client.post("/v1/queries", json=JOIN, headers={"idempotency-key": "k1"})
+    assert (response.status_code, response.json()["name"]) == (201, "joined")
+
+
 async def test_a_refused_creation_leaves_its_key_free(client: httpx.AsyncClient, problem: Problem) -> None:
     headers = {"idempotency-key": "k1"}
     problem(await client.post("/v1/queries", json={**JOIN, "tasks": 0}, headers=headers), 422, "invalid_value")
@@ -94,7 +104,7 @@ async def test_a_twin_that_waits_too_long_may_try_again(client: httpx.AsyncClien
     digest = digest_of(["POST", "/v1/queries"], json.dumps(JOIN).encode())
     async with await psycopg.AsyncConnection.connect(dsn) as first:
         await first.execute(
-            "INSERT INTO slackwater.idempotency (principal, key, request_digest, expires_at) VALUES ('', 'k1', %s, now() + '1 day')",
+            "INSERT INTO slackwater.idempotency (principal, key, request_digest, expires_at) VALUES ('api', 'k1', %s, now() + '1 day')",
             (digest,),
         )
         refused = await client.post("/v1/queries", json=JOIN, headers={"idempotency-key": "k1"})
