@@ -37,7 +37,9 @@ SHOWN_REFUSALS = 100
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
 Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
-InputOf = Annotated[str | None, Query(alias="input", max_length=255, description="Only those that this operator judged.")]
+InputOf = Annotated[
+    str | None, Query(alias="input", max_length=255, pattern=r"^[^\x00]+$", description="Only those that this operator judged.")
+]
 FromTime = Annotated[
     str | None, Query(alias="from", max_length=64, description="First event time: RFC 3339, or milliseconds since 1970.")
 ]

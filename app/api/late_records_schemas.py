@@ -42,8 +42,12 @@ class LateRecordFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    reason: str | None = Field(default=None, max_length=100, description="Only of this reason.", examples=["late_diverted"])
-    input: str | None = Field(default=None, max_length=255, description="Only those that this operator judged.")
+    reason: str | None = Field(
+        default=None, max_length=100, pattern="^[a-z_]+$", description="Only of this reason.", examples=["late_diverted"]
+    )
+    input: str | None = Field(
+        default=None, max_length=255, pattern=r"^[^\x00]+$", description="Only those that this operator judged."
+    )
     from_: str | int | None = Field(
         default=None, alias="from", description="First event time.", examples=["2013-01-01T00:00:00Z"]
     )

@@ -114,6 +114,8 @@ async def test_counters_follow_reason_and_input(client: httpx.AsyncClient) -> No
         ({"key.flight": "many"}, "bad_parameter"),
         ({"from": "yesterday"}, "bad_parameter"),
         ({"order": "random"}, "bad_parameter"),
+        ({"input": "\0"}, "bad_parameter"),
+        ({"key.origin": "\0"}, "bad_parameter"),
         ({"by": "me"}, "unknown_parameter"),
     ],
 )
