@@ -6,6 +6,7 @@ Knows paths and bodies, nothing of what happens behind them.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ import httpx
 
 Json = dict[str, Any]
 
+
+API_KEY_VARIABLE = "SLACKWATER_API_KEY"
 
 RECONNECT_SECONDS = (0.1, 0.3, 1.0, 3.0)
 """Waits between attempts that brought no event; the last one is repeated."""
@@ -72,10 +75,13 @@ class Client:
     Args:
         base_url: such as ``http://127.0.0.1:8080``.
         timeout: seconds a request may take.
+        api_key: sent with every request; None: what the environment variable SLACKWATER_API_KEY says, if anything.
     """
 
-    def __init__(self, base_url: str, timeout: float = 90.0) -> None:
-        self._http = httpx.Client(base_url=base_url, timeout=timeout)
+    def __init__(self, base_url: str, timeout: float = 90.0, api_key: str | None = None) -> None:
+        key = os.environ.get(API_KEY_VARIABLE) if api_key is None else api_key
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=base_url, timeout=timeout, headers=headers)
 
     def __enter__(self) -> Self:
         return self

@@ -13,11 +13,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
+URL_HINT = "not a URL such as postgresql://user:password@host:5432/database (special characters of the password as %XX)"
 
 
 class SparkSettings(BaseModel):
@@ -87,6 +90,7 @@ class Settings(BaseSettings):
         database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
         data_dir: embedded database, checkpoints and state; made when absent.
         auth: whether requests need an API key; ``auto``: not where only this machine can reach the service, else yes.
+        api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
         max_body_bytes: larger request bodies answer 413.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
@@ -94,7 +98,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_nested_delimiter=NESTING, frozen=True, extra="forbid", env_ignore_empty=True
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=NESTING,
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
     )
 
     database_url: SecretStr | None = None
@@ -102,6 +111,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65_535)
     auth: Literal["auto", "on", "off"] = "auto"
+    api_key: SecretStr | None = None
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
@@ -110,6 +120,19 @@ class Settings(BaseSettings):
     driver: DriverSettings = DriverSettings()
     push: PushSettings = PushSettings()
     log: LogSettings = LogSettings()
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_url(cls, value: SecretStr | None) -> SecretStr | None:
+        """Refuse here what libpq would refuse with a message that repeats the password."""
+        if value is not None:
+            try:
+                if not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+                    raise ValueError(URL_HINT)
+                conninfo_to_dict(value.get_secret_value())
+            except ProgrammingError:
+                raise ValueError(URL_HINT) from None
+        return value
 
     @property
     def is_key_required(self) -> bool:

@@ -14,11 +14,10 @@ from app.api.deps import DEFAULT_LIMIT, Limit, OnlyKnownParameters, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.paging import Cursor, bad_cursor, decode_cursor, page
 from app.api.schemas import Answer
-from app.domain.access import Role
+from app.domain.access import NAME_PATTERN, Role
 from app.store.api_keys import ApiKeyRow, create_key, list_keys, revoke_key
 from engine.definition.durations import Duration
 
-NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 RoleText = Literal["read", "write", "admin"]
 router = APIRouter(prefix="/v1/api-keys", tags=["api keys"], dependencies=[OnlyKnownParameters])
 

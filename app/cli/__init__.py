@@ -1,4 +1,4 @@
-"""The command line: ``slackwater serve | test | doctor | config show | migrate``."""
+"""The command line: ``slackwater serve | test | doctor | keys | config show | migrate``."""
 
 from app.cli.commands import main
 

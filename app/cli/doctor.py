@@ -41,7 +41,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is left behind."""
-    return [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings)]
+    return [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
 
 
 def _python() -> Finding:
@@ -134,3 +134,18 @@ def _port(settings: Settings) -> Finding:
             "Port", False, f"{where}: {error.strerror}", "stop what uses it, or set SLACKWATER_PORT (or SLACKWATER_HOST)"
         )
     return Finding("Port", True, f"{where} is free")
+
+
+def _access(settings: Settings) -> Finding:
+    """Say who may do what; without keys on an open address the whole world may, which is for whoever set it so to know."""
+    where = f"SLACKWATER_AUTH={settings.auth}, SLACKWATER_HOST={settings.host}"
+    if settings.is_key_required:
+        return Finding("Access", True, f"every request needs an API key ({where}); `slackwater keys list` shows them")
+    if settings.is_loopback:
+        return Finding("Access", True, f"no API key is asked for: only this machine can reach the service ({where})")
+    return Finding(
+        "Access",
+        False,
+        f"whoever reaches the service may do everything ({where})",
+        "unset SLACKWATER_AUTH, unless a proxy before the service checks who asks",
+    )

@@ -13,10 +13,13 @@ from enum import IntEnum
 from types import MappingProxyType
 from uuid import UUID
 
+from app.errors import Unprocessable
+
 KEY_MARK = "sw_"
 _ID_LENGTH, _SECRET_LENGTH = 8, 43
 """43 characters of 62 are 256 bits: nothing to guess, so a plain SHA-256 is enough to keep them by."""
 
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _ALPHABET = string.ascii_letters + string.digits
 _KEY = re.compile(rf"{KEY_MARK}[0-9A-Za-z]{{{_ID_LENGTH}}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}")
 
@@ -121,6 +124,17 @@ def actor() -> str:
     """Return who is to be named in a query's history."""
     principal = PRINCIPAL.get()
     return ANYBODY if principal is None else principal.name
+
+
+def key_name(text: str) -> str:
+    """Return the name for a key.
+
+    Raises:
+        Unprocessable: ``bad_name``.
+    """
+    if re.fullmatch(NAME_PATTERN, text) is None:
+        raise Unprocessable("bad_name", f"{text!r} is no name for a key: up to 63 of a-z, 0-9, '.', '_' and '-'")
+    return text
 
 
 def make_key() -> NewKey:

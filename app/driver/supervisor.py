@@ -23,7 +23,7 @@ from uuid import UUID
 
 import psycopg
 import structlog
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from app.driver.process import CLOSE_S
 from app.driver.process_group import create_time, end_session, is_same_process
@@ -225,13 +225,13 @@ class Supervisor:
 
 
 def environment_of(settings: BaseModel, prefix: str = ENV_PREFIX) -> dict[str, str]:
-    """Return the environment variables that make the same settings in another process; the database URL is not among them."""
+    """Return the environment variables that make the same settings in another process; secrets are not among them."""
     variables: dict[str, str] = {}
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, BaseModel):
             variables |= environment_of(value, prefix + name.upper() + NESTING)
-        elif name != "database_url" and value is not None:
+        elif not isinstance(value, SecretStr) and value is not None:
             variables[prefix + name.upper()] = str(value)
     return variables
 

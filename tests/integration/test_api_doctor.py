@@ -30,7 +30,7 @@ def test_a_sound_machine_has_nothing_to_mend(dsn: str, tmp_path: Path) -> None:
         port = probe.getsockname()[1]
     findings = found(Settings(database_url=SecretStr(dsn), data_dir=tmp_path, port=port))
     assert {subject: finding.is_ok for subject, finding in findings.items() if subject not in ("Java", "Data directory")} == {
-        "Python": True, "PySpark": True, "Database": True, "Port": True,
+        "Python": True, "PySpark": True, "Database": True, "Port": True, "Access": True,
     }  # fmt: skip
     assert all((finding.remedy is None) == finding.is_ok for finding in findings.values())
 
@@ -46,3 +46,20 @@ def test_a_taken_port_an_unreachable_database_and_a_useless_directory_are_found(
     ):
         assert not findings[subject].is_ok
         assert hint in str(findings[subject].remedy)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_ok", "said"),
+    [
+        ({}, True, "only this machine"),
+        ({"host": "::"}, True, "needs an API key"),
+        ({"auth": "on"}, True, "needs an API key"),
+        ({"host": "::", "auth": "off"}, False, "may do everything"),
+    ],
+)
+def test_the_doctor_says_who_may_do_what(given: dict[str, str], is_ok: bool, said: str, tmp_path: Path) -> None:
+    finding = found(
+        Settings.model_validate({"database_url": f"postgresql://nobody@/x?host={tmp_path}", "data_dir": tmp_path, **given})
+    )["Access"]
+    assert finding.is_ok == is_ok
+    assert said in finding.detail

@@ -45,3 +45,22 @@ def test_effective_settings_show_their_origin_and_hide_secrets() -> None:
     )
     assert rows["spark.master"].variable == "SLACKWATER_SPARK__MASTER"
     assert not any("secret" in row.value for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("host", "auth", "is_required"),
+    [
+        ("127.0.0.1", "auto", False),
+        ("127.8.0.1", "auto", False),
+        ("::1", "auto", False),
+        ("localhost", "auto", False),
+        ("192.168.1.4", "auto", True),
+        ("::", "auto", True),
+        ("10.0.0.7", "auto", True),
+        ("localhost.example.org", "auto", True),
+        ("127.0.0.1", "on", True),
+        ("::", "off", False),
+    ],
+)
+def test_keys_are_required_wherever_others_can_reach_the_service(host: str, auth: str, is_required: bool) -> None:
+    assert Settings.model_validate({"host": host, "auth": auth}).is_key_required == is_required

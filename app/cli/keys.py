@@ -1,0 +1,111 @@
+"""``slackwater keys``: make, list and revoke API keys, straight in the database: also the first one, for which there is no key yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Literal
+
+import sqlalchemy as sa
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from app.cli.opening import open_database, read_settings
+from app.domain.access import Role, key_name
+from app.errors import AppError
+from app.settings import Settings
+from app.store.api_keys import create_key, has_keys, list_keys, revoke_key
+from app.store.database import migrate, sqlalchemy_url
+from app.telemetry import configure_logging
+from engine.definition.durations import parse_duration
+
+FIRST_KEY = "slackwater keys create first --role admin"
+_PAGE = 1_000
+keys = typer.Typer(no_args_is_help=True, help="API keys: who may read, write and administer.")
+_out = Console()
+_err = Console(stderr=True)
+Name = Annotated[str, typer.Argument(help="Who uses the key.", show_default=False)]
+
+
+@keys.command()
+def create(
+    name: Name,
+    role: Annotated[Literal["read", "write", "admin"], typer.Option(help="What the key may do.")] = "read",
+    expires_in: Annotated[str | None, typer.Option(help="How long it is good, such as 90d; without it until revoked.")] = None,
+) -> None:
+    """Make a key and show it, this once: the service keeps its digest only."""
+    try:
+        valid_ms = None if expires_in is None else parse_duration(expires_in)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--expires-in") from error
+    if valid_ms == 0:
+        raise typer.BadParameter("a key that is good for no time is of no use", param_hint="--expires-in")
+    with _transaction() as connection:
+        _, made = create_key(connection, key_name(name), Role.of(role), valid_ms)
+    typer.echo(made.text)
+    _err.print("Write it down now; it is shown this once. Send it as: Authorization: Bearer …", soft_wrap=True)
+
+
+@keys.command("list")
+def list_command() -> None:
+    """List every key: its name, how it begins, its role, and when it was used last."""
+    table = Table("NAME", "KEY", "ROLE", "CREATED", "LAST USED", "EXPIRES", "REVOKED", box=None, pad_edge=False)
+    with _transaction() as connection:
+        found = list_keys(connection, _PAGE)
+        while found:
+            for row in found:
+                moments = (row.created_at, row.last_used_at, row.expires_at, row.revoked_at)
+                shown = ["" if moment is None else f"{moment:%Y-%m-%d %H:%M}" for moment in moments]
+                table.add_row(row.name, f"{row.prefix}…", row.role, *shown)
+            found = list_keys(connection, _PAGE, found[-1].id)
+    _out.print(table)
+
+
+@keys.command()
+def revoke(name: Name) -> None:
+    """Revoke a key: within five seconds no service takes it any more."""
+    with _transaction() as connection:
+        revoke_key(connection, name)
+    _out.print(f"the key '{name}' is revoked", markup=False)
+
+
+def say_who_may(settings: Settings, dsn: str) -> None:
+    """Tell at the start whether requests need a key, and how to make the first where there is none."""
+    if settings.is_key_required:
+        _out.print("Every request needs an API key: Authorization: Bearer sw_…", soft_wrap=True)
+        with _connected(dsn) as connection:
+            is_first_missing = not has_keys(connection)
+        if is_first_missing:
+            _out.print(f"[yellow]There is none yet. Make the first with: {FIRST_KEY}[/]", soft_wrap=True)
+    elif settings.is_loopback:
+        _out.print(f"No API keys are asked for: only this machine can reach {settings.host}.", soft_wrap=True)
+    else:
+        _err.print(
+            f"[yellow]SLACKWATER_AUTH=off: whoever reaches {settings.host}:{settings.port} may do everything[/]", soft_wrap=True
+        )
+
+
+@contextmanager
+def _transaction() -> Iterator[sa.Connection]:
+    """Open the service's database, its schema current; says what is wrong, and exits."""
+    settings = read_settings()
+    configure_logging(settings.log)
+    try:
+        with open_database(settings) as dsn:
+            migrate(dsn)
+            with _connected(dsn) as connection:
+                yield connection
+    except AppError as error:
+        _err.print(f"[red]{error.detail}[/]", soft_wrap=True)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()

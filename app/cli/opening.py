@@ -1,0 +1,69 @@
+"""What commands open before they do their part: settings, the database, the data directory."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from app.settings import Settings, UnknownSetting, load_settings
+from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+
+_err = Console(stderr=True)
+
+
+def read_settings(**overrides: object) -> Settings:
+    """Return the settings of the environment, with what the command line gave; says what is wrong with them, and exits."""
+    try:
+        settings = load_settings()
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return Settings.model_validate({**dict(settings), **given}) if given else settings
+    except UnknownSetting as error:
+        _err.print(f"[red]{error}[/]", soft_wrap=True)
+    except ValidationError as error:
+        for fault in error.errors():
+            name = "SLACKWATER_" + "__".join(str(part) for part in fault["loc"]).upper()
+            _err.print(f"[red]{name}: {fault['msg']}[/]", soft_wrap=True)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str]:
+    """Yield the DSN of the given database, or of an embedded one.
+
+    The embedded one is stopped at the end by the service, which holds the data directory, and by whoever started it.
+    """
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+        return
+    embedded = EmbeddedPostgres(settings.data_dir / "postgres")
+    try:
+        dsn = embedded.start()
+    except EmbeddedPostgresMissing as error:
+        _err.print(f"[red]{error}[/]", soft_wrap=True)
+        raise typer.Exit(1) from error
+    try:
+        yield dsn
+    finally:
+        if is_owner or not embedded.is_adopted:
+            embedded.stop()
+
+
+@contextmanager
+def only_service(settings: Settings) -> Iterator[None]:
+    """Hold the data directory: two services on one would stop each other's database. The kernel frees it, also after kill -9."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    path = (settings.data_dir / "serve.lock").resolve()
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            _err.print(
+                f"[red]another service runs on {settings.data_dir}; stop it, or set SLACKWATER_DATA_DIR[/]", soft_wrap=True
+            )
+            raise typer.Exit(1) from error
+        yield
