@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.changes_schemas import ChangesAnswer
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
+from app.api.deps import DEFAULT_LIMIT, MAX_LIMIT, Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.negotiation import JSON_TYPE
-from app.api.push import event_stream, events_documented, last_event_id, wants_events
-from app.api.reads import Bigints
+from app.api.push import event_stream, events_documented, wants_events
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.errors import BadRequest, Fault
 from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, check_cursor, first_cursor, read_cursor
@@ -73,42 +73,47 @@ def _ok(page: object) -> dict[str, object]:
     return documented
 
 
-CursorText = Annotated[
-    str | None,
-    Query(max_length=MAX_CURSOR_CHARS, description="`next` of a page, or the id of an event: go on behind it. Not with `from`."),
-]
-Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="JSON only: seconds to wait for the first change.")]
-LastEventId = Annotated[
-    str | None,
-    Header(
-        alias="Last-Event-ID", max_length=MAX_CURSOR_CHARS, description="Event streams only: goes before `cursor` and `from`."
-    ),
-]
-TableStart = Annotated[
-    Literal["snapshot", "earliest", "latest"] | None,
-    Query(
+class FollowParameters(BaseModel):
+    """What a page or a stream of a table's changes takes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    from_: Start | None = Field(
+        None,
         alias="from",
         description="Where to begin without a cursor. `snapshot`: the rows of now, then changes. `earliest` (default): what the log still "
         "holds. `latest`: what comes.",
-    ),
-]
-StreamStart = Annotated[
-    Literal["earliest", "latest"] | None,
-    Query(
+    )
+    cursor: str | None = Field(
+        None,
+        max_length=MAX_CURSOR_CHARS,
+        description="`next` of a page, or the id of an event: go on behind it. Not with `from`.",
+    )
+    bigints: Literal["number", "string"] = Field(
+        "number", description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."
+    )
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many at most in a page.")
+    wait: float = Field(0.0, ge=0, le=MAX_WAIT_SECONDS, description="Pages only: seconds to wait for the first change.")
+
+
+class FollowStreamParameters(FollowParameters):
+    """The same of a stream, which has no rows to begin with."""
+
+    from_: Literal["earliest", "latest"] | None = Field(
+        None,
         alias="from",
         description="Where to begin without a cursor. `earliest` (default): what the log still holds. `latest`: what comes.",
+    )
+
+
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        max_length=MAX_CURSOR_CHARS,
+        description="Event streams only: id of the last event; goes before `cursor` and `from`.",
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Where a request wants to go on, and how much a page holds."""
-
-    start: Start | None
-    cursor: str | None
-    limit: int
-    wait_s: float
 
 
 @tables.get(
@@ -118,12 +123,8 @@ async def get_table_changes(
     name: Name,
     request: Request,
     services: ServicesOf,
-    from_: TableStart = None,
-    cursor: CursorText = None,
-    last_event: LastEventId = None,
-    bigints: Bigints = "number",
-    limit: Limit = DEFAULT_LIMIT,
-    wait: Wait = 0.0,
+    asked: Annotated[FollowParameters, Query()],
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Every change of a table, each exactly once, from a snapshot, from the oldest kept one, or behind a cursor.
 
@@ -131,9 +132,8 @@ async def get_table_changes(
     does not change the row of now. Windows that leave after their retention leave without a change. A snapshot can be left at any event
     and gone on with later; changes of rows that were given already come in between.
     """
-    del last_event  # read from the request: an empty one means none
-    asked = _Asked(from_, cursor, limit, wait)
-    return await _answer(request, services, "table", name, asked, has_text_numbers=bigints == "string")
+    wanted = await _wanted(services, "table", name, asked)
+    return await _answer(request, services, wanted, last_event_id)
 
 
 @streams.get(
@@ -143,38 +143,44 @@ async def get_stream_changes(
     name: Name,
     request: Request,
     services: ServicesOf,
-    from_: StreamStart = None,
-    cursor: CursorText = None,
-    last_event: LastEventId = None,
-    bigints: Bigints = "number",
-    limit: Limit = DEFAULT_LIMIT,
-    wait: Wait = 0.0,
+    asked: Annotated[FollowStreamParameters, Query()],
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions."""
-    del last_event
-    asked = _Asked(from_, cursor, limit, wait)
-    return await _answer(request, services, "stream", name, asked, has_text_numbers=bigints == "string")
+    wanted = await _wanted(services, "stream", name, asked)
+    return await _answer(request, services, wanted, last_event_id)
 
 
-async def _answer(
-    request: Request, services: Services, kind: Kind, name: str, asked: _Asked, *, has_text_numbers: bool
-) -> Response:
-    is_stream = wants_events(request)
-    async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, kind, name)
-    source = ChangeSource(followed, has_text_numbers)
-    given = (last_event_id(request) if is_stream else None) or asked.cursor
-    if asked.cursor is not None and asked.start is not None:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a request follows, and how."""
+
+    source: ChangeSource
+    asked: FollowParameters
+
+
+async def _wanted(services: Services, kind: Kind, name: str, asked: FollowParameters) -> _Wanted:
+    if asked.cursor is not None and asked.from_ is not None:
         detail = "`cursor` says where to go on, `from` where to begin: give one of them"
         raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
-    cursor = None if given is None else read_cursor(followed, given)
+    async with services.database.reads.connect() as connection:
+        followed = await find_followed(connection, kind, name)
+    return _Wanted(ChangeSource(followed, asked.bigints == "string"), asked)
+
+
+async def _answer(request: Request, services: Services, wanted: _Wanted, last_event_id: str | None) -> Response:
+    source, asked = wanted.source, wanted.asked
+    is_stream = wants_events(request)
+    # An empty id is what a client has after a reset: none.
+    given = (last_event_id if is_stream else None) or asked.cursor
+    cursor = None if given is None else read_cursor(source.followed, given)
     if not is_stream:
         return await _page(services, source, cursor, asked)
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[ChangeFollower]:
         async with services.tails.following(source) as tail:
-            yield ChangeFollower(services.tails, source, await _checked(services, source, cursor, asked.start), tail)
+            yield ChangeFollower(services.tails, source, await _checked(services, source, cursor, asked.from_), tail)
 
     return event_stream(services, opening)
 
@@ -187,14 +193,14 @@ async def _checked(services: Services, source: ChangeSource, cursor: ChangeCurso
     return cursor
 
 
-async def _page(services: Services, source: ChangeSource, cursor: ChangeCursor | None, asked: _Asked) -> Response:
-    begun = await _checked(services, source, cursor, asked.start)
-    if asked.wait_s <= 0:
+async def _page(services: Services, source: ChangeSource, cursor: ChangeCursor | None, asked: FollowParameters) -> Response:
+    begun = await _checked(services, source, cursor, asked.from_)
+    if asked.wait <= 0:
         follower = ChangeFollower(services.tails, source, begun)
         return _page_response(follower, source, await follower.next(asked.limit))
     async with services.tails.following(source) as tail:
         follower = ChangeFollower(services.tails, source, begun, tail)
-        deadline = time.monotonic() + asked.wait_s
+        deadline = time.monotonic() + asked.wait
         events = await follower.next(asked.limit)
         while not events and (left := deadline - time.monotonic()) > 0 and not services.tails.is_closing:
             await follower.wait(left)

@@ -76,11 +76,6 @@ def wants_events(request: Request) -> bool:
     raise NotAcceptable("not_acceptable", f"this path answers application/json and {EVENT_STREAM}, not {accepted[:100]}")
 
 
-def last_event_id(request: Request) -> str | None:
-    """Return the id of the last event the client has; None where it has none."""
-    return request.headers.get("last-event-id") or None
-
-
 def events_documented(example: str) -> dict[str, Any]:
     """Document the event stream beside the JSON form."""
     description = "Server-sent events; `Last-Event-ID` resumes. `reconnect`: come back with it. `reset`: begin anew."

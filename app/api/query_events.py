@@ -12,7 +12,7 @@ from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Servic
 from app.api.documented import answered, problems
 from app.api.examples import EVENTS
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.push import event_stream, events_documented, last_event_id, wants_events
+from app.api.push import event_stream, events_documented, wants_events
 from app.api.schemas import Event, EventPage
 from app.errors import BadRequest, Fault
 from app.store import history
@@ -42,12 +42,11 @@ async def get_events(
     name: Name,
     request: Request,
     services: ServicesOf,
-    last_event: LastEventId = None,
+    last_event_id: LastEventId = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Any:
     """Every transition of its state, every wish and edit. Append only; an event stream begins with the oldest and goes on."""
-    del last_event  # read from the request: an empty one means none
     key = decode_cursor(cursor, [int])
     after = 0 if key is None else int(key[0])
     is_stream = wants_events(request)
@@ -59,7 +58,7 @@ async def get_events(
             found = await history.events_of(connection, query_id, limit + 1, after)
             rows, following = page(found, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
-    return _stream(services, EventSource(query_id, _encode), _last_id(request) or after)
+    return _stream(services, EventSource(query_id, _encode), _last_id(last_event_id) or after)
 
 
 def _stream(services: Services, source: EventSource, after: int) -> Response:
@@ -71,9 +70,8 @@ def _stream(services: Services, source: EventSource, after: int) -> Response:
     return event_stream(services, opening)
 
 
-def _last_id(request: Request) -> int | None:
-    given = last_event_id(request)
-    if given is None:
+def _last_id(given: str | None) -> int | None:
+    if not given:  # an empty id is what a client has after a reset: none
         return None
     if not (given.isascii() and given.isdigit() and int(given) < 2**63):
         detail = "the id of an event is a whole number: send the last one you got, or none"
