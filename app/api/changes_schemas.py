@@ -10,7 +10,7 @@ from app.api.schemas import Answer
 
 
 class Change(Answer):
-    """One change, or one row of a snapshot."""
+    """One change, or one row of a snapshot. One that came of a replayed late record also has ``$replayed``: true."""
 
     kind: Literal["change", "snapshot"]
     op: Literal["upsert", "delete", "append"] = Field(description="`append` in a stream.")

@@ -118,7 +118,7 @@ def post_replay(name: Name, body: JsonBody, transaction: Transaction) -> ReplayA
     A replayed record is joined **now, as of its own event time**, by the definition in force when the query takes it: as the late policy
     `join` would have done. It is not judged again, does not wait, and moves no clock of the join. What comes of it goes through the rest
     of the query like any other row (a window behind the join that has closed refuses it, and it is late there) and is marked: the result's
-    records have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
+    records and changes have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
 
     It is for records that a join of a stream with a table dropped, diverted, or found without history (`late_dropped`, `late_diverted`,
     `expired_dropped`, `expired_diverted`). Others are refused with `replay_not_possible`: what closed windows or a table's expired history

@@ -12,8 +12,10 @@ import psycopg
 
 from app.domain.record_json import encode_values
 from app.store.followed import Followed
+from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
 from engine.connectors.log import HEADS_SQL, READ_SQL, cut_batch
+from engine.connectors.sink import REPLAYED
 
 STRETCH_ROWS = 1_000
 STRETCH_BYTES = 1 << 20
@@ -28,6 +30,7 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows
 ORDER BY base_offset LIMIT %(batches)s
 """
 
+_MARK = f',"{REPLAYED}":true'
 Connection = psycopg.AsyncConnection[Any]
 
 
@@ -78,7 +81,7 @@ async def stretch_end(connection: Connection, followed: Followed, partition: int
 
 
 async def read_frame(connection: Connection, followed: Followed, partition: int, start: int, end: int) -> pl.DataFrame:
-    """Return the relation's changes in ``[start, end)``: ``_offset``, ``_ts``, ``_op`` and its columns."""
+    """Return the relation's changes in ``[start, end)``: ``_offset``, ``_ts``, ``_op``, ``$replayed`` and its columns."""
     params = {"feed_id": followed.feed_id, "partition": partition, "start": start, "end": end}
     frames = []
     async with connection.cursor(binary=True) as cursor:
@@ -107,7 +110,8 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
     rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
     upsert = "append" if followed.kind == "stream" else "upsert"
     items = []
-    for offset, ts, op, key, row in zip(frame["_offset"], frame["_ts"], frame["_op"], keys, rows, strict=True):
+    service = (frame[name] for name in ("_offset", "_ts", "_op", REPLAYED))
+    for offset, ts, op, is_replayed, key, row in zip(*service, keys, rows, strict=True):
         # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
         is_delete = op != OP_UPSERT
         items.append(
@@ -115,7 +119,7 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
                 partition,
                 offset,
                 f'{{"op":"{"delete" if is_delete else upsert}","partition":{partition},"offset":{offset},'
-                f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}}}',
+                f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}{_MARK if is_replayed else ""}}}',
             )
         )
     return items
@@ -123,8 +127,8 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
 
 def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:
     """Take what belongs to the relation. A table's changes were judged when they were made, and are its own alone."""
-    wanted = ("_offset", "_ts", "_op", *followed.columns.names)
+    wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names)
     if followed.kind == "table":
-        return frame.select(wanted)
+        return with_marks(frame, frame).select(wanted)
     accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED, followed.member)
-    return accepted.select(wanted)
+    return with_marks(accepted, frame).select(wanted)

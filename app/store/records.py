@@ -10,6 +10,7 @@ import polars as pl
 import psycopg
 
 from app.errors import Conflict, Gone, NotFound
+from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.log import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
 from engine.connectors.sink import REPLAYED
@@ -57,9 +58,7 @@ async def read_records(
         found = []
         async for raw in _frames(connection, {"feed_id": feed_id, "partition": partition, "start": start, "end": end}):
             accepted, _ = canonicalise(raw, entry.relation, now_ms, LOGGED, member)
-            marks = raw.filter(pl.col(REPLAYED))["_offset"] if REPLAYED in raw.columns else pl.Series(dtype=pl.Int64)
-            marked = accepted.with_columns(pl.col("_offset").is_in(marks.implode()).alias(REPLAYED))
-            found.append(marked.select("_offset", "_ts", "_op", REPLAYED, *entry.relation.columns.names))
+            found.append(with_marks(accepted, raw).select("_offset", "_ts", "_op", REPLAYED, *entry.relation.columns.names))
         start = end
         if start >= end_offset or any(frame.height for frame in found):
             break

@@ -233,3 +233,5 @@ async def test_a_replayed_result_is_marked_and_others_are_not(client: httpx.Asyn
         response = await client.get("/v1/streams/joined/records", params={"partition": partition})
         found += response.json().get("records", [])
     assert sorted((each["$event_time_ms"], each.get("$replayed")) for each in found) == [(1_000, True), (8_000, None)]
+    changes = (await client.get("/v1/streams/joined/changes", params={"from": "earliest"})).json()["changes"]
+    assert sorted((each["event_time_ms"], each.get("$replayed")) for each in changes) == [(1_000, True), (8_000, None)]
