@@ -1,0 +1,107 @@
+"""The shared tail of a log: what it keeps, what it no longer has, and who it wakes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.store.bell import Bell
+from app.store.change_log import Item, Stretch
+from app.store.tails import KEPT_CHARS, KEPT_ITEMS, Tail
+
+
+class Log:
+    """A log in memory, and the pool through which it is read."""
+
+    id = "log"
+    rings: UUID | None = None
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.is_gone = False
+        self.fault: Exception | None = None
+        self.looks = 0
+
+    def append(self, *texts: str) -> None:
+        for text in texts:
+            self.items.append(Item(0, len(self.items), text))
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        yield None
+
+    async def heads(self, connection: Any) -> list[tuple[int, int]]:
+        self.looks += 1
+        if self.fault is not None:
+            raise self.fault
+        return [] if self.is_gone else [(0, len(self.items))]
+
+    async def stretch(self, connection: Any, partition: int, start: int, end: int) -> Stretch:
+        return Stretch(self.items[start:end], end)
+
+
+@asynccontextmanager
+async def running(log: Log) -> AsyncIterator[Tail]:
+    tail = Tail(log, [len(log.items)])
+    task = asyncio.create_task(tail.run(log, Bell("")))  # type: ignore[arg-type]
+    yield tail
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def taken_from(tail: Tail, offset: int, limit: int = 100_000) -> Stretch:
+    while (stretch := tail.take(0, offset, limit)) is not None and not stretch.items:
+        await tail.wait(5)
+    assert stretch is not None
+    return stretch
+
+
+async def test_what_comes_is_taken_by_offset_and_limit() -> None:
+    log = Log()
+    log.append("old")
+    async with running(log) as tail:
+        log.append("a", "b", "c")
+        assert [item.json for item in (await taken_from(tail, 1)).items] == ["a", "b", "c"]
+        some = tail.take(0, 2, 1)
+        assert some is not None
+        assert ([item.json for item in some.items], some.end) == (["b"], 3)
+        assert tail.take(0, 0, 9) is None
+        assert tail.take(0, 5, 9) is None
+
+
+async def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
+    log = Log()
+    async with running(log) as tail:
+        log.append(*["x" * (KEPT_CHARS // 2)] * 3)
+        while tail.take(0, 3, 1) is None:
+            await tail.wait(5)
+        assert tail.take(0, 0, 9) is None
+        assert tail.take(0, 1, 9) is not None
+        log.append(*["y"] * (KEPT_ITEMS + 1_000))
+        while tail.take(0, len(log.items), 1) is None:
+            await tail.wait(5)
+        assert tail.take(0, 3, 1) is None
+        assert len((await taken_from(tail, len(log.items) - KEPT_ITEMS)).items) == KEPT_ITEMS
+
+
+async def test_followers_learn_that_the_log_is_gone() -> None:
+    log = Log()
+    async with running(log) as tail:
+        log.is_gone = True
+        while not tail.is_gone:
+            await tail.wait(5)
+
+
+async def test_a_fault_of_ours_reaches_the_followers_instead_of_silence() -> None:
+    log = Log()
+    log.fault = ZeroDivisionError()
+    async with running(log) as tail:
+        while not log.looks:
+            await asyncio.sleep(0)
+        with pytest.raises(ZeroDivisionError):
+            await tail.wait(5)
