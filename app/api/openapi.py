@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
 from app.api.documented import unpacked
+from app.api.late_records_schemas import ReplayBody
 from app.api.problems import ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
@@ -23,6 +24,7 @@ Streaming queries on PySpark that wait, exactly as long as they were told to, un
 2. Append records: `POST /v1/streams/{name}/records`.
 3. Post a query: `POST /v1/queries`. It writes one stream or table.
 4. Read the result: `GET /v1/tables/{name}/rows`, `GET /v1/streams/{name}/records`.
+5. Follow it: `GET /v1/tables/{name}/changes` with `Accept: text/event-stream`, every change exactly once, resumable by `Last-Event-ID`.
 
 Every error is `application/problem+json` with a stable `code`; a definition's faults come all at once, each with a pointer to its field.
 Where the service asks for API keys, send yours as `Authorization: Bearer sw_…`; each operation says which role it needs.
@@ -37,7 +39,7 @@ TAGS = [
     {"name": "api keys", "description": "Who may read, write and administer."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
-_BODIES = (ApiKeyBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
+_BODIES = (ApiKeyBody, ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
