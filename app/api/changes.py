@@ -15,7 +15,7 @@ from app.api.changes_schemas import ChangesAnswer
 from app.api.deps import DEFAULT_LIMIT, MAX_LIMIT, Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.negotiation import JSON_TYPE
-from app.api.push import event_stream, events_documented, wants_events
+from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.errors import BadRequest, Fault
 from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, check_cursor, first_cursor, read_cursor
@@ -111,7 +111,7 @@ LastEventId = Annotated[
     Header(
         alias="Last-Event-ID",
         max_length=MAX_CURSOR_CHARS,
-        description="Event streams only: id of the last event; goes before `cursor` and `from`.",
+        description="Id of the last event, as a client sends it that comes back; goes before `cursor` and `from`.",
     ),
 ]
 
@@ -171,8 +171,10 @@ async def _wanted(services: Services, kind: Kind, name: str, asked: FollowParame
 async def _answer(request: Request, services: Services, wanted: _Wanted, last_event_id: str | None) -> Response:
     source, asked = wanted.source, wanted.asked
     is_stream = wants_events(request)
+    if is_stream:
+        refuse_of_pages(request, "limit", "wait")
     # An empty id is what a client has after a reset: none.
-    given = (last_event_id if is_stream else None) or asked.cursor
+    given = last_event_id or asked.cursor
     cursor = None if given is None else read_cursor(source.followed, given)
     if not is_stream:
         return await _page(services, source, cursor, asked)

@@ -23,7 +23,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from starlette.types import Send
 
 from app.api.deps import Services
-from app.errors import BadRequest, Gone, NotAcceptable, TooManyRequests
+from app.errors import BadRequest, Fault, Gone, NotAcceptable, TooManyRequests
 from app.settings import PushSettings
 from app.store.changes import PushEvent
 
@@ -74,6 +74,18 @@ def wants_events(request: Request) -> bool:
     if types & {"", "*/*", "application/*", "application/json"}:
         return False
     raise NotAcceptable("not_acceptable", f"this path answers application/json and {EVENT_STREAM}, not {accepted[:100]}")
+
+
+def refuse_of_pages(request: Request, *names: str) -> None:
+    """Refuse parameters that only pages have, in a request for an event stream.
+
+    Raises:
+        BadRequest: ``bad_parameter``.
+    """
+    detail = "only JSON pages have it; an event stream sends everything as it comes: leave it out"
+    faults = [Fault(f"?{name}", "bad_parameter", detail) for name in names if name in request.query_params]
+    if faults:
+        raise BadRequest("bad_parameter", "; ".join(f"{fault.pointer[1:]}: {fault.detail}" for fault in faults), faults)
 
 
 def events_documented(example: str) -> dict[str, Any]:

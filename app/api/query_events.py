@@ -12,7 +12,7 @@ from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Servic
 from app.api.documented import answered, problems
 from app.api.examples import EVENTS
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.push import event_stream, events_documented, wants_events
+from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.api.schemas import Event, EventPage
 from app.errors import BadRequest, Fault
 from app.store import history
@@ -28,7 +28,11 @@ _OK = answered(EVENTS, "Events, oldest first; or with `Accept: text/event-stream
 _OK["content"] |= events_documented(_EXAMPLE)
 LastEventId = Annotated[
     str | None,
-    Header(alias="Last-Event-ID", max_length=20, description="Event streams only: the `id` of the last event; before `cursor`."),
+    Header(
+        alias="Last-Event-ID",
+        max_length=20,
+        description="The `id` of the last event, as a client sends it that comes back; goes before `cursor`.",
+    ),
 ]
 
 
@@ -48,8 +52,10 @@ async def get_events(
 ) -> Any:
     """Every transition of its state, every wish and edit. Append only; an event stream begins with the oldest and goes on."""
     key = decode_cursor(cursor, [int])
-    after = 0 if key is None else int(key[0])
+    after = _last_id(last_event_id) or (0 if key is None else int(key[0]))
     is_stream = wants_events(request)
+    if is_stream:
+        refuse_of_pages(request, "limit")
     async with services.database.reads.connect() as connection:
         query_id = await history.find_query_id(connection, name)
         if query_id is None:
@@ -58,7 +64,7 @@ async def get_events(
             found = await history.events_of(connection, query_id, limit + 1, after)
             rows, following = page(found, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
-    return _stream(services, EventSource(query_id, _encode), _last_id(last_event_id) or after)
+    return _stream(services, EventSource(query_id, _encode), after)
 
 
 def _stream(services: Services, source: EventSource, after: int) -> Response:

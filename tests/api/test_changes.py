@@ -162,6 +162,10 @@ async def test_what_cannot_be_followed_is_refused(client: httpx.AsyncClient, tot
     problem(await client.get("/v1/tables/totals/changes", headers={"accept": "image/png"}), 406, "not_acceptable")
     problem(await client.get("/v1/tables/totals/changes?cursor=nonsense"), 400, "bad_cursor", "?cursor")
     problem(await client.get("/v1/tables/totals/changes?wait=61"), 400, "bad_parameter", "?wait")
+    stream = {"accept": "text/event-stream"}
+    problem(await client.get("/v1/tables/totals/changes?limit=5", headers=stream), 400, "bad_parameter", "?limit")
+    problem(await client.get("/v1/queries/totals/events?limit=5", headers=stream), 400, "bad_parameter", "?limit")
+    problem(await client.get("/v1/tables/totals/changes", headers={**stream, "last-event-id": "x"}), 400, "bad_cursor")
     begin = await page(client, "/v1/tables/totals/changes")
     problem(await client.get(f"/v1/tables/totals/changes?from=latest&cursor={begin['next']}"), 400, "bad_parameter", "?from")
     for forged in (f"{begin['next']}_0", f"{begin['next'].split('.')[0]}.99999"):
