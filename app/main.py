@@ -32,6 +32,7 @@ from app.api.deps import Services
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
+from app.api.scraping import Scraper
 from app.driver.supervisor import Supervisor
 from app.settings import Settings
 from app.store.api_keys import KeyRing
@@ -49,6 +50,7 @@ ROUTERS = (
     appending.router,
     records.router,
     reads.router,
+    reads.keys,
     changes.streams,
     changes.tables,
     queries.router,
@@ -95,11 +97,12 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
+    app.state.guards = guards(KeyRing(database.reads), is_required=settings.is_key_required)
+    app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes)
-    dependencies = guards(KeyRing(database.reads), is_required=settings.is_key_required)
     for router in ROUTERS:
-        app.include_router(router, dependencies=dependencies)
+        app.include_router(router, dependencies=app.state.guards)
     complete_openapi(app)
     return app
 

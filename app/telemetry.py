@@ -1,15 +1,14 @@
-"""Logging and metrics: their set-up and the one list of metric names. Knows nothing of queries or HTTP."""
+"""Logging and metrics: their set-up. Knows nothing of queries or HTTP."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter as TallyCounter
-from collections.abc import Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from app import metric_list
 from app.settings import LogSettings
 
 # Powers of about 2.5 from a cached read to a long poll.
@@ -46,52 +45,25 @@ def configure_logging(settings: LogSettings) -> None:
 
 
 class Metrics:
-    """Every metric of the service: name, kind, unit, labels. No query text and no keys as labels.
+    """What this process counts: the metrics of ``metric_list.OF_PROCESS``.
 
     Each application has its own registry, so that several can live in one process.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "slackwater_http_requests_total", "Requests answered", ["method", "route", "status"], registry=self.registry
-        )
+        self.requests = self._counter(metric_list.HTTP_REQUESTS)
+        seconds = metric_list.HTTP_SECONDS
         self.request_seconds = Histogram(
-            "slackwater_http_request_seconds",
-            "Time to answer",
-            ["method", "route"],
-            buckets=LATENCY_BUCKETS_SECONDS,
-            registry=self.registry,
+            seconds.name, seconds.help, seconds.labels, buckets=LATENCY_BUCKETS_SECONDS, registry=self.registry
         )
-        self.appended = Counter(
-            "slackwater_appended_records_total", "Records appended through HTTP", ["relation"], registry=self.registry
-        )
-        self.rejected = Counter(
-            "slackwater_rejected_records_total", "Records refused at append", ["relation", "reason"], registry=self.registry
-        )
-        self.append_groups = Counter(
-            "slackwater_append_transactions_total", "Group commits of the appender", registry=self.registry
-        )
-        self.trimmed = Counter(
-            "slackwater_log_trimmed_batches_total", "Record batches dropped by retention", registry=self.registry
-        )
-        self.push_streams = Gauge("slackwater_push_streams", "Open event streams", registry=self.registry)
-        self.push_closed = Counter(
-            "slackwater_push_streams_closed_total",
-            "Event streams that the service ended, by reason",
-            ["reason"],
-            registry=self.registry,
-        )
-        self.queries = Gauge("slackwater_queries", "Queries by state", ["state"], registry=self.registry)
-        self.query_state = Gauge(
-            "slackwater_query_state", "1 for the state a query is in", ["query", "state"], registry=self.registry
-        )
+        self.appended = self._counter(metric_list.APPENDED)
+        self.rejected = self._counter(metric_list.REJECTED)
+        self.append_groups = self._counter(metric_list.APPEND_GROUPS)
+        self.trimmed = self._counter(metric_list.TRIMMED)
+        streams = metric_list.PUSH_STREAMS
+        self.push_streams = Gauge(streams.name, streams.help, streams.labels, registry=self.registry)
+        self.push_closed = self._counter(metric_list.PUSH_CLOSED)
 
-    def show_states(self, states: Mapping[str, str]) -> None:
-        """Set the gauges of queries by state; ``states`` maps every query to its state."""
-        self.queries.clear()
-        self.query_state.clear()
-        for state, number in TallyCounter(states.values()).items():
-            self.queries.labels(state).set(number)
-        for name, state in states.items():
-            self.query_state.labels(name, state).set(1)
+    def _counter(self, metric: metric_list.Metric) -> Counter:
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)

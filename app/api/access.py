@@ -9,13 +9,13 @@ from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
 
 from app.api.documented import problems
+from app.api.edge import KEY_NAME
 from app.domain.access import PRINCIPAL, RULES, Principal, Role
 from app.errors import Forbidden, Unauthorized
 from app.store.api_keys import KeyRing
 
 SCHEME = "ApiKey"
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
-_SCOPE_KEY = "slackwater.principal"
 
 
 def guards(key_ring: KeyRing, *, is_required: bool) -> list[Dependency]:
@@ -28,16 +28,10 @@ def guards(key_ring: KeyRing, *, is_required: bool) -> list[Dependency]:
         if role is not None:
             principal = await key_ring.recognise(_presented(request))
             _check(principal, role)
-            request.scope[_SCOPE_KEY] = principal.name
+            request.scope[KEY_NAME] = principal.name
             PRINCIPAL.set(principal)
 
     return [Depends(guard)] if is_required else []
-
-
-def key_name_of(scope: Any) -> str | None:
-    """Return the name of the key that a request carried, None without one."""
-    name: str | None = scope.get(_SCOPE_KEY)
-    return name
 
 
 def document_access(document: dict[str, Any]) -> None:

@@ -277,7 +277,7 @@ class Readiness(Answer):
     """What the service needs, and whether it is there."""
 
     status: Literal["ready", "not_ready"]
-    checks: dict[str, str]
+    checks: dict[str, str] = Field(description="`database`, the `schema`'s version, `driver`: ready, starting or none.")
 
 
 class Version(Answer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -165,11 +164,3 @@ async def log_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, d
     for name, partition, next_offset in rows:
         ends.setdefault(name, {})[partition] = next_offset
     return ends
-
-
-async def states_of_queries(connection: AsyncConnection) -> Mapping[str, str]:
-    """Return every query's state by name."""
-    rows = await connection.execute(
-        sa.select(query.c.name, query_status.c.state).join_from(query, query_status).where(query.c.deleted_at.is_(None))
-    )
-    return dict(rows.all())

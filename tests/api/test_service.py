@@ -13,6 +13,11 @@ from app import __version__
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import RECORD, WINDOWS, Problem
+from tests.conftest import ROOT
+
+
+def newest_migration() -> str:
+    return max(path.name[:4] for path in (ROOT / "migrations" / "versions").glob("0*.py"))
 
 
 @pytest.fixture
@@ -24,7 +29,10 @@ def without_database(tmp_path: Path) -> FastAPI:
 
 async def test_a_live_and_ready_service_says_so(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
-    assert (await client.get("/readyz")).json() == {"status": "ready", "checks": {"database": "ok"}}
+    assert (await client.get("/readyz")).json() == {
+        "status": "ready",
+        "checks": {"database": "ok", "schema": newest_migration(), "driver": "none"},
+    }
     version = (await client.get("/v1/version")).json()
     assert (version["version"], version["api"]) == (__version__, "v1")
 

@@ -1,0 +1,103 @@
+"""Every metric of the service, in one place: name, kind, labels, meaning. A test holds what ``/metrics`` answers to this list.
+
+No query text and no keys as labels: the number of series grows with queries, operators, inputs, relations and drivers only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: with its unit: ``_seconds``, ``_bytes``; counters end in ``_total``.
+        help: what a value says.
+        labels: in their order.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+HTTP_REQUESTS = Metric("slackwater_http_requests_total", "counter", "Requests answered", ("method", "route", "status"))
+HTTP_SECONDS = Metric("slackwater_http_request_seconds", "histogram", "Time to answer", ("method", "route"))
+APPENDED = Metric("slackwater_appended_records_total", "counter", "Records appended through HTTP", ("relation",))
+REJECTED = Metric("slackwater_rejected_records_total", "counter", "Records refused at append", ("relation", "reason"))
+APPEND_GROUPS = Metric("slackwater_append_transactions_total", "counter", "Group commits of the appender")
+TRIMMED = Metric("slackwater_log_trimmed_batches_total", "counter", "Record batches dropped by retention")
+PUSH_STREAMS = Metric("slackwater_push_streams", "gauge", "Open event streams")
+PUSH_CLOSED = Metric(
+    "slackwater_push_streams_closed_total", "counter", "Event streams that the service ended, by reason", ("reason",)
+)
+
+OF_PROCESS = (HTTP_REQUESTS, HTTP_SECONDS, APPENDED, REJECTED, APPEND_GROUPS, TRIMMED, PUSH_STREAMS, PUSH_CLOSED)
+"""Counted by this process, from its start on."""
+
+DATABASE_UP = Metric(
+    "slackwater_database_up", "gauge", "1: the database told the facts below; 0: it did not, and they are absent"
+)
+QUERIES = Metric("slackwater_queries", "gauge", "Queries by state", ("state",))
+QUERY_STATE = Metric("slackwater_query_state", "gauge", "1 for the state a query is in", ("query", "state"))
+LAUNCHES = Metric(
+    "slackwater_query_launches_total", "counter", "Launches of a query (its epoch): restarts are their increase", ("query",)
+)
+ATTEMPT = Metric("slackwater_query_attempt", "gauge", "Launches that failed in a row", ("query",))
+BATCHES = Metric("slackwater_query_batches_total", "counter", "Batches committed from the present state", ("query",))
+COMMIT_AGE = Metric("slackwater_query_commit_age_seconds", "gauge", "Time since the last commit", ("query",))
+PHASE = Metric(
+    "slackwater_query_batch_seconds",
+    "gauge",
+    "Time the last batch took: process (the stages' work), sink (the commit)",
+    ("query", "phase"),
+)
+READ = Metric("slackwater_query_read_records_total", "counter", "Records read, by feed", ("query", "feed"))
+EMITTED = Metric("slackwater_query_emitted_records_total", "counter", "Changes written to the result", ("query",))
+LAG = Metric("slackwater_query_lag_records", "gauge", "Records of a log feed that are not read yet", ("query", "feed"))
+LAG_SECONDS = Metric(
+    "slackwater_query_lag_seconds",
+    "gauge",
+    "Time since the oldest record that is not read yet was appended; 0: all are read",
+    ("query", "feed"),
+)
+STREAM_TIME = Metric("slackwater_query_stream_time_seconds", "gauge", "Stream time of the result, as a Unix time", ("query",))
+CLOCK = Metric(
+    "slackwater_query_clock_seconds", "gauge", "Stream time of an operator's slowest task, as a Unix time", ("query", "operator")
+)
+BUFFERED = Metric("slackwater_query_buffered_rows", "gauge", "Rows that wait in an operator", ("query", "operator"))
+BUFFERED_BYTES = Metric(
+    "slackwater_query_buffered_bytes", "gauge", "What waits in an operator, where it knows", ("query", "operator")
+)
+OLDEST = Metric(
+    "slackwater_query_oldest_waiting_seconds",
+    "gauge",
+    "By how much event time the oldest row lags the clock it waits for",
+    ("query", "operator"),
+)
+COUNTED = Metric(
+    "slackwater_query_counted_records_total",
+    "counter",
+    "Records that were late, dropped, expired or rejected, by reason",
+    ("query", "input", "reason"),
+)
+STATE_BYTES = Metric(
+    "slackwater_query_state_bytes", "gauge", "Size of a query's checkpoint and state, where this machine holds them", ("query",)
+)
+DRIVER_QUERIES = Metric("slackwater_driver_queries", "gauge", "Queries a driver holds", ("driver",))
+DRIVER_MAX = Metric("slackwater_driver_max_queries", "gauge", "Queries a driver takes at most", ("driver",))
+DRIVER_HEARTBEAT = Metric(
+    "slackwater_driver_heartbeat_age_seconds", "gauge", "Time since a driver was heard of", ("driver", "phase")
+)
+
+OF_FACTS = (
+    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, READ, EMITTED, LAG, LAG_SECONDS, STREAM_TIME, CLOCK, BUFFERED,
+    BUFFERED_BYTES, OLDEST, COUNTED, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
+)  # fmt: skip
+"""Told by the database: the same from every process of a service, so take one of them."""
+
+METRICS = (*OF_PROCESS, DATABASE_UP, *OF_FACTS)

@@ -1,0 +1,118 @@
+"""What the metrics say of queries and drivers: the facts that drivers committed, read in two statements whatever their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app import metric_list as metrics
+from app.metric_list import Metric
+
+Json = dict[str, Any]
+Sample = tuple[Metric, tuple[str, ...], float]
+"""A metric, the values of its labels in their order, its value."""
+
+_QUERIES = sa.text(
+    """
+    SELECT q.name, q.checkpoint_id, s.state, s.epoch, s.attempt, c.batch_id, c.stream_time_ms, c.detail,
+        extract(epoch FROM clock_timestamp() - c.committed_at)::double precision AS commit_age_s,
+        (SELECT jsonb_agg(jsonb_build_array(n.input, n.reason, n.count)) FROM log.counter n WHERE n.owner = q.id) AS counters
+    FROM slackwater.query q JOIN slackwater.query_status s ON s.query_id = q.id
+    LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+    WHERE q.deleted_at IS NULL
+    """
+)
+# The batch that holds the first unread offset is the one with the greatest base up to it: one step down the primary key.
+_LAGS_AND_DRIVERS = sa.text(
+    """
+    WITH place AS (
+        SELECT q.name AS query, p.feed, h.feed_id, h.partition, o.value::bigint AS next, h.next_offset - o.value::bigint AS lag
+        FROM slackwater.query q JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+        CROSS JOIN LATERAL jsonb_each(c.position) AS p(feed, partitions)
+        CROSS JOIN LATERAL jsonb_each_text(p.partitions) AS o(partition, value)
+        JOIN log.feed f ON p.feed = 'log:' || f.name
+        JOIN log.head h ON h.feed_id = f.id AND h.partition = o.partition::integer
+        WHERE q.deleted_at IS NULL
+    ), lag AS (
+        SELECT query, feed, sum(greatest(lag, 0)) AS records,
+            coalesce(max(extract(epoch FROM clock_timestamp() - (
+                SELECT b.appended_at FROM log.batch b WHERE b.feed_id = place.feed_id AND b.partition = place.partition
+                AND b.base_offset <= place.next ORDER BY b.base_offset DESC LIMIT 1))) FILTER (WHERE lag > 0), 0) AS seconds
+        FROM place GROUP BY query, feed
+    ), fleet AS (
+        SELECT d.id, d.phase, (d.detail ->> 'max_queries')::integer AS most,
+            extract(epoch FROM clock_timestamp() - d.heartbeat_at) AS age_s,
+            (SELECT count(*) FROM slackwater.query_status s WHERE s.lease_owner = d.id) AS held
+        FROM slackwater.driver d
+    )
+    SELECT (SELECT jsonb_agg(jsonb_build_array(query, feed, records, seconds)) FROM lag),
+        (SELECT jsonb_agg(jsonb_build_array(id, phase, held, most, age_s)) FROM fleet)
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the database tells at one moment.
+
+    Attributes:
+        checkpoints: query → its checkpoint, whose size the database does not know.
+    """
+
+    samples: list[Sample]
+    checkpoints: dict[str, UUID] = field(default_factory=dict)
+
+
+async def read_facts(connection: AsyncConnection) -> Facts:
+    """Return samples of every metric that the database knows."""
+    rows = (await connection.execute(_QUERIES)).mappings().all()
+    lags, drivers = (await connection.execute(_LAGS_AND_DRIVERS)).one()
+    samples = [sample for row in rows for sample in _of_query(row["name"], dict(row))]
+    states = [row["state"] for row in rows]
+    samples += [(metrics.QUERIES, (state,), states.count(state)) for state in set(states)]
+    for query, feed, records, seconds in lags or ():
+        samples += [(metrics.LAG, (query, feed), records), (metrics.LAG_SECONDS, (query, feed), seconds)]
+    for driver, phase, held, most, age_s in drivers or ():
+        samples += [(metrics.DRIVER_QUERIES, (driver,), held), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
+        samples += [] if most is None else [(metrics.DRIVER_MAX, (driver,), most)]
+    return Facts(samples, {row["name"]: row["checkpoint_id"] for row in rows})
+
+
+def _of_query(name: str, row: Json) -> Iterator[Sample]:
+    yield metrics.QUERY_STATE, (name, row["state"]), 1
+    yield metrics.LAUNCHES, (name,), row["epoch"]
+    yield metrics.ATTEMPT, (name,), row["attempt"]
+    for input_name, reason, count in row["counters"] or ():
+        yield metrics.COUNTED, (name, input_name, reason), count
+    if row["batch_id"] is not None:
+        yield metrics.BATCHES, (name,), row["batch_id"] + 1
+        yield metrics.COMMIT_AGE, (name,), row["commit_age_s"]
+        yield from _of_detail(name, row["detail"])
+    if row["stream_time_ms"] is not None:
+        yield metrics.STREAM_TIME, (name,), row["stream_time_ms"] / 1000
+
+
+def _of_detail(name: str, detail: Json) -> Iterator[Sample]:
+    """Yield what the sink noted with the last commit."""
+    yield metrics.EMITTED, (name,), detail.get("emitted_rows", 0)
+    for feed, rows in detail.get("read_rows", {}).items():
+        yield metrics.READ, (name, feed), rows
+    for phase, ms in detail.get("phases_ms", {}).items():
+        yield metrics.PHASE, (name, phase), ms / 1000
+    for metric, part in ((metrics.BUFFERED, "buffered"), (metrics.BUFFERED_BYTES, "buffered_bytes")):
+        for operator, tasks in detail.get(part, {}).items():
+            yield metric, (name, operator), sum(tasks.values())
+    clocks = detail.get("clocks", {})
+    for operator, tasks in clocks.items():
+        known = [ms for ms in tasks.values() if ms is not None]
+        if known:
+            yield metrics.CLOCK, (name, operator), min(known) / 1000
+    for operator, tasks in detail.get("oldest_ms", {}).items():
+        ages = [clock - ms for task, ms in tasks.items() if (clock := clocks.get(operator, {}).get(task)) is not None]
+        if ages:
+            yield metrics.OLDEST, (name, operator), max(ages) / 1000
