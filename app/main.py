@@ -50,7 +50,6 @@ ROUTERS = (
     appending.router,
     records.router,
     reads.router,
-    reads.keys,
     changes.streams,
     changes.tables,
     queries.router,
