@@ -15,7 +15,7 @@ COPY migrations migrations
 RUN pip install --no-cache-dir . && python -m compileall -q app engine
 
 USER 10001
-ENV SLACKWATER_HOST=0.0.0.0 SLACKWATER_DATA_DIR=/home/slackwater/data
+ENV SLACKWATER_HOST=0.0.0.0 SLACKWATER_DATA_DIR=/home/slackwater/data SLACKWATER_FILES_ROOT=/data
 VOLUME /home/slackwater/data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \

@@ -91,6 +91,7 @@ class Settings(BaseSettings):
         data_dir: embedded database, checkpoints and state; made when absent.
         auth: whether requests need an API key; ``auto``: not where only this machine can reach the service, else yes.
         api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
+        files_root: sources read directories below it only; None: any where only this machine can reach the service, none elsewhere.
         max_body_bytes: larger request bodies answer 413.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
@@ -112,6 +113,7 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=1, le=65_535)
     auth: Literal["auto", "on", "off"] = "auto"
     api_key: SecretStr | None = None
+    files_root: Path | None = None
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)

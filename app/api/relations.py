@@ -12,20 +12,22 @@ from fastapi import APIRouter, Response
 
 from app.api.bodies import JsonBody, request_body, validated
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import STREAM, STREAM_DEFINITION, STREAM_SHARED, TABLE, TABLE_DEFINITION, TABLE_FILES
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import PartitionRange, RelationAnswer, RelationPage
 from app.domain.preconditions import Preconditions
 from app.domain.sources import check_source
+from app.settings import Settings
 from app.store.catalog import entry_of
+from app.store.files_root import check_directory
 from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.store.transactions import raw
 from engine.connectors.log import find_feed, heads
 from engine.definition.queries import NAME_PATTERN
-from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.relations import FilesConnector, SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
@@ -57,12 +59,16 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
         ),
     ),
 )
-def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut) -> RelationAnswer:
+def put_stream(
+    name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut, services: ServicesOf
+) -> RelationAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
     The answer spells out every default. An equal definition changes nothing, so this can be repeated.
     """
-    return _put(transaction, _Wanted("stream", name, _checked(name, StreamDefinition, body)), conditions, response)
+    return _put(
+        transaction, _Wanted("stream", name, _checked(name, StreamDefinition, body, services.settings)), conditions, response
+    )
 
 
 @tables.put(
@@ -78,12 +84,16 @@ def put_stream(name: Name, body: JsonBody, transaction: Transaction, response: R
         ),
     ),
 )
-def put_table(name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut) -> RelationAnswer:
+def put_table(
+    name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut, services: ServicesOf
+) -> RelationAnswer:
     """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
 
     With `versioned` it keeps every version of a key for its history retention. The answer spells out every default.
     """
-    return _put(transaction, _Wanted("table", name, _checked(name, TableDefinition, body)), conditions, response)
+    return _put(
+        transaction, _Wanted("table", name, _checked(name, TableDefinition, body, services.settings)), conditions, response
+    )
 
 
 @streams.get(
@@ -171,12 +181,14 @@ class _Wanted:
     definition: SourceDefinition
 
 
-def _checked(name: str, model: type[SourceDefinition], body: Any) -> SourceDefinition:
+def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> SourceDefinition:
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
     definition = validated(model, body)
     check_source(definition)
+    if isinstance(definition.connector, FilesConnector):
+        check_directory(definition.connector.path, settings)
     return definition
 
 

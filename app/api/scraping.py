@@ -65,7 +65,7 @@ class Scraper(Collector):
             log.warning("facts_not_read", error=type(error).__name__)
             return None
         if time.monotonic() - self._sized_at >= SIZES_FOR_S:
-            paths = {query: self._checkpoints_dir / str(checkpoint) for query, checkpoint in facts.checkpoints.items()}
+            paths = {query: self._checkpoints_dir / directory for query, directory in facts.directories.items()}
             self._sizes = await asyncio.to_thread(_sizes, paths)
             self._sized_at = time.monotonic()
         return facts

@@ -12,6 +12,7 @@ from app.driver.ports import LaunchOrder, QueryHandle
 from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.store.files_root import check_directory
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
@@ -30,6 +31,7 @@ class SparkRunner:
     def __init__(self, settings: Settings) -> None:
         if settings.database_url is None:
             raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
+        self._of_service = settings
         self._dsn = settings.database_url.get_secret_value()
         self._checkpoints_dir = settings.checkpoints_dir.expanduser().resolve()
         self._settings = SparkSettings(
@@ -85,5 +87,8 @@ class SparkRunner:
         definition = QueryDefinition.model_validate(order.definition)
         with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             plan = build_plan(definition, load_catalog(connection))
+            for feed in (read.feed for read in plan.inputs):
+                if feed.path is not None:  # what was below the root may be a link by now, or the root another
+                    check_directory(feed.path, self._of_service)
             row = connection.execute("SELECT release_nonce FROM slackwater.query WHERE id = %s", (order.query_id,)).fetchone()
         return plan if row is None else replace(plan, release=row[0])

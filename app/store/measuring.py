@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,7 +18,8 @@ Sample = tuple[Metric, tuple[str, ...], float]
 
 _QUERIES = sa.text(
     """
-    SELECT q.name, q.checkpoint_id, s.state, s.epoch, s.attempt, c.batch_id, c.stream_time_ms, c.detail,
+    SELECT q.name, q.id::text || '/' || q.checkpoint_id::text AS state_directory,
+        s.state, s.epoch, s.attempt, c.batch_id, c.stream_time_ms, c.detail,
         extract(epoch FROM clock_timestamp() - c.committed_at)::double precision AS commit_age_s,
         (SELECT jsonb_agg(jsonb_build_array(n.input, n.reason, n.count)) FROM log.counter n WHERE n.owner = q.id) AS counters
     FROM slackwater.query q JOIN slackwater.query_status s ON s.query_id = q.id
@@ -61,11 +61,11 @@ class Facts:
     """What the database tells at one moment.
 
     Attributes:
-        checkpoints: query → its checkpoint, whose size the database does not know.
+        directories: query → its state, below the directory of checkpoints; its size is not in the database.
     """
 
     samples: list[Sample]
-    checkpoints: dict[str, UUID] = field(default_factory=dict)
+    directories: dict[str, str] = field(default_factory=dict)
 
 
 async def read_facts(connection: AsyncConnection) -> Facts:
@@ -80,7 +80,7 @@ async def read_facts(connection: AsyncConnection) -> Facts:
     for driver, phase, held, most, age_s in drivers or ():
         samples += [(metrics.DRIVER_QUERIES, (driver,), held), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
         samples += [] if most is None else [(metrics.DRIVER_MAX, (driver,), most)]
-    return Facts(samples, {row["name"]: row["checkpoint_id"] for row in rows})
+    return Facts(samples, {row["name"]: row["state_directory"] for row in rows})
 
 
 def _of_query(name: str, row: Json) -> Iterator[Sample]:

@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from app.driver.launching import checkpoint_directory
 from app.main import create_app
 from app.metric_list import DATABASE_UP, METRICS, OF_FACTS, OF_PROCESS
 from app.settings import Settings
@@ -57,7 +58,7 @@ async def committed(dsn: str, client: httpx.AsyncClient, sources: None, settings
             (*found, json.dumps(position), json.dumps(DETAIL)),
         )
         connection.execute("INSERT INTO log.counter VALUES (%s, 'departures', 'window_closed', 6)", (found[0],))
-    state = settings.checkpoints_dir / str(found[1]) / "epoch-0000000004"
+    state = checkpoint_directory(settings.checkpoints_dir, *found) / "epoch-0000000004"
     state.mkdir(parents=True)
     (state / "layout.json").write_bytes(b"12345")
 

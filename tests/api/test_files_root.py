@@ -1,0 +1,82 @@
+"""Sources read directories below the allowed root only, whatever the path says and wherever links lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from app.store.files_root import check_directory
+from engine.errors import DefinitionInvalid
+from tests.api.conftest import Problem
+
+
+def reading(path: object) -> dict[str, Any]:
+    return {"columns": {"n": "int"}, "connector": {"type": "files", "path": str(path), "format": "csv"}}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """`root/flights` is allowed; beside the root lies what is not, and links lead there."""
+    (tmp_path / "root" / "flights").mkdir(parents=True)
+    (tmp_path / "rooted").mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "root" / "inner").symlink_to(tmp_path / "root" / "flights")
+    (tmp_path / "to_root").symlink_to(tmp_path / "root")
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize("path", ["", "flights", "flights/", "inner", "not/there/yet", "../to_root/flights"])
+def test_what_is_below_the_root_is_allowed(path: str, root: Path) -> None:
+    directory = root.parent / path[3:] if path.startswith("..") else root / path
+    check_directory(str(directory), Settings(files_root=root))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "../secret",
+        "flights/../../secret",
+        "link",
+        "link/deeper",
+        "../rooted",
+        "/",
+        "/etc",
+        "flights/..",
+        "~root",
+        ".",
+        "//etc",
+        "./../",
+    ],
+)
+def test_what_leads_out_of_the_root_is_refused(path: str, root: Path) -> None:
+    given = path if path.startswith(("/", "~", ".")) and not path.startswith("..") else f"{root}/{path}"
+    with pytest.raises(DefinitionInvalid, match="SLACKWATER_FILES_ROOT") as refused:
+        check_directory(given, Settings(files_root=root))
+    assert [(fault.pointer, fault.code) for fault in refused.value.problems] == [("/connector/path", "path_not_allowed")]
+
+
+def test_a_root_that_is_a_link_is_where_it_leads(root: Path) -> None:
+    check_directory(str(root / "flights"), Settings(files_root=root.parent / "to_root"))
+
+
+def test_without_a_root_only_a_service_of_this_machine_reads_files(root: Path) -> None:
+    check_directory("/etc", Settings())
+    with pytest.raises(DefinitionInvalid, match="reads no files"):
+        check_directory(str(root), Settings(host="::", auth="off"))
+
+
+async def test_a_source_outside_of_the_root_is_not_registered(settings: Settings, root: Path, problem: Problem) -> None:
+    app = create_app(settings.model_copy(update={"files_root": root}))
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+            for path in (root / "link", root / ".." / "secret", "/etc"):
+                problem(await http.put("/v1/streams/files", json=reading(path)), 422, "path_not_allowed", "/connector/path")
+            assert (await http.put("/v1/streams/files", json=reading(root / "flights"))).status_code == 201
