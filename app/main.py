@@ -50,6 +50,7 @@ ROUTERS = (
     appending.router,
     records.router,
     reads.router,
+    reads.keys,
     changes.streams,
     changes.tables,
     queries.router,

@@ -22,6 +22,8 @@ from app.telemetry import Metrics
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
+MAX_NAME_LENGTH = 255
+MAX_KEY_LENGTH = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ def bad_parameter(name: str, detail: str) -> BadRequest:
 
 OnlyKnownParameters = known_parameters()
 
-Name = Annotated[str, Path(description="Name of the resource.", examples=["departures"], max_length=255, pattern=r"^[^\x00]+$")]
+Name = Annotated[
+    str, Path(description="Name of the resource.", examples=["departures"], max_length=MAX_NAME_LENGTH, pattern=r"^[^\x00]+$")
+]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
 
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import Name, OnlyKnownParameters, ServicesOf, known_parameters
+from app.api.deps import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
 from app.api.documented import answered, body_examples, problems
 from app.api.freshness import read_fresh
+from app.api.key_route import KeyRoute
 from app.api.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, wanted_form
 from app.api.read_parameters import Fresh, Rows, RowsParameters
 from app.api.read_schemas import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody, RowsAnswer
@@ -22,6 +23,7 @@ from app.store.readable import Ask, ReadableTable
 from engine.plan.model import Output
 
 router = APIRouter(prefix="/v1/tables", tags=["reads"])
+keys = APIRouter(prefix="/v1/tables", tags=["reads"], route_class=KeyRoute)
 
 Bigints = Annotated[
     Literal["number", "string"],
@@ -53,7 +55,7 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
     return await answer_rows(services, _wanted(name, request, parameters, None), parameters.freshness())
 
 
-@router.get(
+@keys.get(
     "/{name}/rows/{key:path}",
     summary="Read one key's rows",
     response_model=RowsAnswer,
@@ -62,7 +64,7 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
 )
 async def get_rows_of_key(
     name: Name,
-    key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=4096)],
+    key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=MAX_KEY_LENGTH)],
     request: Request,
     services: ServicesOf,
     parameters: Rows,

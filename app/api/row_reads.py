@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -15,7 +15,7 @@ from app.api.freshness import Freshness, read_fresh
 from app.api.negotiation import SEPARATORS, Form, arrow_response, joined_response
 from app.api.paging import bad_cursor, decode_cursor, encode_cursor
 from app.domain.row_filters import KEY_PREFIX, Comparison, FilterInvalid, parse_filters
-from app.domain.values import MAX_INSTANT_MS, instant
+from app.domain.values import MAX_INSTANT_MS, instant, parse_value
 from app.errors import BadRequest, Conflict, Fault, Gone, NotFound
 from app.store.readable import Ask, Head, ReadableTable, Reading
 from app.store.rows import RowsShape, State, lookup_statement, marks_of, order_of, parameters, rows_statement
@@ -48,6 +48,13 @@ class Wanted:
     cursor: str | None
     form: Form
 
+    @property
+    def is_row_of_now(self) -> bool:
+        """Whether it is one key's row as it is, without any condition beside."""
+        is_now = self.at_ms is None and self.range_ms is None and self.state is None
+        is_whole = not self.filters and self.bounds_ms == (None, None) and self.cursor is None
+        return self.single_key is not None and is_now and is_whole and self.form != "arrow"
+
 
 async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) -> Response:
     """Read and answer.
@@ -63,7 +70,7 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
         except psycopg.DataError as error:  # values of filters were parsed before; a cursor's can only be tried
             raise bad_cursor() from error
 
-    reading = await read_fresh(services, wanted.table, freshness, run)
+    reading = read.counted(await read_fresh(services, wanted.table, freshness, run))
     output = reading.table.output
     horizon_ms = reading.head.horizon_ms(output)
     is_expired = wanted.at_ms is not None and horizon_ms is not None and wanted.at_ms < horizon_ms
@@ -125,10 +132,16 @@ class _RowsRead:
         self._wanted = wanted
         self._comparisons: tuple[Comparison, ...] = ()
         self._shape = RowsShape()
+        self._is_looked_up = False
 
     def ask(self, table: ReadableTable) -> Ask:
         """Check the request against the table and make its statement."""
         output, wanted = table.output, self._wanted
+        key = self._key_alone(output)
+        self._is_looked_up = key is not None
+        if key is not None:
+            ask = lookup_ask([], None, has_text_numbers=wanted.has_text_numbers)(table)
+            return replace(ask, one_key=key)
         self._comparisons = _comparisons(output, wanted)
         source = "history" if wanted.range_ms is not None else "now" if wanted.at_ms is None else "as_of"
         if source != "now" and output.history_retention_ms is None:
@@ -153,6 +166,24 @@ class _RowsRead:
             params[name] = None if bound is None else instant(bound)
         statement = table.statement(shape, lambda: rows_statement(output, shape))
         return Ask(statement, params, is_binary=shape.form == "columns")
+
+    def _key_alone(self, output: Output) -> object | None:
+        """Return the key where a lookup gives the same answer, which costs less; None also where its text is none of the key's type."""
+        text = self._wanted.single_key
+        is_alone = len(output.key) == 1 and not output.is_windowed and output.history_retention_ms is None
+        if text is None or not is_alone or not self._wanted.is_row_of_now:
+            return None
+        try:
+            return parse_value(text, output.columns[output.key[0]])
+        except ValueError:
+            return None
+
+    def counted(self, reading: Reading) -> Reading:
+        """Return the reading with the columns of ``rows_statement``, also where it was a lookup."""
+        if not self._is_looked_up:
+            return reading
+        outcome, row = reading.values
+        return replace(reading, values=(int(outcome == FOUND), None, row))
 
     def whole_key(self, output: Output) -> tuple[object, ...] | None:
         """Return the one key that the conditions name and nothing else; None where they say more or less."""

@@ -19,7 +19,9 @@ import sqlalchemy as sa
 from app.errors import AppError, Conflict, Unavailable
 from app.store.catalog import output_of
 from app.store.database import Database
+from app.store.materialisations import materialisation_of, materialised_output
 from app.store.relations import RelationRow, of_kind
+from app.store.shared_reads import SharedReads
 from app.store.tables import query
 from app.store.targets import find_relation_async
 from engine.plan.model import Output
@@ -57,6 +59,7 @@ class ReadableTable:
     Attributes:
         query: name of the query that writes it; None where it was kept without its query.
         statements: texts of statements by shape, for whoever builds them.
+        shared: by statement, its reads that go together.
     """
 
     relation_id: UUID
@@ -66,6 +69,7 @@ class ReadableTable:
     query: str | None
     output: Output
     statements: dict[Any, str] = field(default_factory=dict)
+    shared: dict[str, SharedReads] = field(default_factory=dict)
 
     def statement(self, shape: Any, build: Callable[[], str]) -> str:
         """Return the text of a statement, built once per shape."""
@@ -106,11 +110,17 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One statement made with ``with_head``, and the parameters of its body."""
+    """One statement made with ``with_head``, and the parameters of its body.
+
+    Attributes:
+        one_key: the statement takes a list of keys as ``%(k0)s``, answers lists of as many values, and is asked for this key alone, so that
+            it may be answered together with others that differ in nothing but the key.
+    """
 
     statement: str
     params: Mapping[str, Any]
     is_binary: bool = False
+    one_key: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +163,7 @@ class Readables:
                 self._known.pop(name, None)  # it may be right for what the table has become
                 continue
             try:
-                row = await self._fetch(wanted, table)
+                row = await (self._fetch(wanted, table) if wanted.one_key is None else self._fetch_shared(wanted, table))
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
                 row = None  # dropped, or made anew with other columns, since it was looked up
             if row is not None and row[0] == table.relation_version and row[1] == table.query_version:
@@ -175,19 +185,41 @@ class Readables:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
+    async def _fetch_shared(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
+        shared = table.shared.get(wanted.statement)
+        if shared is None:
+
+            async def fetch(keys: list[Any]) -> tuple[Any, ...] | None:
+                return await self._fetch(Ask(wanted.statement, {**wanted.params, "k0": keys}), table)
+
+            shared = table.shared[wanted.statement] = SharedReads(fetch, _of_one_key)
+        return await shared.read(wanted.one_key)
+
     async def _look_up(self, name: str) -> ReadableTable:
         async with self._database.reads.connect() as connection:
             relation = of_kind(await find_relation_async(connection, name), "table", name)
-            if relation.origin == "source":
-                raise not_materialised(relation)
+            writer, output = written(relation)
             columns = query.c.id, query.c.version
-            wanted = sa.select(*columns).where(query.c.name == relation.produced_by, query.c.deleted_at.is_(None))
+            wanted = sa.select(*columns).where(query.c.name == writer, query.c.deleted_at.is_(None))
             found = (await connection.execute(wanted)).one_or_none()
         query_id, version = (None, None) if found is None else found
-        output = output_of(relation.definition)
-        table = ReadableTable(relation.id, relation.version, query_id, version, relation.produced_by, output)
+        table = ReadableTable(relation.id, relation.version, query_id, version, writer, output)
         self._known[name] = table
         return table
+
+
+def written(relation: RelationRow) -> tuple[str | None, Output]:
+    """Return the query that writes a table's rows, None for a result that outlived its own, and what they are kept as.
+
+    Raises:
+        Conflict: ``table_not_materialised``.
+    """
+    if relation.origin == "derived":
+        return relation.produced_by, output_of(relation.definition)
+    output = materialised_output(relation)
+    if output is None:
+        raise not_materialised(relation)
+    return materialisation_of(relation.name), output
 
 
 def not_materialised(relation: RelationRow) -> Conflict:
@@ -197,6 +229,10 @@ def not_materialised(relation: RelationRow) -> Conflict:
         f"'{relation.name}' is a source whose rows are kept nowhere. PUT /v1/tables/{relation.name} with \"materialize\": true keeps "
         f'them for reading; or POST /v1/queries with "into": {{"table": …}} and read that table',
     )
+
+
+def _of_one_key(row: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    return *row[:_HEAD_COLUMNS], *(values[place] for values in row[_HEAD_COLUMNS:])
 
 
 def _utc(moment: datetime | None) -> datetime | None:
