@@ -93,6 +93,7 @@ class Settings(BaseSettings):
         api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
         files_root: sources read directories below it only; None: any where only this machine can reach the service, none elsewhere.
         max_body_bytes: larger request bodies answer 413.
+        client_timeout_s: a request's head must come within it, and its body bring a KiB per second; slower connections are closed.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
         pool_size: database connections per pool (control plane, reads, appends).
@@ -115,6 +116,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = None
     files_root: Path | None = None
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
+    client_timeout_s: float = Field(default=20.0, gt=0)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
     pool_size: int = Field(default=8, ge=1, le=200)

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.errors import (
@@ -180,6 +181,11 @@ def install_error_handlers(app: FastAPI) -> None:
         if translated.status == Internal.status:
             log.error("request_failed", error=str(error), code=error.code, exc_info=error)
         return problem_response(request, translated)
+
+    @app.exception_handler(ClientDisconnect)
+    async def _gone(request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # Nobody reads this answer; it is no fault of ours either.
+        return problem_response(request, BadRequest("malformed_body", "the connection ended before the body did"))
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -16,6 +16,7 @@ from app.cli.doctor import examine
 from app.cli.keys import keys, say_who_may
 from app.cli.opening import only_service, open_database, read_settings
 from app.cli.server import run
+from app.cli.slow_clients import impatient_protocol
 from app.cli.test_command import run_tests
 from app.main import create_app
 from app.settings import effective
@@ -66,6 +67,7 @@ def serve(
             access_log=False,
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            http=impatient_protocol(settings.client_timeout_s),
         )
         run(serving, app)
 

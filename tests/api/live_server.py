@@ -14,9 +14,9 @@ from app.cli.server import Server
 
 
 @contextmanager
-def live(app: FastAPI, graceful_s: int = 1) -> Iterator[str]:
-    """Serve the application for the length of a block; yields its URL."""
-    server = Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=graceful_s), app)
+def live(app: FastAPI, graceful_s: int = 1, **options: Any) -> Iterator[str]:
+    """Serve the application for the length of a block; yields its URL. ``options`` are uvicorn's."""
+    server = Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=graceful_s, **options), app)
     started = threading.Event()
     begin = server.startup
 

@@ -1,0 +1,102 @@
+"""Clients that send their requests by drips are closed; those that are only slow to be taken are not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from fastapi.responses import PlainTextResponse
+from starlette.requests import Request
+
+from app.cli.slow_clients import MIN_BODY_BYTES_PER_S, impatient_protocol
+from app.main import create_app
+from app.settings import Settings
+from tests.api.live_server import live
+
+TIMEOUT_S = 0.5
+HEAD = b"POST /v1/queries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n"
+
+
+@pytest.fixture(scope="module")
+def url(settings: Settings) -> Iterator[str]:
+    app = create_app(settings)
+
+    @app.post("/slow")
+    async def slow(request: Request) -> PlainTextResponse:
+        """Takes nothing of a body for longer than the protocol's patience."""
+        await asyncio.sleep(3 * TIMEOUT_S)
+        return PlainTextResponse(str(len(await request.body())))
+
+    with live(app, http=impatient_protocol(TIMEOUT_S)) as base:
+        yield base
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[socket.socket]:
+    parts = urlsplit(url)
+    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=30) as opened:
+        yield opened
+
+
+def seconds_until_closed(connection: socket.socket) -> float:
+    begun = time.monotonic()
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    return time.monotonic() - begun
+
+
+def drip(connection: socket.socket, data: bytes) -> None:
+    """Send a byte every twentieth of the patience until the connection is closed."""
+
+    def send() -> None:
+        tick = threading.Event()
+        try:
+            for byte in data:
+                connection.sendall(bytes([byte]))
+                tick.wait(TIMEOUT_S / 20)
+        except OSError:
+            return
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def test_a_connection_that_sends_nothing_is_closed(connection: socket.socket) -> None:
+    assert TIMEOUT_S / 2 < seconds_until_closed(connection) < 20 * TIMEOUT_S
+
+
+def test_a_head_that_drips_in_is_cut_off(connection: socket.socket) -> None:
+    drip(connection, HEAD)
+    assert TIMEOUT_S / 2 < seconds_until_closed(connection) < 20 * TIMEOUT_S
+
+
+def test_a_body_that_drips_in_is_cut_off(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"\r\n")
+    drip(connection, b" " * 1000)
+    assert TIMEOUT_S / 2 < seconds_until_closed(connection) < 20 * TIMEOUT_S
+
+
+def test_the_second_request_of_a_connection_is_watched_too(connection: socket.socket) -> None:
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"200 OK" in connection.recv(4096)
+    drip(connection, HEAD)
+    assert seconds_until_closed(connection) < 20 * TIMEOUT_S
+
+
+def test_a_body_at_a_fair_rate_and_one_that_the_service_is_slow_to_take_are_whole(connection: socket.socket) -> None:
+    body = b"x" * int(MIN_BODY_BYTES_PER_S * TIMEOUT_S * 1000)
+    connection.sendall(f"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+    connection.sendall(body)
+    answer = connection.recv(4096)
+    while str(len(body)).encode() not in answer:
+        more = connection.recv(4096)
+        assert more, answer
+        answer += more
+    assert b"200 OK" in answer
