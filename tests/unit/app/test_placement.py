@@ -46,7 +46,9 @@ def test_handing_over_comes_to_an_end_and_leaves_no_two_drivers_far_apart(start:
             break
         moved = now.surplus(giver.driver_id)
         now = fleet(*((d.max_queries, d.held - moved * (d == giver)) for d in now.drivers), unplaced=moved)
-        for load in now.drivers:
+        # As drivers do, one after another, round by round.
+        for number in [*range(len(now.drivers))] * 2:
+            load = now.drivers[number]
             taken = min(max(0, now.room(load.driver_id)), now.unplaced)
             loads = ((d.max_queries, d.held + taken * (d == load)) for d in now.drivers)
             now = fleet(*loads, unplaced=now.unplaced - taken)
