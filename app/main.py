@@ -45,12 +45,12 @@ from app.store.tails import Tails
 from app.telemetry import Metrics
 
 ROUTERS = (
+    reads.keys,  # first, for routers are tried in turn
     relations.streams,
     relations.tables,
     appending.router,
     records.router,
     reads.router,
-    reads.keys,
     changes.streams,
     changes.tables,
     queries.router,

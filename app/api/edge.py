@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 import uuid
 from http import HTTPStatus
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +18,7 @@ from app.telemetry import Metrics
 
 log = structlog.stdlib.get_logger(__name__)
 REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID = b"x-request-id"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = READING | {"PUT", "POST", "DELETE", "PATCH"}
 KEY_NAME = "slackwater.key_name"
@@ -44,13 +46,16 @@ class Edge:
         self._app = app
         self._metrics = metrics
         self._max_body_bytes = max_body_bytes
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        offered = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-        request_id = offered if _ACCEPTABLE_ID.fullmatch(offered) else str(uuid.uuid4())
+        given = dict(scope["headers"])
+        offered = given.get(_REQUEST_ID, b"").decode("latin-1")
+        # Ids need to differ, not to be hard to guess.
+        request_id = offered if _ACCEPTABLE_ID.fullmatch(offered) else str(uuid.UUID(int=random.getrandbits(128), version=4))
         scope[_SCOPE_KEY] = request_id
         started = time.perf_counter()
         status = 500
@@ -59,44 +64,50 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+                _set_header(message, request_id)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, self._limited(scope, receive), send_with_id)
+                await self._app(scope, self._limited(given.get(b"content-length", b""), receive), send_with_id)
             finally:
                 self._observe(scope, status, time.perf_counter() - started)
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+    def _limited(self, declared: bytes, receive: Receive) -> Receive:
         limit = self._max_body_bytes
-        too_large = HTTPException(
-            413, f"the body is over the limit of {limit} bytes; send less at a time, or raise SLACKWATER_MAX_BODY_BYTES"
-        )
-        declared = Headers(scope=scope).get("content-length", "")
-        is_declared_too_large = declared.isdecimal() and int(declared) > limit
+        is_declared_too_large = declared.isdigit() and int(declared) > limit
         taken = 0
 
         async def receive_limited() -> Message:
             nonlocal taken
             if is_declared_too_large:
-                raise too_large
+                raise _too_large(limit)
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > limit:
-                raise too_large
+                raise _too_large(limit)
             return message
 
         return receive_limited
 
     def _observe(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count the request, and log it: writes and failures at INFO, reads at DEBUG. The path stays out: it can hold keys of rows."""
+        """Count the request, and log it: writes and failures at INFO, reads and refusals for overload at DEBUG.
+
+        The path stays out: it can hold keys of rows.
+        """
         route = getattr(scope.get("route"), "path", "unmatched")
         # The method is the client's own word; only those that exist become labels.
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self._metrics.requests.labels(method, route, status).inc()
-        self._metrics.request_seconds.labels(method, route).observe(seconds)
-        level = logging.DEBUG if status < HTTPStatus.BAD_REQUEST and method in READING else logging.INFO
+        labels = method, route, status
+        kept = self._series.get(labels)
+        if kept is None:
+            metrics = self._metrics
+            kept = self._series[labels] = metrics.requests.labels(*labels), metrics.request_seconds.labels(method, route)
+        kept[0].inc()
+        kept[1].observe(seconds)
+        # A refusal for overload is counted; a line for each would be load of its own.
+        is_quiet = status == HTTPStatus.TOO_MANY_REQUESTS or (status < HTTPStatus.BAD_REQUEST and method in READING)
+        level = logging.DEBUG if is_quiet else logging.INFO
         if _ENABLED(level):
             log.log(
                 level,
@@ -107,3 +118,14 @@ class Edge:
                 ms=round(seconds * 1000, 1),
                 api_key=scope.get(KEY_NAME),
             )
+
+
+def _set_header(message: Message, request_id: str) -> None:
+    headers = [header for header in message["headers"] if header[0].lower() != _REQUEST_ID]  # errors name it already
+    message["headers"] = [*headers, (_REQUEST_ID, request_id.encode())]
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(
+        413, f"the body is over the limit of {limit} bytes; send less at a time, or raise SLACKWATER_MAX_BODY_BYTES"
+    )
