@@ -76,6 +76,7 @@ QUERY: dict[str, Any] = {
     },
     "desired_state": "running",
     "state": "stopped",
+    "internal": False,
     "generation": 1,
     "version": 1,
     "created_at": _AT,
@@ -200,40 +201,6 @@ REJECTS: dict[str, Any] = {
     ],
     "next": None,
     "kept": {"event_time_missing": 8255},
-}  # fmt: skip
-RECORDS: dict[str, Any] = {
-    "items": [
-        {
-            "id": 12, "input": "window", "reason": "window_closed", "event_time_ms": 1357036800000, "stream_time_ms": 1357045200000,
-            "offset": 511, "record": {"origin": "JFK", "dep_delay": 170}, "at": _AT,
-        }
-    ],
-    "next": "WzEyXQ",
-    "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
-}  # fmt: skip
-REJECTS: dict[str, Any] = {
-    "items": [
-        {
-            "id": 3, "partition": None, "offset": None, "reason": "event_time_missing",
-            "detail": "column 'departed_at' is null and holds the event time", "excerpt": '{"origin": "JFK", "flight": 791}', "at": _AT,
-        }
-    ],
-    "next": None,
-    "kept": {"event_time_missing": 8255},
-}  # fmt: skip
-ROWS: dict[str, Any] = {
-    "table": "delays_by_airport",
-    "position": {"log:departures": {"0": 9000, "1": 18004}},
-    "stream_time_ms": 1357041600000,
-    "committed_at": _AT,
-    "stale": False,
-    "rows": [
-        {
-            "origin": "JFK", "window_start": "2013-01-01T10:00:00Z", "window_end": "2013-01-01T11:00:00Z", "flights": 17,
-            "mean_delay": 4.2, "worst": 48,
-        }
-    ],
-    "next": None,
 }  # fmt: skip
 RECORDS: dict[str, Any] = {
     "stream": "departures_with_weather",

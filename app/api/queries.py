@@ -31,6 +31,7 @@ from app.domain.access import actor
 from app.domain.idempotency import digest_of
 from app.errors import Fault, Unprocessable
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
+from app.store.materialisations import is_internal, refuse_internal
 from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from engine.definition.queries import QueryDefinition, Start
@@ -160,6 +161,7 @@ def put_query(
     state** and answers 409 `state_incompatible`, with a reason per field, unless `?state=discard`. `POST /v1/validations` with the new
     definition previews the edit. `desired_state` in the body is taken over only if it is given.
     """
+    refuse_internal(name)
     definition = validated(QueryDefinition, _named(name, body))
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
@@ -274,6 +276,7 @@ def _answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:
         definition={**row.definition, "desired_state": row.desired_state},
         desired_state=row.desired_state,
         state=row.state,
+        internal=is_internal(row.name),
         generation=row.generation,
         version=row.version,
         created_at=row.created_at,

@@ -87,6 +87,7 @@ class QueryAnswer(Answer):
     definition: dict[str, Any] = Field(description="As stored, every default spelled out.")
     desired_state: DesiredState
     state: QueryState
+    internal: bool = Field(description="It keeps the rows of a source with `materialize` and follows that table's definition.")
     generation: int = Field(description="Rises when the definition changes.")
     version: int = Field(description="Rises with every write; the ETag.")
     created_at: datetime

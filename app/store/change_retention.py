@@ -22,14 +22,14 @@ from engine.plan.model import Plan
 _LOGS = """
     SELECT f.id, f.name, h.partition FROM slackwater.relation r
     JOIN log.feed f ON f.name = 'changes:' || r.name JOIN log.head h ON h.feed_id = f.id
-    WHERE r.kind = 'table' AND r.origin = 'derived' ORDER BY f.id, h.partition
+    WHERE r.kind = 'table' AND (r.origin = 'derived' OR r.definition ->> 'materialize' = 'true') ORDER BY f.id, h.partition
 """
 _KEEP_FROM = """
     SELECT min(coalesce((c.position -> ('log:' || %(feed)s::text) ->> %(partition)s::text)::bigint, 0))
     FROM slackwater.relation r JOIN slackwater.query_read qr ON qr.relation_id = r.id
     JOIN slackwater.query q ON q.id = qr.query_id
     LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
-    WHERE 'changes:' || r.name = %(feed)s
+    WHERE 'changes:' || r.name = %(feed)s AND r.origin = 'derived'
 """
 
 

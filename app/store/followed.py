@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.change_cursors import identity_of
 from app.errors import Conflict, Unavailable
-from app.store.catalog import output_of
+from app.store.catalog import entry_of, output_to_json
 from app.store.log_tables import feed
-from app.store.readable import not_materialised
+from app.store.readable import written
 from app.store.relations import Kind, of_kind
 from app.store.tables import query
 from app.store.targets import entry_of_row, find_relation_async
@@ -67,9 +67,9 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
         Unavailable: ``relation_changing``.
     """
     row = of_kind(await find_relation_async(connection, name), kind, name)
-    if kind == "table" and row.origin == "source":
-        raise not_materialised(row)
-    entry = entry_of_row(row)
+    writer, output = written(row) if kind == "table" else (row.produced_by, None)
+    # The rows of a source are followed as its internal query writes them.
+    entry = entry_of_row(row) if output is None else entry_of(name, kind, "derived", output_to_json(output), writer, [])
     if entry.feed.type != "log":
         raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be followed")
     log = (
@@ -84,8 +84,8 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
         partitions=log.partitions,
         identity=identity_of(row.id, log.id),
         relation=entry.relation,
-        output=output_of(row.definition) if kind == "table" else None,
-        query_id=await _writer(connection, row.produced_by),
+        output=output,
+        query_id=await _writer(connection, writer),
     )
 
 

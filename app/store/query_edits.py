@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -15,14 +15,15 @@ from app.domain.preconditions import Preconditions
 from app.errors import Conflict
 from app.store.catalog import load_catalog, output_of, output_to_json
 from app.store.change_retention import refuse_forgotten_changes
-from app.store.log_tables import commit, counter, late_record
+from app.store.forgetting import forget_results
+from app.store.log_tables import commit
+from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.relation_edits import in_use
 from app.store.relations import find_relation, kept_result, readers_of
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed
-from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
@@ -169,18 +170,19 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
 
     Raises:
         NotFound: ``query_not_found``.
-        Conflict: ``relation_in_use``: the relation would go, and others read it.
+        Conflict: ``relation_in_use``: the relation would go, and others read it; ``query_is_internal``.
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
     stored = get_query(connection, name, is_locking=True)
     conditions.check(f"query '{name}'", stored.version)
+    refuse_internal(name)
     if keeps_result:
         _detach_relation(connection, stored)
     else:
         _refuse_if_read(connection, stored)
     # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
-    _forget_results(connection, stored.id)
+    forget_results(connection, stored.id)
     if not keeps_result:
         _drop_relation(connection, stored.id)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
@@ -269,7 +271,7 @@ def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
 def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
     """Throw away what the query wrote and kept; the launch that still runs is fenced from here on."""
     _refuse_if_read(connection, stored)
-    _forget_results(connection, stored.id)
+    forget_results(connection, stored.id)
     _drop_relation(connection, stored.id)
     _make_relation(connection, stored.id, plan.output)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
@@ -289,31 +291,6 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
             relation.c.produced_by == query_id
         )
     ).all()
-
-
-def _forget_results(connection: sa.Connection, query_id: UUID) -> None:
-    """Remove counters, late records and replays of them, and empty the commit row.
-
-    The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
-    before could take it again. A sink locks it before it writes, so it comes first.
-    """
-    epoch = sa.select(query_status.c.epoch).where(query_status.c.query_id == query_id).scalar_subquery()
-    connection.execute(
-        sa.update(commit)
-        .where(commit.c.query_id == query_id)
-        .values(
-            checkpoint_id=uuid4(),
-            epoch=sa.func.greatest(commit.c.epoch, epoch),
-            batch_id=None,
-            committed_at=None,
-            position={},
-            stream_time_ms=None,
-            detail={},
-        )
-    )
-    connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
-    connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
-    drop_feed(raw(connection), replay_feed(query_id))
 
 
 def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:

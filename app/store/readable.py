@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from app.errors import AppError, Conflict, Unavailable
 from app.store.catalog import output_of
 from app.store.database import Database
+from app.store.gates import Gate
 from app.store.materialisations import materialisation_of, materialised_output
 from app.store.relations import RelationRow, of_kind
 from app.store.shared_reads import SharedReads
@@ -135,8 +136,9 @@ class Reading:
 class Readables:
     """The tables of one database that can be read. Safe for concurrent reads of one event loop."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, gate: Gate) -> None:
         self._database = database
+        self._gate = gate
         self._known: dict[str, ReadableTable] = {}
 
     async def read(self, name: str, ask: Callable[[ReadableTable], Ask]) -> Reading:
@@ -149,9 +151,17 @@ class Readables:
         Raises:
             NotFound: ``relation_not_found``.
             Conflict: ``table_not_materialised``.
+            TooManyRequests: ``too_many_requests``.
             Unavailable: ``relation_changing``.
             psycopg.DataError: a parameter is not of its column's type; only the text of a cursor can be.
         """
+        self._gate.enter()
+        try:
+            return await self._read(name, ask)
+        finally:
+            self._gate.leave()
+
+    async def _read(self, name: str, ask: Callable[[ReadableTable], Ask]) -> Reading:
         for _ in range(_ATTEMPTS):
             known = self._known.get(name)
             table = await self._look_up(name) if known is None else known

@@ -13,6 +13,7 @@ from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
 from app.store.catalog import entry_of, load_catalog
 from app.store.log_tables import reject
+from app.store.materialisations import follow, is_internal
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
@@ -52,7 +53,9 @@ def put_source(
     stored = find_relation(connection, name)
     conditions.check(f"{kind} '{name}'", None if stored is None else stored.version)
     if stored is None:
-        return PutResult(_register(connection, kind, name, definition), is_created=True)
+        row = _register(connection, kind, name, definition)
+        follow(connection, name, None, definition, is_empty=True)
+        return PutResult(row, is_created=True)
     if stored.kind != kind:
         raise Conflict("name_taken", f"the name '{name}' is taken by a {stored.kind}; streams and tables share one namespace")
     if stored.kept is not None:
@@ -88,9 +91,11 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
             "relation_is_derived",
             f"'{name}' is written by the query '{stored.produced_by}'; DELETE /v1/queries/{stored.produced_by} removes both",
         )
-    readers = readers_of(connection, [stored.id]).get(stored.id, [])
+    readers = [reader for reader in readers_of(connection, [stored.id]).get(stored.id, []) if not is_internal(reader)]
     if readers:
         raise in_use(name, readers)
+    if stored.origin == "source":
+        follow(connection, name, stored.definition, None, is_empty=True)
     log_feed = _entry(stored).feed.log_feed
     if not _is_read_by_others(connection, name, log_feed):
         drop_feed(raw(connection), log_feed)
@@ -161,7 +166,8 @@ def _change(
     is_stored_changed = old.feed != new.feed or any(stored.definition.get(part) != wanted.get(part) for part in _STORED)
     is_stored_changed |= list(stored.definition["columns"]) != list(wanted["columns"])
     is_stored_changed |= stored.definition["connector"].get("partitions") != wanted["connector"].get("partitions")
-    if is_stored_changed and old.feed.type == "log" and not _is_empty(connection, old.feed.log_feed):
+    is_empty = old.feed.type == "log" and _is_empty(connection, old.feed.log_feed)
+    if is_stored_changed and old.feed.type == "log" and not is_empty:
         raise Conflict(
             "relation_not_empty",
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
@@ -180,6 +186,7 @@ def _change(
     if isinstance(definition.connector, LogConnector) and not _is_read_by_others(connection, stored.name, new.feed.log_feed):
         set_retention(raw(connection), new.feed.log_feed, definition.connector.retention)
     _make_feed(connection, stored.name, definition)
+    follow(connection, stored.name, stored.definition, definition, is_empty=is_empty)
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
@@ -195,7 +202,8 @@ def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry:
         .where(query_read.c.relation_id == stored.id)
         .order_by(query.c.name)
     )
-    return [name for name, definition in rows if not _fits(QueryDefinition.model_validate(definition), before, after)]
+    followed = ((name, definition) for name, definition in rows if not is_internal(name))
+    return [name for name, definition in followed if not _fits(QueryDefinition.model_validate(definition), before, after)]
 
 
 def _fits(definition: QueryDefinition, before: Catalog, after: Catalog) -> bool:

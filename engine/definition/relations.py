@@ -93,7 +93,8 @@ class StreamDefinition(SourceDefinition):
 
 
 class TableDefinition(SourceDefinition):
-    """A table: upserts and deletes by key; versioned where ``versioned`` is given."""
+    """A table: upserts and deletes by key; versioned where ``versioned`` is given; its rows readable where ``materialize`` is true."""
 
     key: tuple[str, ...] = Field(min_length=1)
     versioned: Versioned | None = None
+    materialize: bool = False

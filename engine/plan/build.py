@@ -163,8 +163,10 @@ def _check_start(scope: Scope) -> None:
 
 
 def _check_cycle(scope: Scope, catalog: Catalog) -> None:
-    """A query must not read what it writes, directly or through other queries."""
+    """A query must not read what it writes, directly or through other queries; a source may be copied into its own rows."""
     target = scope.definition.into.relation
+    if scope.source.entry.is_materialised and scope.source.name == target and not scope.joined:
+        return
     waiting, seen = [side.name for side in scope.sides], set[str]()
     while waiting:
         name = waiting.pop()

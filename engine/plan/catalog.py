@@ -18,12 +18,14 @@ class CatalogEntry:
         feed: where its records are.
         produced_by: name of the query that writes it, None for a source.
         reads: relations that query reads; empty for a source. Cycles are found with it.
+        is_materialised: a source table whose own rows are kept for reading, by a query from it into its own name.
     """
 
     relation: RelationSchema
     feed: Feed
     produced_by: str | None = None
     reads: frozenset[str] = frozenset()
+    is_materialised: bool = False
 
 
 Catalog = Mapping[str, CatalogEntry]
@@ -58,7 +60,8 @@ def feed_of(name: str, definition: SourceDefinition) -> Feed:
 
 def source_entry(name: str, definition: SourceDefinition) -> CatalogEntry:
     """Return the catalog entry of a registered source."""
-    return CatalogEntry(relation_schema(name, definition), feed_of(name, definition))
+    is_materialised = isinstance(definition, TableDefinition) and definition.materialize
+    return CatalogEntry(relation_schema(name, definition), feed_of(name, definition), is_materialised=is_materialised)
 
 
 def derived_relation(plan: Plan) -> RelationSchema:

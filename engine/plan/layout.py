@@ -70,6 +70,8 @@ def assemble(layout: Layout) -> Plan:
         is_last = not layout.joins and layout.where is None
         retention_ms = source.entry.relation.history_retention_ms
         stages.add(_table_filter(layout, FROM_FILTER, layout.source_where, source.key(), retention_ms, is_last=is_last))
+    elif _is_copy_of_versions(layout):
+        stages.add(_admission(layout))
     for place, join in enumerate(layout.joins, 1):
         _add_join(stages, layout.running, join, place)
     _add_where(stages, layout)
@@ -90,6 +92,20 @@ def assemble(layout: Layout) -> Plan:
         idle_after_ms=None if idle is None else idle.after,
     )
     return folded(plan)
+
+
+def _is_copy_of_versions(layout: Layout) -> bool:
+    """Whether the result is a versioned table's versions as they are: then no operator has judged them by V1."""
+    retention_ms = layout.scope.source.entry.relation.history_retention_ms
+    has_operators = bool(layout.joins) or layout.where is not None or layout.grouping is not None
+    return retention_ms is not None and layout.output.history_retention_ms is not None and not has_operators
+
+
+def _admission(layout: Layout) -> TableFilter:
+    """Plan the judgement of V1: every accepted put goes on, tombstones alike (V2)."""
+    source, output = layout.scope.source, layout.output
+    known = [ms for ms in (source.entry.relation.history_retention_ms, output.history_retention_ms) if ms is not None]
+    return TableFilter(source.alias, "true", source.key(), min(known), tells_every_delete=True)
 
 
 def _used(layout: Layout) -> frozenset[str]:

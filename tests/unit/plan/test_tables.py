@@ -255,3 +255,19 @@ def test_a_hopping_window_that_would_copy_each_record_ten_thousand_times_is_refu
     window = {"type": "hopping", "size": "30d", "advance": "1ms"}
     found = refused(**{"from": {"stream": "clicks"}}, group_by=["customer"], window=window, aggregate=COUNT)
     assert found == {("/window/advance", "advance_too_small")}
+
+
+def test_a_copy_of_a_versioned_table_judges_its_puts() -> None:
+    into = {"table": "out", "versioned": {"history_retention": "1h"}}
+    [admission, *_] = build(into=into).stages[0].operators
+    assert admission == TableFilter("orders", "true", ("orders.id",), HOUR_MS, tells_every_delete=True)
+    assert not any(isinstance(operator, TableFilter) for operator in build().stages[0].operators), "an unversioned copy takes all"
+
+
+def test_only_a_materialised_source_is_copied_into_its_own_rows() -> None:
+    into = {"table": "orders"}
+    assert refused(into=into) == {("/into", "query_cycle")}
+    entry = source_entry("orders", TableDefinition(key=("id",), columns={"id": "string"}, materialize=True))
+    definition = QueryDefinition.model_validate({"name": "orders", "from": {"table": "orders"}, "into": into})
+    output = build_plan(definition, {"orders": entry}).output
+    assert (output.name, output.key, output.columns.names) == ("orders", ("id",), ("id",))
