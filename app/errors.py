@@ -14,7 +14,7 @@ AppError
 ├── BodyTooLarge             413  body_too_large
 ├── UnsupportedMediaType     415  unsupported_media_type
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
-├── TooManyRequests          429  too_many_streams
+├── TooManyRequests          429  too_many_streams, too_many_requests
 ├── Unavailable              503  not_ready, database_unavailable
 ├── NotInTime                504  position_not_reached
 └── Internal                 500  internal_error (the body carries the request id only)

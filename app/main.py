@@ -28,7 +28,8 @@ from app.api import (
     validations,
 )
 from app.api.access import guards
-from app.api.deps import Services
+from app.api.deps import PageRead, Services
+from app.api.documented import problems
 from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
@@ -39,6 +40,7 @@ from app.store.api_keys import KeyRing
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
+from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.retention import trim_periodically
 from app.store.tails import Tails
@@ -64,6 +66,7 @@ ROUTERS = (
     api_keys.router,
     service.router,
 )
+PAGED = (records.router, history.router, lateness.router, explain.router, late_records.router)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -83,8 +86,16 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     metrics = Metrics()
     database = Database.create(dsn, settings.pool_size)
     bell = Bell(dsn)
+    gates = Gates.of(settings.limits, metrics.refused)
     services = Services(
-        settings, database, Appender(database.appends, metrics), bell, metrics, Readables(database), Tails(dsn, bell)
+        settings,
+        database,
+        Appender(database.appends, metrics),
+        bell,
+        metrics,
+        Readables(database, gates.rows),
+        Tails(dsn, bell),
+        gates,
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
     app = FastAPI(
@@ -102,7 +113,9 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     install_error_handlers(app)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes)
     for router in ROUTERS:
-        app.include_router(router, dependencies=app.state.guards)
+        is_paged = router in PAGED
+        dependencies = [*app.state.guards, PageRead] if is_paged else app.state.guards
+        app.include_router(router, dependencies=dependencies, responses=problems(429) if is_paged else None)
     complete_openapi(app)
     return app
 

@@ -35,8 +35,11 @@ PUSH_STREAMS = Metric("slackwater_push_streams", "gauge", "Open event streams")
 PUSH_CLOSED = Metric(
     "slackwater_push_streams_closed_total", "counter", "Event streams that the service ended, by reason", ("reason",)
 )
+REFUSED = Metric(
+    "slackwater_requests_refused_total", "counter", "Requests refused for overload (429), by the limit they met", ("limit",)
+)
 
-OF_PROCESS = (HTTP_REQUESTS, HTTP_SECONDS, APPENDED, REJECTED, APPEND_GROUPS, TRIMMED, PUSH_STREAMS, PUSH_CLOSED)
+OF_PROCESS = (HTTP_REQUESTS, HTTP_SECONDS, APPENDED, REJECTED, APPEND_GROUPS, TRIMMED, PUSH_STREAMS, PUSH_CLOSED, REFUSED)
 """Counted by this process, from its start on."""
 
 DATABASE_UP = Metric(

@@ -74,6 +74,22 @@ class PushSettings(BaseModel):
     max_streams: int = Field(default=5_000, ge=1)
 
 
+class LimitSettings(BaseModel):
+    """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``.
+
+    Attributes:
+        row_reads: reads of tables' rows. One core answers as many as the default within ten to twenty milliseconds.
+        page_reads: other reads that may be long: records, late records, history, lateness, explanations.
+        append_bytes: bodies of appends that are read, judged or written; one larger than it passes alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    row_reads: int = Field(default=48, ge=1)
+    page_reads: int = Field(default=48, ge=1)
+    append_bytes: int = Field(default=128 * 1024 * 1024, ge=1_024)
+
+
 class LogSettings(BaseModel):
     """How the service writes its own log."""
 
@@ -123,6 +139,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     driver: DriverSettings = DriverSettings()
     push: PushSettings = PushSettings()
+    limits: LimitSettings = LimitSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("database_url")

@@ -64,6 +64,7 @@ class Metrics:
         streams = metric_list.PUSH_STREAMS
         self.push_streams = Gauge(streams.name, streams.help, streams.labels, registry=self.registry)
         self.push_closed = self._counter(metric_list.PUSH_CLOSED)
+        self.refused = self._counter(metric_list.REFUSED)
 
     def _counter(self, metric: metric_list.Metric) -> Counter:
         return Counter(metric.name, metric.help, metric.labels, registry=self.registry)

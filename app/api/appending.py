@@ -14,6 +14,7 @@ from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
 from app.api.schemas import AppendAnswer, AppendedRange, RejectedRecord
 from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.store.append_transaction import Appended
+from app.store.gates import Passing
 from engine.connectors.bodies import ARROW_TYPES, MEDIA_TYPES
 from engine.connectors.json_records import BodyMalformed
 
@@ -21,6 +22,9 @@ router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParame
 
 # Fault pointers of a wholly refused request; the answer of a partly refused one lists more.
 LISTED_FAULTS = 100
+
+# What a request of any size costs while it waits, about: a bound on bytes bounds the number of requests too.
+LEAST_BYTES = 16_384
 
 _RECORD_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -54,7 +58,7 @@ _BODY: dict[str, Any] = {
         },
     }
 }
-_RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted."), **problems(400, 404, 409, 413, 415, 422)}
+_RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted."), **problems(400, 404, 409, 413, 415, 422, 429)}
 
 
 @router.post(
@@ -101,11 +105,28 @@ async def _append(kind: str, name: str, request: Request, services: Services, id
             "unsupported_media_type", f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}"
         )
     try:
-        appended = await services.appender.append(kind, name, await request.body(), media_type, idempotency_key)
+        with services.gates.append_bytes.passed(_declared_bytes(request, services.settings.max_body_bytes)) as passing:
+            body = await _body(request, passing)
+            appended = await services.appender.append(kind, name, body, media_type, idempotency_key)
     except BodyMalformed as error:
         code = "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
         raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error
     return _answer(appended)
+
+
+def _declared_bytes(request: Request, max_body_bytes: int) -> int:
+    declared = request.headers.get("content-length", "")
+    return max(LEAST_BYTES, min(int(declared), max_body_bytes) if declared.isdecimal() else 0)
+
+
+async def _body(request: Request, passing: Passing) -> bytes:
+    """Read the body; one that did not say its length is counted as it comes."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        passing.grow(size)
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _answer(appended: Appended) -> AppendAnswer:

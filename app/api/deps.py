@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import Depends, Path, Query, Request
 from fastapi.dependencies.models import Dependant
+from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
 
 from app.errors import BadRequest, Fault
@@ -16,6 +17,7 @@ from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
 from app.store.database import Database
+from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.tails import Tails
 from app.telemetry import Metrics
@@ -37,6 +39,7 @@ class Services:
     metrics: Metrics
     readables: Readables
     tails: Tails
+    gates: Gates
 
 
 async def services_of(request: Request) -> Services:
@@ -55,6 +58,15 @@ def _transaction(services: ServicesOf) -> Iterator[sa.Connection]:
 
 # Scope "function": committed before the answer goes out, so that a client that reads its own write finds it.
 Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
+
+
+async def _behind_gate(services: ServicesOf) -> AsyncIterator[None]:
+    with services.gates.pages.passed():
+        yield
+
+
+PageRead: Dependency = Depends(_behind_gate, scope="function")
+"""Of routes that read pages: not more of them at once than the service is told."""
 
 
 def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:

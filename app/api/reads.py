@@ -32,7 +32,7 @@ Bigints = Annotated[
 _OK = answered(ROWS, "Rows in key order, as of the last commit.")
 _OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17,"$state":"final"}\n')
 _OK["content"] |= arrow_documented()
-_RESPONSES = {200: _OK, **problems(400, 404, 409, 410, 422, 504)}
+_RESPONSES = {200: _OK, **problems(400, 404, 409, 410, 422, 429, 504)}
 _FILTERS = [known_parameters((KEY_PREFIX, COLUMN_PREFIX))]
 
 
@@ -85,7 +85,7 @@ async def get_rows_of_key(
     response_model=LookupAnswer,
     responses={
         200: answered(LOOKUP, "One result for each key, in their order."),
-        **problems(400, 404, 409, 413, 415, 422, 504),
+        **problems(400, 404, 409, 413, 415, 422, 429, 504),
     },
     openapi_extra=request_body(
         "LookupBody",
