@@ -2,12 +2,17 @@
 
 An exception in a Python worker reaches the driver as text inside text: a traceback inside a Java exception inside another traceback. So
 errors are marked where they leave our code (``marked``) and found again by the mark (``decoded``).
+
+What Spark is told is kept short on both ways. A query that is being stopped looks in the text of a failed batch for an interruption, by a
+regular expression that recurses once for every character: of the 17 kB of a lost worker the stream's thread died with a
+``StackOverflowError``, and the query ended without any error.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,13 +25,26 @@ _LOST_WORKER = re.compile(
 )
 """How Spark says that a worker process was killed: by hand, by the system for want of memory, with its host."""
 
-_LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)$", re.MULTILINE)
+_NAMED_ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)")
+
+_INTERRUPTION = re.compile(
+    r"java\.lang\.InterruptedException|java\.io\.InterruptedIOException|java\.nio\.channels\.ClosedByInterruptException"
+)
+"""What Spark takes for the consequence of a stop when it stands behind ``_INTERRUPTED``."""
+
+_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling it: "
 
 _MESSAGE_CHARS = 2_000
 
+_TRACE_CHARS = 6_000
+
 
 class _Marked(Exception):
-    """An error of ours on its way through Spark."""
+    """An error on its way through Spark: its mark if it is one of ours, where it came from, its message; all of bounded length."""
+
+
+class BatchFailed(Exception):
+    """What Spark is told of a batch that failed; who called ``told_to_spark`` knows more."""
 
 
 class WorkerLost(ExternalError):
@@ -37,12 +55,24 @@ class WorkerLost(ExternalError):
 
 @contextmanager
 def marked() -> Iterator[None]:
-    """Mark errors of ours that leave the block; others pass unchanged."""
+    """Mark errors of ours that leave the block, and cut what is long; others pass unchanged."""
     try:
         yield
     except EngineError as error:
-        text = json.dumps({"code": error.code, "message": str(error)[:_MESSAGE_CHARS]})
-        raise _Marked(f"<<slackwater {text} slackwater>>") from error
+        mark = json.dumps({"code": error.code, "message": str(error)[:_MESSAGE_CHARS]})
+        raise _Marked(f"<<slackwater {mark} slackwater>>\n{_trace(error)}") from None
+    except Exception as error:
+        if sum(map(len, traceback.format_exception(error))) <= _TRACE_CHARS:
+            raise
+        raise _Marked(f"{_trace(error)}{type(error).__name__}: {str(error)[:_MESSAGE_CHARS]}") from None
+
+
+def told_to_spark(error: BaseException) -> BatchFailed:
+    """Return what to raise ``from None`` in Spark's callback for a batch that failed with ``error``."""
+    text = str(error)
+    if interruption := _INTERRUPTION.search(text):
+        return BatchFailed(f"{_INTERRUPTED}{interruption[0]}")
+    return BatchFailed(str(decoded(error)))
 
 
 def decoded(error: BaseException) -> EngineError:
@@ -60,8 +90,20 @@ def decoded(error: BaseException) -> EngineError:
         return _class_of(mark["code"])(mark["message"])
     if _LOST_WORKER.search(text):
         return WorkerLost("a worker process died in the middle of a batch")
-    named = _LAST_ERROR.findall(text)
-    return InternalError((named[-1] if named else f"{type(error).__name__}: {text}")[:_MESSAGE_CHARS])
+    return InternalError((_last_error(text) or f"{type(error).__name__}: {text}")[:_MESSAGE_CHARS])
+
+
+def _last_error(text: str) -> str | None:
+    """Return the last line that names an error; of a line only as much as a message holds is looked at."""
+    for line in reversed(text.splitlines()):
+        if named := _NAMED_ERROR.match(line[:_MESSAGE_CHARS]):
+            return named[1]
+    return None
+
+
+def _trace(error: BaseException) -> str:
+    """Return where an error came from; the innermost calls where that is long."""
+    return "".join(traceback.format_tb(error.__traceback__))[-_TRACE_CHARS:]
 
 
 def _class_of(code: str) -> type[EngineError]:

@@ -27,7 +27,7 @@ from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
 from engine.spark.bridge import StageProcessor
 from engine.spark.checkpoint import finish_batch, open_layout
-from engine.spark.failures import decoded
+from engine.spark.failures import decoded, told_to_spark
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
 
 REMEMBERED_BATCHES = 32
@@ -136,10 +136,8 @@ class RunningQuery:
         """Return why it ended; None while it runs, and after an orderly end."""
         if self._query.isActive or self._is_stopping:
             return None
-        failure = self._query.exception()
-        if failure is None:
-            return None
-        return decoded(self._commits.failure or failure)
+        failure = self._commits.failure or self._query.exception()
+        return None if failure is None else decoded(failure)
 
     def stop(self, timeout: float) -> bool:
         """Stop after the batch at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
@@ -174,7 +172,9 @@ def _packets(spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Pa
     limit = BatchLimit(options.max_rows, options.max_bytes)
     clock = Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None
     cores = spark.sparkContext.defaultParallelism
-    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, cores, clock, plan.release, _replays(plan, query_id, dsn))
+    spec = SourceSpec(
+        dsn, plan.inputs, layout.tasks, layout.start, limit, cores, clock, plan.release, _replays(plan, query_id, dsn)
+    )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:
         processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments")
@@ -199,10 +199,10 @@ class _Commits:
         try:
             packets = batch.toArrow()
             self._sink.commit(batch_id, packets)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self.failure = error
             self.close()
-            raise
+            raise told_to_spark(error) from None
         self._rows.append((batch_id, _rows_read(packets)))
 
     def rows(self, batch_id: int) -> int | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+import traceback
+
 import pytest
 
 from engine.errors import DataInvalid, EngineError, EpochFenced, InternalError, SourceUnavailable, StateCorrupt
-from engine.spark.failures import WorkerLost, decoded, marked
+from engine.spark.failures import WorkerLost, decoded, marked, told_to_spark
 
 SPARK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
   File "clientserver.py", line 644, in _call_proxy
@@ -51,3 +54,38 @@ def test_anything_else_is_internal_and_says_the_last_error() -> None:
 def test_other_exceptions_leave_the_block_unchanged() -> None:
     with pytest.raises(KeyError), marked():
         raise KeyError("origin")
+
+
+LONG = "long " * 20_000
+
+
+@pytest.mark.parametrize("error", [DataInvalid(LONG), ValueError(LONG), KeyError(LONG)])
+def test_what_leaves_the_block_is_short_whatever_was_raised(error: Exception) -> None:
+    error.__cause__ = OSError(LONG)
+    with pytest.raises(Exception, match="long") as caught, marked():
+        raise error
+    text = "".join(traceback.format_exception(caught.value))
+    assert len(text) < 20_000
+    found = decoded(RuntimeError(SPARK.format(cause=text)))
+    assert type(found) is (DataInvalid if isinstance(error, DataInvalid) else InternalError)
+    assert "long long long" in str(found)
+    assert __file__ in text
+
+
+@pytest.mark.parametrize("text", ["Error" * 20_000, "a." * 50_000, "x\n" * 50_000, "Error: " * 20_000])
+def test_a_hostile_text_is_decoded_in_a_moment(text: str) -> None:
+    begun = time.perf_counter()
+    assert len(str(decoded(RuntimeError(text)))) <= 2_000
+    assert time.perf_counter() - begun < 2
+
+
+def test_spark_hears_of_an_interruption_as_it_wants_to() -> None:
+    text = f"An error occurred while calling o1.getResult.\n: {LONG}\nCaused by: java.lang.InterruptedException\n\tat x"
+    told = traceback.format_exception(told_to_spark(RuntimeError(text)))
+    assert "py4j.protocol.Py4JJavaError: An error occurred while calling it: java.lang.InterruptedException" in told[-1]
+
+
+def test_spark_hears_of_any_other_failure_what_it_is_and_no_more() -> None:
+    lost = f"An error occurred while calling o1.getResult.\n: Python worker exited unexpectedly (crashed)\n{LONG}"
+    assert str(told_to_spark(RuntimeError(lost))) == "a worker process died in the middle of a batch"
+    assert len(str(told_to_spark(ValueError(LONG)))) <= 2_000
