@@ -5,13 +5,11 @@ Forms: timestamps RFC 3339 in UTC, bytes base64, maps objects; bigints and decim
 
 from __future__ import annotations
 
-import base64
 import json
-from datetime import datetime
-from typing import Any
 
 import polars as pl
 
+from engine.connectors.nested_json import nested_json
 from engine.definition.types import ColumnType, Schema
 
 OFFSET, EVENT_TIME, REPLAYED = "$offset", "$event_time_ms", "$replayed"
@@ -76,24 +74,3 @@ def _values(values: pl.Series, declared: ColumnType, *, has_text_numbers: bool) 
         case _:
             encoded = values.to_frame("v").select(pl.struct("v").struct.json_encode()).to_series()
             return encoded.str.slice(len('{"v":')).str.head(-1)
-
-
-def nested_json(value: Any, declared: ColumnType) -> Any:
-    """Return a value inside an array, map or struct as JSON knows it."""
-    if value is None:
-        return None
-    match declared.kind:
-        case "array" if declared.element is not None:
-            return [nested_json(item, declared.element) for item in value]
-        case "map" if declared.value is not None:
-            return {entry["key"]: nested_json(entry["value"], declared.value) for entry in value}
-        case "struct":
-            return {name: nested_json(value.get(name), field) for name, field in declared.fields}
-        case "bytes":
-            return base64.b64encode(value).decode()
-        case "timestamp" if isinstance(value, datetime):
-            return value.isoformat().replace("+00:00", "Z")
-        case "decimal" | "date" | "time":
-            return str(value)
-        case _:
-            return value

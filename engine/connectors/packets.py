@@ -1,10 +1,10 @@
 """Packets: the few big rows in which records cross Spark's Python border.
 
 A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream, for the stage that reads their input;
-``tick`` packets bring every task the clock and how far feeds were read; ``replay`` packets bring
-late records to the stage that refused them, ``replayed`` ones carry like ``data`` what came of them; ``active`` packets tell the next stage's tasks that records
-came to this one's, where silence counts (T10); the other kinds (``progress``, ``reject``, ``late``,
-``stats``) ride along to the sink untouched. Knows nothing of where records come from.
+``tick`` packets bring every task the clock and how far feeds were read; ``replay`` packets bring late records to the stage that refused
+them, and ``replayed`` ones carry, like ``data``, what came of them; ``active`` packets tell the next stage's tasks that records came to this
+one's, where silence counts (T10); the other kinds (``progress``, ``reject``, ``late``, ``stats``) ride along to the sink untouched.
+Knows nothing of where records come from.
 """
 
 from __future__ import annotations

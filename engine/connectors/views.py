@@ -16,6 +16,7 @@ import polars as pl
 import psycopg
 from psycopg import sql
 
+from engine.connectors.nested_json import nested_json
 from engine.definition.types import ColumnType, Schema
 from engine.errors import InvariantBroken
 from engine.plan.model import Output
@@ -204,13 +205,5 @@ def _as_text(name: str, kind: ColumnType | None) -> pl.Expr:
     if kind.kind == "bytes":
         return pl.lit("\\x") + column.bin.encode("hex")
     if kind.kind in ("array", "map", "struct"):
-        return column.map_elements(lambda value: _json(value, kind), return_dtype=pl.String)
+        return column.map_elements(lambda value: json.dumps(nested_json(value, kind)), return_dtype=pl.String)
     return column
-
-
-def _json(value: Any, kind: ColumnType) -> str:
-    if isinstance(value, pl.Series):
-        value = value.to_list()
-    if kind.kind == "map":
-        value = {entry["key"]: entry["value"] for entry in value}
-    return json.dumps(value, default=str)

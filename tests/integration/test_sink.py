@@ -174,6 +174,23 @@ def test_every_type_survives_the_way_into_the_view(conn: Any, dsn: str) -> None:
     sink.close()
 
 
+def test_values_inside_values_are_json_as_records_write_it(conn: Any, dsn: str) -> None:
+    columns = {"id": "string", "parts": "array<bytes>", "deep": "struct<at: timestamp, by: map<string, array<decimal(6,2)>>>"}
+    a_plan = plan("table", columns, ("id",))
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    row = {"id": "a", "parts": [b"\xff", None], "deep": {"at": at, "by": [{"key": "x", "value": [Decimal("1.50")]}]}}
+    frame = pl.DataFrame([row], schema=a_plan.output.columns.polars()).with_columns(
+        _ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8)
+    )
+    sink = sink_for(conn, dsn, a_plan)
+    sink.commit(0, table(data(frame)))
+    sink.close()
+    assert conn.execute("SELECT parts, deep FROM views.result").fetchone() == (
+        ["/w==", None],
+        {"at": "2026-01-02T03:04:05Z", "by": {"x": ["1.50"]}},
+    )
+
+
 def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=3))
     late = pl.DataFrame(
