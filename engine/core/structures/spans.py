@@ -42,6 +42,24 @@ def ranked(times: I64, *, weight: int = 1, is_exact: bool = True) -> list[Span]:
     ]
 
 
+def counted(lows: I64, highs: I64, counts: I64) -> list[Span]:
+    """Make spans of exactly known counts: at most ``MAX_SPANS``, of about equal weight.
+
+    Args:
+        lows: where each range begins; the ranges ascend and are apart.
+        highs: where it ends.
+        counts: how many things it holds, at least one.
+    """
+    group = np.arange(len(counts))
+    if len(counts) > MAX_SPANS:
+        before = np.cumsum(counts) - counts
+        group = before * MAX_SPANS // counts.sum()
+    begins = np.flatnonzero(np.append([True], group[1:] != group[:-1])[: len(counts)])
+    ends = np.append(begins[1:], len(counts))[: len(begins)] - 1
+    sums = np.add.reduceat(counts, begins).tolist() if len(counts) else []
+    return [Span(*each) for each in zip(lows[begins].tolist(), highs[ends].tolist(), sums, sums, strict=True)]
+
+
 def behind(spans: Iterable[Span], low: int, gone: int = 0) -> list[Span]:
     """Return the spans without what is before ``low``, and without the first ``gone`` things, which are known to be gone."""
     kept = []

@@ -41,7 +41,7 @@ from engine.core.frames import (
 )
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
-from engine.core.structures.spans import Span
+from engine.core.structures.spans import Span, counted
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
 from engine.core.windows.window_grid import WindowGrid, expand, node_windows
 from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
@@ -148,8 +148,8 @@ class WindowAggregator(Operator):
     def waiting(self) -> dict[str, list[Span]]:
         """Open windows by their ends; exact."""
         size, advance = self._grid.size_ms, self._grid.advance_ms
-        runs = self._store.open_windows(self._first_open)
-        return {self._spec.name: [Span(a * advance + size, b * advance + size, b - a + 1, b - a + 1) for a, b in runs]}
+        lows, highs = self._store.open_windows(self._first_open)
+        return {self._spec.name: counted(lows * advance + size, highs * advance + size, highs - lows + 1)}
 
     @property
     def due_in_ms(self) -> int | None:

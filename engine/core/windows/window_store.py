@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from engine.core.clocks import I64
 from engine.core.ports import SegmentStore
 from engine.core.structures.segments import merge_start
 from engine.core.windows.window_grid import MAX_WINDOW, expand, node_ranges, node_windows
@@ -24,6 +25,13 @@ HASH: Final = "_hash"
 
 Merge = Callable[[pl.DataFrame], pl.DataFrame]
 """Merges partials of the same node and group; the rows' order does not matter."""
+
+
+class Ranges(NamedTuple):
+    """Windows ``lows[i]`` to ``highs[i]``, both inclusive."""
+
+    lows: I64
+    highs: I64
 
 
 class _Segment(NamedTuple):
@@ -100,7 +108,7 @@ class WindowStore:
         self._levels = levels
         self._segments = [_Segment(**entry) for entry in state or []]
         self._released: list[str] = []
-        self._runs: dict[str, list[tuple[int, int]]] = {}
+        self._runs: dict[str, Ranges] = {}
 
     @property
     def rows(self) -> int:
@@ -130,13 +138,16 @@ class WindowStore:
         found = [earliest(self._store.load(segment.segment), first, self._levels) for segment in held]
         return min((window for window in found if window is not None), default=None)
 
-    def open_windows(self, first: int) -> list[tuple[int, int]]:
-        """Runs ``a..b`` of windows from ``first`` on that have partials, ascending and apart. Reads each segment once in its life."""
+    def open_windows(self, first: int) -> Ranges:
+        """Ranges of windows from ``first`` on that have partials, ascending and apart. Reads each segment once in its life."""
         known = self._runs
         self._runs = {
-            name: known[name] if name in known else _window_runs(self._store.load(name)) for name, _, _ in self._segments
+            name: known[name] if name in known else _windows_in(self._store.load(name)) for name, _, _ in self._segments
         }
-        return _united([run for runs in self._runs.values() for run in runs], first)
+        if not self._runs:
+            return Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
+        lows, highs = (np.concatenate(parts) for parts in zip(*self._runs.values(), strict=True))
+        return _united(lows, highs, first=first)
 
     def append(self, run: pl.DataFrame, first_open: int) -> None:
         """Add a sorted run and forget every window before ``first_open``."""
@@ -156,20 +167,18 @@ class WindowStore:
         self._segments = segments
 
 
-def _window_runs(run: pl.DataFrame) -> list[tuple[int, int]]:
-    first, last = node_windows(np.unique(run[NODE].to_numpy()))
-    return _united(list(zip(first.tolist(), last.tolist(), strict=True)), 0)
+def _windows_in(run: pl.DataFrame) -> Ranges:
+    return _united(*node_windows(np.unique(run[NODE].to_numpy())), first=0)
 
 
-def _united(runs: list[tuple[int, int]], first: int) -> list[tuple[int, int]]:
-    """Unite runs that meet or touch, and cut off what is before ``first``."""
-    united: list[tuple[int, int]] = []
-    for low, high in sorted((max(low, first), high) for low, high in runs if high >= first):
-        if united and low <= united[-1][1] + 1:
-            united[-1] = united[-1][0], max(united[-1][1], high)
-        else:
-            united.append((low, high))
-    return united
+def _united(lows: I64, highs: I64, *, first: int) -> Ranges:
+    """Unite ranges that meet or touch, and cut off what is before ``first``."""
+    is_open = highs >= first
+    lows, highs = np.maximum(lows[is_open], first), highs[is_open]
+    order = np.argsort(lows, kind="stable")
+    lows, reached = lows[order], np.maximum.accumulate(highs[order])
+    is_apart = np.append([True], lows[1:] > reached[:-1] + 1)[: len(lows)]
+    return Ranges(lows[is_apart], reached[np.append(is_apart[1:], [True])[: len(lows)]])
 
 
 def _still_open(run: pl.DataFrame, first_open: int) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from engine.core.frames import OperatorOutput
+from engine.core.structures.spans import MAX_SPANS, Span
 from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.window_grid import WindowGrid, expand, node_windows
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
@@ -69,6 +70,23 @@ def test_a_null_key_with_a_null_value_is_counted_once() -> None:
 def test_a_window_closes_at_the_record_whose_time_reaches_its_end_plus_grace() -> None:
     output = operator(spec("final", grace=5)).process(frame(("a", 3), ("b", 14), ("a", 7), ("b", 15), ("b", 40)))
     assert results(output) == [("a", 0, 2, 7, 3), ("b", 10, 2, 15, 4)]
+
+
+def test_however_many_open_windows_stand_apart_a_few_exact_spans_tell_of_them() -> None:
+    windows = operator(spec("final", grace=1_000_000))
+    windows.process(frame(*(("a", window * 30) for window in range(5_000))))
+    windows.process(frame(*(("b", window * 30) for window in range(4_990, 5_010)), first_pos=5_000))
+    spans = windows.waiting["w"]
+    assert len(spans) <= MAX_SPANS
+    assert all(span.least == span.most == (span.high - span.low) // 30 + 1 for span in spans)
+    assert (spans[0].low, spans[-1].high, sum(span.most for span in spans)) == (10, 150_280, 5_010)
+
+
+def test_a_few_runs_of_open_windows_are_told_one_by_one() -> None:
+    windows = operator(spec("final", size=10, advance=5, grace=1_000))
+    assert windows.waiting == {"w": []}
+    windows.process(frame(("a", 12), ("b", 300), ("a", 21)))
+    assert windows.waiting == {"w": [Span(15, 30, 4, 4), Span(305, 310, 2, 2)]}
 
 
 def test_a_late_record_is_counted_per_window_and_kept_once() -> None:
