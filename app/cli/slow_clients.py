@@ -3,53 +3,82 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
-import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from httptools import HttpParserError
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # A telephone line of the nineties brings five times as much.
 MIN_BODY_BYTES_PER_S = 1_024
+# As uvicorn's other parser; this one would keep a head of any length.
+MAX_HEAD_BYTES = 65_536
 log = structlog.stdlib.get_logger(__name__)
 
 
-def impatient_protocol(timeout_s: float) -> type[H11Protocol]:
-    """Return uvicorn's protocol with a limit to its patience.
+def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
+    """Return uvicorn's protocol with a limit to its patience, and to the length of a request's head.
 
     Args:
         timeout_s: within it the head of a request must be whole, from its first byte or the connection's begin on; of a body
             each such span must bring ``MIN_BODY_BYTES_PER_S``, unless it was the service that did not take more.
     """
 
-    class ImpatientProtocol(H11Protocol):
+    class ImpatientProtocol(HttpToolsProtocol):
         _watch: asyncio.TimerHandle | None = None
-        _is_in_body = False
+        _watched: Literal["head", "body"] = "head"
+        _part: Literal["head", "body"] | None = "head"
         _received = 0
         _received_before = 0
+        _head_bytes = 0
+        _field_bytes = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._arm()
+            self._arm("head")
 
         def data_received(self, data: bytes) -> None:
             self._received += len(data)
             super().data_received(data)
-            state = self.conn.their_state
-            if state is h11.IDLE or state is h11.SEND_BODY:
-                if self._watch is None or self._is_in_body != (state is h11.SEND_BODY):
-                    self._arm()
-            else:
+            # Between requests nothing but line ends can come without a request's beginning; the keep-alive timer is off by then.
+            is_between = self._part is None and (self.cycle is None or self.cycle.response_complete)
+            part = "head" if is_between else self._part
+            self._head_bytes += len(data)
+            if part == "head" and self._head_bytes > MAX_HEAD_BYTES:
                 self._disarm()
+                self.send_400_response("The head of the request is too long.")
+            elif part is None or self.transport.is_closing():
+                self._disarm()
+            elif self._watch is None or self._watched != part:
+                self._arm(part)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()
             super().connection_lost(exc)
 
-        def _arm(self) -> None:
+        def on_message_begin(self) -> None:
+            self._part, self._head_bytes, self._field_bytes = "head", 0, 0
+            super().on_message_begin()
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._field_bytes += len(name) + len(value)
+            if self._field_bytes > MAX_HEAD_BYTES:
+                raise HttpParserError("the head of the request is too long")
+            super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._part = "body"
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._part = None
+            super().on_message_complete()
+
+        def _arm(self, part: Literal["head", "body"]) -> None:
             self._disarm()
-            self._is_in_body = self.conn.their_state is h11.SEND_BODY
+            self._watched = part
             self._received_before = self._received
-            self._watch = asyncio.get_running_loop().call_later(timeout_s, self._look)
+            self._watch = self.loop.call_later(timeout_s, self._look)
 
         def _disarm(self) -> None:
             if self._watch is not None:
@@ -59,10 +88,11 @@ def impatient_protocol(timeout_s: float) -> type[H11Protocol]:
         def _look(self) -> None:
             self._watch = None
             has_got_on = self._received - self._received_before >= MIN_BODY_BYTES_PER_S * timeout_s
-            if self._is_in_body and (has_got_on or self.flow.read_paused):
-                self._arm()
+            is_answering = self.cycle is not None and not self.cycle.response_complete
+            if (has_got_on or self.flow.read_paused) if self._watched == "body" else is_answering:
+                self._arm(self._watched)
                 return
-            log.info("slow_client_closed", part="body" if self._is_in_body else "head", after_s=timeout_s)
+            log.info("slow_client_closed", part=self._watched, after_s=timeout_s)
             self.transport.close()
 
     return ImpatientProtocol

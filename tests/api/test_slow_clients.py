@@ -13,7 +13,7 @@ import pytest
 from fastapi.responses import PlainTextResponse
 from starlette.requests import Request
 
-from app.cli.slow_clients import MIN_BODY_BYTES_PER_S, impatient_protocol
+from app.cli.slow_clients import MAX_HEAD_BYTES, MIN_BODY_BYTES_PER_S, impatient_protocol
 from app.main import create_app
 from app.settings import Settings
 from tests.api.live_server import live
@@ -100,3 +100,28 @@ def test_a_body_at_a_fair_rate_and_one_that_the_service_is_slow_to_take_are_whol
         assert more, answer
         answer += more
     assert b"200 OK" in answer
+
+
+def test_line_ends_between_requests_keep_no_connection_open(connection: socket.socket) -> None:
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"200 OK" in connection.recv(4096)
+    drip(connection, b"\r\n" * 500)
+    assert seconds_until_closed(connection) < 20 * TIMEOUT_S
+
+
+@pytest.mark.parametrize("number", [1, 2_000])
+def test_a_head_without_end_is_refused(connection: socket.socket, number: int) -> None:
+    fields = b"".join(b"X-%d: %s\r\n" % (place, b"x" * (2 * MAX_HEAD_BYTES // number)) for place in range(number))
+    try:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + fields)
+        answer = connection.recv(4096)
+    except ConnectionError:  # closed before all of it was sent; the answer may be lost then
+        return
+    assert b"400 Bad Request" in answer
+
+
+def test_heads_that_are_long_enough_together_only_are_taken(connection: socket.socket) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n"
+    for _ in range(4):
+        connection.sendall(request)
+        assert b"200 OK" in connection.recv(4096)
