@@ -133,13 +133,15 @@ class QueryHost:
                 hosted.since = time.monotonic()
                 hosted.phase = "launching"
             self._on_change()
-            try:
-                handle = self._launch(hosted.order)
-            except Exception as error:
-                log.warning("launch_failed", query=hosted.order.name, epoch=hosted.order.epoch, exc_info=True)
-                self._end(hosted, report_of(error))
-            else:
-                self._launched(hosted, handle)
+            order = hosted.order
+            with structlog.contextvars.bound_contextvars(query=order.name, epoch=order.epoch, generation=order.generation):
+                try:
+                    handle = self._launch(order)
+                except Exception as error:
+                    log.warning("launch_failed", exc_info=True)
+                    self._end(hosted, report_of(error))
+                else:
+                    self._launched(hosted, handle)
 
     def _launched(self, hosted: _Hosted, handle: QueryHandle) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +32,7 @@ from engine.spark.failures import decoded, told_to_spark
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
 
 REMEMBERED_BATCHES = 32
+log = structlog.stdlib.get_logger(__name__)
 
 _STARTING = threading.Lock()
 """Queries start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
@@ -111,7 +113,9 @@ class RunningQuery:
         options = options or RunOptions()
         with connect(dsn, "slackwater-launch") as connection:
             finish_batch(checkpoint_dir, last_batch(connection, query_id, checkpoint_id))
-        commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch))
+        # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
+        bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
+        commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch), log.bind(**bound))
         with _STARTING:
             packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
@@ -190,8 +194,9 @@ def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
 class _Commits:
     """The callback Spark hands each batch to. Remembers the failure itself: Spark only passes its text on."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, logger: structlog.stdlib.BoundLogger) -> None:
         self.failure: BaseException | None = None
+        self._log = logger
         self._sink = sink
         self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
 
@@ -203,7 +208,9 @@ class _Commits:
             self.failure = error
             self.close()
             raise told_to_spark(error) from None
-        self._rows.append((batch_id, _rows_read(packets)))
+        rows = _rows_read(packets)
+        self._rows.append((batch_id, rows))
+        self._log.debug("batch_committed", batch_id=batch_id, rows=rows)
 
     def rows(self, batch_id: int) -> int | None:
         return next((rows for known, rows in tuple(self._rows) if known == batch_id), None)
