@@ -12,10 +12,17 @@ import structlog
 
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
+from engine.connectors.fence import cut_off_older
 from engine.connectors.sink import claim_epoch
 
-# The fence waits for a commit of the old launch that is under way; one that takes longer is a reason to try again later.
+# The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
+FENCE_PATIENCE_MS = 5_000
 FENCE_TIMEOUT_MS = 30_000
+# The same for this very step, should this process be frozen in it.
+_FENCE_OPTIONS = (
+    f"-c lock_timeout={FENCE_PATIENCE_MS} -c statement_timeout={FENCE_TIMEOUT_MS}"
+    f" -c idle_in_transaction_session_timeout={FENCE_PATIENCE_MS}"
+)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -55,20 +62,30 @@ class FencedLauncher:
             EpochFenced: a newer launch has the fence.
             Exception: whatever the runner raises.
         """
+        # Looked for before the fence is taken: what a newer launch makes while this process is frozen is not among them.
+        former = self._former_checkpoints(order)
         order.note_phase("fencing")
         with self._connect() as connection:
-            connection.execute(f"SET statement_timeout = {FENCE_TIMEOUT_MS}")
-            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
-        self._discard_former(order)
+            self._take_fence(connection, order)
+        for directory in former:
+            log.info("checkpoint_discarded", query=order.name, checkpoint=directory.name)
+            shutil.rmtree(directory, ignore_errors=True)
         return self._runner.launch(order)
 
     def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
+        return psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, options=_FENCE_OPTIONS)
 
-    def _discard_former(self, order: LaunchOrder) -> None:
-        """Remove checkpoints that ``?state=discard`` has left behind; the fence is ours, so nobody can commit from them."""
+    @staticmethod
+    def _take_fence(connection: psycopg.Connection[Any], order: LaunchOrder) -> None:
+        try:
+            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
+        except psycopg.errors.LockNotAvailable:
+            number = cut_off_older(connection, order.query_id, order.epoch)
+            log.warning("older_sinks_cut_off", query=order.name, epoch=order.epoch, number=number)
+            claim_epoch(connection, order.query_id, order.checkpoint_id, order.epoch)
+
+    def _former_checkpoints(self, order: LaunchOrder) -> list[Path]:
+        """Return what ``?state=discard`` has left behind; once the fence is taken nobody can commit from it."""
         directory = query_directory(self._checkpoints_dir, order.query_id)
-        for former in directory.iterdir() if directory.is_dir() else ():
-            if former.name != str(order.checkpoint_id):
-                log.info("checkpoint_discarded", query=order.name, checkpoint=former.name)
-                shutil.rmtree(former, ignore_errors=True)
+        found = directory.iterdir() if directory.is_dir() else ()
+        return [former for former in found if former.name != str(order.checkpoint_id)]

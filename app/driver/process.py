@@ -185,7 +185,7 @@ class DriverProcess:
             if self._leases.is_trusted:
                 self._due_ms = self._reconciler.reconcile(connection)
             self._is_empty = not self._leases.held(connection) if self._phase == "draining" else False
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout) as error:
             log.warning("database_unavailable", error=str(error))
             self._disconnect()
             if self._phase == "draining" or not self._leases.is_trusted:
@@ -194,8 +194,10 @@ class DriverProcess:
 
     def _connect(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            # A lock that is held for longer than a lease lives would be found out too late.
-            options = f"-c lock_timeout={self._settings.lease_ttl_ms // 3}"
+            # A lock that is held for longer than a lease lives would be found out too late; and should this process be frozen, its
+            # own locks must not outlive its leases.
+            ttl_ms = self._settings.lease_ttl_ms
+            options = f"-c lock_timeout={ttl_ms // 3} -c idle_in_transaction_session_timeout={ttl_ms}"
             self._connection = psycopg.connect(
                 self._dsn,
                 autocommit=True,

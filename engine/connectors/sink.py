@@ -20,6 +20,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
+from engine.connectors.fence import sink_name
 from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
@@ -192,7 +193,7 @@ class Sink:
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self._conn is None or self._conn.closed:
-            self._conn = connect(self._dsn, "slackwater-sink")
+            self._conn = connect(self._dsn, sink_name(self._query_id, self._epoch))
         return self._conn
 
     def _fence(self, cursor: Cursor, batch_id: int) -> _Committed | None:

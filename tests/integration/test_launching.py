@@ -1,0 +1,102 @@
+"""Taking a query over from a launch that cannot let go of it, and from one that wakes up late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from app.driver.launching import FencedLauncher, checkpoint_directory
+from app.driver.ports import LaunchOrder
+from engine.connectors.fence import cut_off_older, sink_name
+from engine.errors import EpochFenced
+
+
+class Idle:
+    """A handle, and the runner that gives it, of a query that does nothing."""
+
+    is_active = True
+    is_alive = True
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def launch(self, _order: LaunchOrder) -> Idle:
+        return self
+
+    def error(self) -> Exception | None:
+        return None
+
+    def stop(self, _timeout_s: float) -> bool:
+        return True
+
+
+def order(query: UUID, checkpoint: UUID, epoch: int, note_phase: Callable[[str], None] = lambda _phase: None) -> LaunchOrder:
+    return LaunchOrder(query, "q", {}, checkpoint, 1, epoch, note_phase)
+
+
+@pytest.fixture
+def control(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def frozen_in_a_commit(dsn: str, query: UUID, epoch: int) -> psycopg.Connection[Any]:
+    """Return the connection of a sink that holds the fence's row and is never heard of again."""
+    connection = psycopg.connect(dsn, application_name=sink_name(query, epoch))
+    connection.execute("SELECT 1 FROM log.commit WHERE query_id = %s FOR UPDATE", (query,))
+    return connection
+
+
+def test_a_launch_cuts_off_a_commit_that_never_ends(dsn: str, control: psycopg.Connection[Any], tmp_path: Path) -> None:
+    query, checkpoint = uuid4(), uuid4()
+    launcher = FencedLauncher(dsn, tmp_path, Idle())
+    launcher(order(query, checkpoint, 1))
+    frozen = frozen_in_a_commit(dsn, query, 1)
+    other = psycopg.connect(dsn, application_name=sink_name(uuid4(), 1))
+    launcher(order(query, checkpoint, 2))
+    row = control.execute("SELECT epoch FROM log.commit WHERE query_id = %s", (query,)).fetchone()
+    assert row == (2,)
+    with pytest.raises(psycopg.OperationalError):
+        frozen.execute("SELECT 1")
+    other.execute("SELECT 1")
+    frozen.close()
+    other.close()
+
+
+def test_a_launch_that_wakes_up_late_cuts_nobody_off(dsn: str, control: psycopg.Connection[Any], tmp_path: Path) -> None:
+    query, checkpoint = uuid4(), uuid4()
+    launcher = FencedLauncher(dsn, tmp_path, Idle())
+    launcher(order(query, checkpoint, 3))
+    with psycopg.connect(dsn, application_name=sink_name(query, 3)) as newer:
+        with pytest.raises(EpochFenced):
+            launcher(order(query, checkpoint, 2))
+        assert cut_off_older(control, query, 3) == 0
+        newer.execute("SELECT 1")
+
+
+def test_a_launch_removes_discarded_state_but_nothing_that_a_newer_one_made(dsn: str, tmp_path: Path) -> None:
+    query, discarded, own, newer = uuid4(), uuid4(), uuid4(), uuid4()
+    directories = {each: checkpoint_directory(tmp_path, query, each) for each in (discarded, own, newer)}
+    for each in (discarded, own):
+        directories[each].mkdir(parents=True)
+
+    def a_newer_one_begins(_phase: str) -> None:
+        # From here on the launch may be frozen for as long as it likes.
+        directories[newer].mkdir(exist_ok=True)
+
+    FencedLauncher(dsn, tmp_path, Idle())(order(query, own, 1, a_newer_one_begins))
+    assert {each for each, directory in directories.items() if directory.exists()} == {own, newer}
+
+
+def test_the_name_of_a_sink_fits_what_postgres_keeps(dsn: str) -> None:
+    name = sink_name(uuid4(), 2**31)
+    with psycopg.connect(dsn, application_name=name) as connection:
+        assert connection.execute("SELECT current_setting('application_name')").fetchone() == (name,)
