@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-PacketKind = Literal["data", "tick", "active", "replay", "replayed", "progress", "reject", "late", "stats"]
+PacketKind = Literal["data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats"]
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "

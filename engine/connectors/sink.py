@@ -24,7 +24,7 @@ from engine.connectors.fence import sink_name
 from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
-from engine.connectors.views import apply_changes, expire_windows
+from engine.connectors.views import apply_changes, apply_open, expire_windows
 from engine.core.lateness import summed
 from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
@@ -99,6 +99,7 @@ class _Batch:
     now_ms: int
     changes: list[pl.DataFrame] = field(default_factory=list)
     replayed: list[pl.DataFrame] = field(default_factory=list)
+    opened: list[pl.DataFrame] = field(default_factory=list)
     late: list[pl.DataFrame] = field(default_factory=list)
     rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
     progress: list[Json] = field(default_factory=list)
@@ -113,6 +114,8 @@ class _Batch:
                     batch.changes.append(decode_frame(packet.blob))
                 case "replayed":
                     batch.replayed.append(decode_frame(packet.blob))
+                case "opened":
+                    batch.opened.append(decode_frame(packet.blob))
                 case "late":
                     batch.late.append(decode_frame(packet.blob))
                 case "reject":
@@ -220,6 +223,8 @@ class Sink:
         if batch.replayed:
             again = _Batch(batch.now_ms, [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in batch.replayed])
             emitted += self._write_changes(cursor, again, counters, before.stream_time(self._plan))
+        if self._plan.output.has_open:
+            apply_open(cursor, self._plan.output, batch.opened, [*batch.changes, *batch.replayed])
         after = before.advanced(batch, emitted, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 
 from engine.connectors.nested_json import nested_json
+from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from engine.definition.types import ColumnType, Schema
 from engine.errors import InvariantBroken
 from engine.plan.model import Output
@@ -42,15 +43,22 @@ def history_identifier(name: str) -> sql.Identifier:
     return sql.Identifier(HISTORY_SCHEMA, name)
 
 
+def open_identifier(name: str) -> sql.Identifier:
+    """Return the quoted, qualified name of the table of a view's open windows."""
+    return sql.Identifier(OPEN_SCHEMA, name)
+
+
 def create_view(conn: Connection, output: Output) -> None:
     """Create the table of a derived table: its columns, ``_ts`` (bigint: result time in ms), its key as primary key.
 
     A windowed one also gets an index on its end, by which closed windows leave after their retention; a versioned one the table of
-    its versions, keyed by key and ``_ts``.
+    its versions, keyed by key and ``_ts``; one that keeps open windows the table of those.
     """
     _create(conn, view_identifier(output.name), output, ())
     if output.is_windowed:
         conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), sql.Identifier(output.key[-1])))
+    if output.has_open:
+        _create(conn, open_identifier(output.name), output, ())
     if output.history_retention_ms is not None:
         _create(conn, history_identifier(output.name), output, (RESULT_TIME,))
         deleted = sql.SQL("ALTER TABLE {} ADD COLUMN {} boolean NOT NULL")
@@ -72,7 +80,9 @@ def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: t
 
 def drop_view(conn: Connection, name: str) -> None:
     """Drop the tables of a derived table, if they are there."""
-    conn.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(view_identifier(name), history_identifier(name)))
+    conn.execute(
+        sql.SQL("DROP TABLE IF EXISTS {}, {}, {}").format(view_identifier(name), history_identifier(name), open_identifier(name))
+    )
 
 
 def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_time_ms: int | None = None) -> None:
@@ -100,17 +110,42 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
         except psycopg.errors.UniqueViolation as error:
             raise InvariantBroken(f"a final window of {output.name} was emitted twice: {error.diag.message_detail}") from error
         return
+    _write(cursor, view_identifier(output.name), output, upserts, deletes)
+
+
+def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
+    """Write what open windows have now: the last row of each, until its final one has come with this batch's changes.
+
+    Args:
+        cursor: inside the sink's transaction.
+        output: the derived table; it keeps open windows.
+        opened: output columns, ``_ts``, ``_op`` (``OPEN_ROW`` or ``OPEN_DELETE``), in emission order.
+        changes: the results of the batch.
+    """
+    closed = [frame.with_columns(pl.lit(OPEN_DELETE, pl.Int8).alias("_op")) for frame in changes]
+    told = [frame for frame in (*opened, *closed) if not frame.is_empty()]
+    if not told:
+        return
+    columns = [*output.columns.names, RESULT_TIME, "_op"]
+    rows = pl.concat([frame.select(columns) for frame in told]).drop_nulls(list(output.key))
+    folded = rows.unique(subset=list(output.key), keep="last", maintain_order=True)
+    is_row = pl.col("_op") == OPEN_ROW
+    _write(cursor, open_identifier(output.name), output, folded.filter(is_row), folded.filter(~is_row))
+
+
+def _write(cursor: Cursor, table: sql.Identifier, output: Output, upserts: pl.DataFrame, deletes: pl.DataFrame) -> None:
     if not upserts.is_empty():
+        names = [*output.columns.names, RESULT_TIME]
         stage = _stage(cursor, output)
         _copy(cursor, stage, upserts.select(names), output.columns)
-        cursor.execute(_upsert(view_identifier(output.name), stage, names, output.key))
+        cursor.execute(_upsert(table, stage, names, output.key))
         cursor.execute(sql.SQL("TRUNCATE {}").format(stage))
     if not deletes.is_empty():
         stage = _stage(cursor, output)
         keys = deletes.select(output.key)
         _copy(cursor, stage, keys, output.columns)
         is_same = sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(sql.Identifier(name)) for name in output.key)
-        cursor.execute(sql.SQL("DELETE FROM {} v USING {} s WHERE {}").format(view_identifier(output.name), stage, is_same))
+        cursor.execute(sql.SQL("DELETE FROM {} v USING {} s WHERE {}").format(table, stage, is_same))
         cursor.execute(sql.SQL("TRUNCATE {}").format(stage))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from engine.core.aggregation.running_aggregate import RunningAggregator
@@ -16,6 +17,7 @@ from engine.core.row_operators import RowFilter, RowProjection
 from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
 from engine.core.table_filter import TableFilterer
 from engine.core.windows.hopping import WindowAggregator
+from engine.core.windows.open_windows import OpenWindows
 from engine.core.windows.sessions import SessionAggregator
 from engine.core.windows.sliding import SlidingAggregator
 from engine.definition.types import Schema
@@ -64,12 +66,8 @@ def _build(
             return ForeignKeyAnswerer(spec, running, _side(spec.table_index, stage, plan), state, store)
         case model.ForeignKeyResult():
             return ForeignKeyResolver(spec, running, state, store)
-        case model.WindowAggregation():
-            return WindowAggregator(spec, running, state, store)
-        case model.SessionAggregation():
-            return SessionAggregator(spec, running, state, store)
-        case model.SlidingAggregation():
-            return SlidingAggregator(spec, running, state, store)
+        case model.WindowAggregation() | model.SessionAggregation() | model.SlidingAggregation():
+            return _build_windows(spec, running, plan, state, store)
         case model.RunningAggregation():
             return RunningAggregator(spec, running, state, store)
         case model.TableRegrouping():
@@ -80,6 +78,27 @@ def _build(
             return TimeLimitSuppressor(spec, running, state, store)
         case model.WallClockSuppression():
             return WallClockSuppressor(spec, running, state, store)
+
+
+def _build_windows(
+    spec: model.WindowedAggregation, running: Schema, plan: Plan, state: dict[str, Any] | None, store: SegmentStore
+) -> Operator:
+    if spec.emit != "final" or not plan.output.has_open:
+        return _windows(spec, running, state, store)
+    states = state or {}
+    final = _windows(spec, running, states.get("final"), store)
+    changes = _windows(replace(spec, emit="changes", is_folded=True), running, states.get("changes"), store)
+    return OpenWindows(final, changes)
+
+
+def _windows(spec: model.WindowedAggregation, running: Schema, state: dict[str, Any] | None, store: SegmentStore) -> Operator:
+    match spec:
+        case model.WindowAggregation():
+            return WindowAggregator(spec, running, state, store)
+        case model.SessionAggregation():
+            return SessionAggregator(spec, running, state, store)
+        case model.SlidingAggregation():
+            return SlidingAggregator(spec, running, state, store)
 
 
 def _input(plan: Plan, index: int) -> Input:

@@ -22,6 +22,9 @@ POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
 ORIGIN = "_origin"
 """Column of an emission that goes through an exchange: offset of the record it was made of, or ``NO_RECORD``."""
 
+OPEN_ROW, OPEN_DELETE = 3, 4
+"""``_op`` of a row that an open window has now, or has no more: for reading only, never a result (``engine.core.windows.open_windows``)."""
+
 NO_RECORD = -1
 """Offset of a row that is not made of one record: several caused it, or time alone did (T10, ticks)."""
 
@@ -92,6 +95,7 @@ class Emission:
         lateness: gauge → what it counted (``engine.core.lateness``).
         is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
         replayed: like ``changes``: what became of replayed late records, marked by standing apart.
+        opened: like ``changes``, ``_op`` being ``OPEN_ROW`` or ``OPEN_DELETE``: what open windows have now.
     """
 
     changes: pl.DataFrame
@@ -106,6 +110,7 @@ class Emission:
     oldest_ms: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)
     replayed: pl.DataFrame = field(default_factory=pl.DataFrame)
+    opened: pl.DataFrame = field(default_factory=pl.DataFrame)
     waiting: dict[str, list[Span]] = field(default_factory=dict)
 
 

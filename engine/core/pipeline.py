@@ -27,6 +27,7 @@ class Step:
 
     Attributes:
         changes: ``_ts``, ``_op`` and the output columns: the tasks' emissions one task after the other.
+        opened: like ``changes``, apart from them: what open windows have now (``Emission.opened``).
         late: rows that must be kept for reading.
         counters: over all tasks.
         wakes_at_ms: the earliest wall clock at which a task has something to do without input.
@@ -36,6 +37,7 @@ class Step:
 
     def __init__(self) -> None:
         self.changes: list[pl.DataFrame] = []
+        self.opened: list[pl.DataFrame] = []
         self.late: pl.DataFrame = empty_late()
         self.counters: Counters = {}
         self.wakes_at_ms: int | None = None
@@ -110,6 +112,7 @@ class Pipeline:
                 )
                 step.add(emitted[-1])
         step.changes = [each.changes for each in emitted if each.changes.height]
+        step.opened = [each.opened for each in emitted if each.opened.height]
         return step
 
 

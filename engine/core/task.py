@@ -21,6 +21,7 @@ from engine.core.frames import (
     NO_RECORD,
     OFFSET,
     OP,
+    OPEN_ROW,
     ORIGIN,
     POS,
     TS,
@@ -65,6 +66,7 @@ class _Made:
     """What a batch made so far."""
 
     changes: list[pl.DataFrame] = field(default_factory=list)
+    opened: list[pl.DataFrame] = field(default_factory=list)
     late: list[pl.DataFrame] = field(default_factory=list)
     counters: Counters = field(default_factory=dict)
     failure: EngineError | None = None
@@ -182,6 +184,7 @@ class Task:
             is_active=is_active,
             lateness=self._lateness.take(),
             replayed=replayed,
+            opened=pl.concat(made.opened) if made.opened else pl.DataFrame(),
             waiting={name: bounded(spans) for operator in self._chain for name, spans in operator.waiting.items()},
         )
 
@@ -232,15 +235,13 @@ class Task:
             frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
             for result in results:
                 made.take(result)
-        changes = self._changes(frame, batch, moment, step)
-        self._emitted += changes.height
-        made.changes.append(changes)
+        self._emit(frame, batch, moment, step, made)
 
     def _replayed(self, replays: Replays | None, made: _Made) -> pl.DataFrame:
         """Let late records through again, and what the stage before made of some; returns what comes of them."""
         if replays is None:
             return pl.DataFrame()
-        again = _Made(late=made.late, counters=made.counters)
+        again = _Made(opened=made.opened, late=made.late, counters=made.counters)
         if replays.slices:
             self._run(replays.slices, _Step(self._now_ms), again)
         names = [operator.name for operator in self._chain]
@@ -269,9 +270,7 @@ class Task:
             result = operator.process(frame, batch.frames, moment)
             made.take(result)
             frame = result.frame
-        changes = self._changes(frame, batch, moment, step)
-        self._emitted += changes.height
-        made.changes.append(changes)
+        self._emit(frame, batch, moment, step, made)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON-able values; every segment it names is durable."""
@@ -293,6 +292,16 @@ class Task:
             # Stream time rises by whole milliseconds: what is due now has to wait for the next one.
             moments += [reached_ms + max(1, ms) for ms in due if ms is not None]
         return min((ms for ms in moments if ms is not None), default=None)
+
+    def _emit(self, frame: pl.DataFrame, batch: Ordered, moment: Moment, step: _Step, made: _Made) -> None:
+        """Take what came out of the chain; what only open windows have stands apart from results."""
+        if self._is_last and self._plan.output.has_open:
+            is_open = pl.col(OP) >= OPEN_ROW
+            made.opened.append(frame.filter(is_open)[[TS, OP, *self._output]])
+            frame = frame.filter(~is_open)
+        changes = self._changes(frame, batch, moment, step)
+        self._emitted += changes.height
+        made.changes.append(changes)
 
     def _changes(self, frame: pl.DataFrame, batch: Ordered, moment: Moment, step: _Step) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""

@@ -104,6 +104,7 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
     if into.table is not None:
         _check_keyed(scope, wanted, absent, running)
     _check_versioned(scope, grouping, running)
+    _check_open(scope)
     if len(scope.problems.found) > before:
         return None
     window = scope.definition.window
@@ -119,6 +120,7 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         retention_ms=None if window is None else window.retention,
         history_retention_ms=None if into.versioned is None else into.versioned.history_retention,
         closes_after_ms=None if grouping is None else closes_after(scope.definition, grouping.operator),
+        has_open=into.materialize_open,
     )
 
 
@@ -178,6 +180,17 @@ def _check_keyed(scope: Scope, wanted: tuple[str, ...], absent: list[str], runni
         scope.problems.add(
             "/select", "key_missing_in_select",
             f"a table needs its key: select {', '.join(absent)} as plain columns, or make the result a stream",
+        )  # fmt: skip
+
+
+def _check_open(scope: Scope) -> None:
+    """Open windows are kept apart only where the table itself does not show them."""
+    into = scope.definition.into
+    if into.materialize_open and (into.table is None or scope.definition.suppress.mode != "until_window_closes"):
+        scope.problems.add(
+            "/into/materialize_open", "unsupported_option",
+            "`materialize_open` belongs to a table with suppress `until_window_closes`: other results show open windows, or what they let "
+            "through of them, anyway; leave it out",
         )  # fmt: skip
 
 

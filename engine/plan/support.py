@@ -13,5 +13,3 @@ def check_support(definition: QueryDefinition, problems: Problems) -> None:
     into = definition.into
     if into.connector is not None:
         problems.add("/into/connector", CODE, "sending results out comes later; read them over HTTP or from the schema `views`")
-    if into.materialize_open:
-        problems.add("/into/materialize_open", CODE, "reading open windows comes later; suppress mode none shows every change")

@@ -175,6 +175,7 @@ class StageProcessor(StatefulProcessor):
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int) -> list[Packet]:
         packets = self._changes(ordinal, emission.changes, now_ms)
         packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
+        packets += [replace(packet, kind="opened") for packet in self._changes(ordinal, emission.opened, now_ms)]
         if emission.is_active and self._plan.idle_after_ms is not None and self._stage.index + 1 < len(self._plan.stages):
             # T10: a task of the next stage is silent only while all tasks of this one are.
             source = emitted_by(self._stage.index)

@@ -72,7 +72,7 @@ def _clean(dsn: str) -> Iterator[None]:
     """Leave an empty database behind."""
     yield
     with psycopg.connect(dsn, autocommit=True) as connection:
-        made = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('views', 'history')"
+        made = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('views', 'history', 'open')"
         for (table,) in connection.execute(made).fetchall():
             connection.execute(f"DROP TABLE {table}")
         connection.execute(

@@ -107,7 +107,7 @@ BAD_QUERIES: list[tuple[dict[str, Any], str, str]] = [
     ({**WINDOWS, "into": {"table": "delays"}, "select": {"flights": "flights"}}, "key_missing_in_select", "/select"),
     ({**JOIN, "suppress": {"mode": "until_window_closes"}}, "final_without_window", "/suppress/mode"),
     ({**JOIN, "idle": {"after": "0s"}}, "invalid_value", "/idle/after"),
-    ({**JOIN, "into": {"stream": "out", "materialize_open": True}}, "not_supported_yet", "/into/materialize_open"),
+    ({**JOIN, "into": {"stream": "out", "materialize_open": True}}, "unsupported_option", "/into/materialize_open"),
     ({**WINDOWS, "name": "x" * 64}, "malformed_name", "/name"),
 ]
 

@@ -152,6 +152,36 @@ async def test_open_windows_of_a_suppressed_table_are_not_there(client: httpx.As
     assert (await client.get(PATH, params={"state": "final"})).status_code == 200
 
 
+async def test_open_windows_are_read_beside_final_ones(client: httpx.AsyncClient, dsn: str) -> None:
+    await create(client, {**WINDOWS, "into": {"table": "delays", "materialize_open": True}})
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for schema, hour, flights in (("views", 0, 3), ("open", 1, 2), ("open", 2, 1)):
+            connection.execute(f"INSERT INTO {schema}.delays VALUES ('JFK', %s, %s, %s, 1, 0)", (at(hour), at(hour + 1), flights))
+
+    async def found(path: str = PATH, **params: Any) -> list[tuple[int, str]]:
+        response = await client.get(path, params=params)
+        assert response.status_code == 200, response.text
+        return [(row["flights"], row["$state"]) for row in response.json()["rows"]]
+
+    assert await found() == [(3, "final")]
+    assert await found(state="open") == [(2, "open"), (1, "open")]
+    assert await found(state="any") == [(3, "final"), (2, "open"), (1, "open")]
+    assert await found(f"{PATH}/JFK", state="any", order="desc", limit=2) == [(1, "open"), (2, "open")]
+    assert await found(**{"state": "any", "where.flights.ge": 2, "window_from": at(1)}) == [(2, "open")]
+    pages: list[int] = []
+    params: dict[str, Any] = {"state": "any", "limit": 1}
+    while True:
+        body = (await client.get(PATH, params=params)).json()
+        pages += [row["flights"] for row in body["rows"]]
+        if body["next"] is None:
+            break
+        params["cursor"] = body["next"]
+    assert pages == [3, 2, 1]
+    assert (await client.delete("/v1/queries/delays")).status_code == 204
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT to_regclass('open.delays')").fetchone() == (None,)
+
+
 async def test_windows_of_the_past_have_no_state(client: httpx.AsyncClient, problem: Problem) -> None:
     await create(client, {**CHANGES, "into": {"table": "delays", "versioned": {"history_retention": "1d"}}})
     assert (await client.get(PATH, params={"as_of": 5})).json()["rows"] == []

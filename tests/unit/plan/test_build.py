@@ -184,7 +184,7 @@ def test_a_query_that_would_read_its_own_result_through_another_is_refused() -> 
         ({"into": {"stream": "flights"}}, ("/into", "query_cycle")),
         ({"idle": {"after": "0s"}}, ("/idle/after", "invalid_value")),
         ({"into": {"stream": "result", "versioned": {"history_retention": "1h"}}}, ("/into/versioned", "unsupported_option")),
-        ({"into": {"table": "result", "materialize_open": True}}, ("/into/materialize_open", "not_supported_yet")),
+        ({"into": {"table": "result", "materialize_open": True}}, ("/into/materialize_open", "unsupported_option")),
         ({"into": {"table": "result", "connector": {"type": "kafka"}}}, ("/into/connector", "not_supported_yet")),
     ],
 )  # fmt: skip
