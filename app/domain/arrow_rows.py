@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
@@ -31,9 +32,9 @@ _LEAVES: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "timestamp": datetime.fromisoformat,
-    "bytes": lambda text: text.encode(),
+    "bytes": base64.b64decode,
 }
-"""What a materialised nested value keeps as text (``engine.connectors.views``)."""
+"""What a materialised nested value keeps as text (``engine.connectors.nested_json``)."""
 
 
 def arrow_type(declared: ColumnType) -> pa.DataType:

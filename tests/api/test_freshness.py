@@ -158,7 +158,7 @@ async def test_open_windows_are_read_beside_final_ones(client: httpx.AsyncClient
         for schema, hour, flights in (("views", 0, 3), ("open", 1, 2), ("open", 2, 1)):
             connection.execute(f"INSERT INTO {schema}.delays VALUES ('JFK', %s, %s, %s, 1, 0)", (at(hour), at(hour + 1), flights))
 
-    async def found(path: str = PATH, **params: Any) -> list[tuple[int, str]]:
+    async def found(path: str = PATH, /, **params: Any) -> list[tuple[int, str]]:
         response = await client.get(path, params=params)
         assert response.status_code == 200, response.text
         return [(row["flights"], row["$state"]) for row in response.json()["rows"]]
