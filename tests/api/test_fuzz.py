@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from unittest import SkipTest
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 import schemathesis
 import uvicorn
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
@@ -26,6 +26,10 @@ from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS
 
 # With two dozen operations this stays well below a minute.
 EXAMPLES = 8
+MANY_EXAMPLES = 150
+# What was asked of an answer's freshness, and cannot be had without a driver: the only 5xx that are no fault.
+IN_VAIN = ("too_stale", "position_not_reached")
+LONGEST_QUERY = 4_000
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -76,11 +80,36 @@ MODES = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 NAMES = st.sampled_from(["departures", "weather", "joined", "delays", None])
 
 
-@pytest.mark.parametrize("mode", MODES, ids=[mode.value for mode in MODES])
-@pytest.mark.parametrize("operation", OPERATIONS, ids=[operation.label for operation in OPERATIONS])
+EVERY = [
+    pytest.mark.parametrize("operation", OPERATIONS, ids=[operation.label for operation in OPERATIONS]),
+    pytest.mark.parametrize("mode", MODES, ids=[mode.value for mode in MODES]),
+]
+
+
+def every_operation(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test for each operation, with data that fits its description and with data that does not."""
+    for mark in EVERY:
+        test = mark(test)
+    return test
+
+
+@every_operation
 def test_every_answer_is_announced(operation: schemathesis.APIOperation, mode: GenerationMode, filled: str) -> None:
+    fuzz(operation, mode, filled, EXAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@every_operation
+def test_every_answer_to_many_requests_is_announced(
+    operation: schemathesis.APIOperation, mode: GenerationMode, filled: str
+) -> None:
+    fuzz(operation, mode, filled, MANY_EXAMPLES)
+
+
+def fuzz(operation: schemathesis.APIOperation, mode: GenerationMode, url: str, examples: int) -> None:
     @given(case=operation.as_strategy(generation_mode=mode), name=NAMES)
-    @hypothesis(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @hypothesis(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     def answers(case: schemathesis.Case, name: str | None) -> None:
         if name is not None and "name" in (case.path_parameters or {}):
             case.path_parameters["name"] = name
@@ -88,7 +117,11 @@ def test_every_answer_is_announced(operation: schemathesis.APIOperation, mode: G
             case.query["timeout"] = "0.01"  # a long poll is no fault
         if "wait" in (case.query or {}):
             case.query["wait"] = "0.01"
-        case.call_and_validate(base_url=filled, checks=CHECKS)
+        # Longer heads are refused by the parser of requests, before the service sees them.
+        assume(len(str(case.query)) < LONGEST_QUERY)
+        response = case.call(base_url=url)
+        is_in_vain = response.status_code in (503, 504) and response.json()["code"] in IN_VAIN
+        case.validate_response(response, checks=CHECKS[1:] if is_in_vain else CHECKS)
 
     # Operations without parameters have nothing that could be wrong.
     with suppress(Unsatisfiable, SkipTest):
