@@ -20,12 +20,12 @@ import psycopg
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
+from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.views import apply_changes, apply_open, expire_windows
-from engine.core.lateness import summed
 from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
@@ -199,7 +199,7 @@ class Sink:
             self._conn = connect(self._dsn, sink_name(self._query_id, self._epoch))
         return self._conn
 
-    def _fence(self, cursor: Cursor, batch_id: int) -> _Committed | None:
+    def _fence(self, cursor: Cursor, batch_id: int) -> CommitRow | None:
         """Lock the commit row; None where this batch is in it already."""
         row = cursor.execute(
             "SELECT checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = %s FOR UPDATE",
@@ -215,9 +215,9 @@ class Sink:
                 f"the results hold batch {last}, the checkpoint goes on with {batch_id}: they do not belong together. Bring back the "
                 "checkpoint directory that goes with this database, or start again with ?state=discard"
             )
-        return _Committed(row[3], row[4])
+        return CommitRow(row[3], row[4])
 
-    def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: _Committed, begun: float) -> None:
+    def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: CommitRow, begun: float) -> None:
         counters = _counters(batch, self._plan)
         emitted = self._write_changes(cursor, batch, counters, before.stream_time(self._plan))
         if batch.replayed:
@@ -225,7 +225,7 @@ class Sink:
             emitted += self._write_changes(cursor, again, counters, before.stream_time(self._plan))
         if self._plan.output.has_open:
             apply_open(cursor, self._plan.output, batch.opened, [*batch.changes, *batch.replayed])
-        after = before.advanced(batch, emitted, ReportedNames(self._plan))
+        after = before.advanced(batch.progress, batch.stats, emitted, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
             expire_windows(cursor, self._plan.output, stream_time_ms)
@@ -328,75 +328,6 @@ class Sink:
                 """,
                 {"owner": owner, "cap": REJECTS_KEPT},
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    """Position and detail of the commit row.
-
-    ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
-    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
-    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
-    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on).
-    """
-
-    position: dict[str, dict[str, int]]
-    detail: Json
-
-    def advanced(self, batch: _Batch, emitted: int, names: ReportedNames) -> _Committed:
-        """Return what is true once the batch is in."""
-        position = {feed: dict(partitions) for feed, partitions in self.position.items()}
-        read = dict(self.detail.get("read_rows", {}))
-        newest = self.detail.get("max_ts")
-        for progress in batch.progress:
-            partitions = position.setdefault(progress["feed"], {})
-            partition = str(progress["partition"])
-            partitions[partition] = max(partitions.get(partition, 0), progress["end_offset"])
-            read[progress["feed"]] = read.get(progress["feed"], 0) + progress["rows"]
-            newest = max((ts for ts in (newest, progress["max_ts"]) if ts is not None), default=None)
-        detail: Json = {
-            "read_rows": read,
-            "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
-            "max_ts": newest,
-        }
-        for part in ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting"):
-            detail[part] = _merged(self.detail.get(part, {}), part, batch.stats, names)
-        wakes = dict(self.detail.get("wakes", {}))
-        for stats in batch.stats:
-            if "wakes_at_ms" in stats:
-                wakes[f"{stats['stage']}:{stats['task']}"] = stats["wakes_at_ms"]
-        detail["wakes"] = {task: ms for task, ms in wakes.items() if ms is not None}
-        detail["lateness"] = self.detail.get("lateness", {})
-        for stats in batch.stats:
-            detail["lateness"] = summed(detail["lateness"], stats.get("lateness", {}))
-        return _Committed(position, detail)
-
-    def stream_time(self, plan: Plan) -> int | None:
-        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
-        clocks, names = self.detail.get("clocks", {}), ReportedNames(plan)
-        for stage in reversed(plan.stages):
-            for operator in reversed(stage.operators):
-                name = names.of(stage.index, getattr(operator, "name", ""))
-                known = [ts for ts in clocks.get(name, {}).values() if ts is not None]
-                if known:
-                    return int(min(known))
-        newest: int | None = self.detail.get("max_ts")
-        return newest
-
-
-def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNames) -> Json:
-    """Put what the tasks of a batch report over what was known: operator → task → value.
-
-    What a task no longer reports of an operator's buffer, such as the oldest of no rows, is over; a clock stays.
-    """
-    merged = {operator: dict(tasks) for operator, tasks in before.items()}
-    for stats in reports:
-        task, stage = str(stats["task"]), stats["stage"]
-        for operator in stats["buffered"] if part != "clocks" else ():
-            merged.get(names.of(stage, operator), {}).pop(task, None)
-        for operator, value in stats.get(part, {}).items():
-            merged.setdefault(names.of(stage, operator), {})[task] = value
-    return {operator: tasks for operator, tasks in merged.items() if tasks}
 
 
 def _counters(batch: _Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:

@@ -1,0 +1,82 @@
+"""What the row of ``log.commit`` says of a query after each batch: how far it has read, its clocks, what waits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.lateness import summed
+from engine.plan.model import Plan
+from engine.plan.naming import ReportedNames
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRow:
+    """Position and detail of the commit row as of one batch.
+
+    ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
+    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
+    (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
+    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on).
+    """
+
+    position: dict[str, dict[str, int]]
+    detail: Json
+
+    def advanced(self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames) -> CommitRow:
+        """Return what is true once the batch is in."""
+        position = {feed: dict(partitions) for feed, partitions in self.position.items()}
+        read = dict(self.detail.get("read_rows", {}))
+        newest = self.detail.get("max_ts")
+        for read_part in progress:
+            partitions = position.setdefault(read_part["feed"], {})
+            partition = str(read_part["partition"])
+            partitions[partition] = max(partitions.get(partition, 0), read_part["end_offset"])
+            read[read_part["feed"]] = read.get(read_part["feed"], 0) + read_part["rows"]
+            newest = max((ts for ts in (newest, read_part["max_ts"]) if ts is not None), default=None)
+        detail: Json = {
+            "read_rows": read,
+            "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
+            "max_ts": newest,
+        }
+        for part in ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting"):
+            detail[part] = _merged(self.detail.get(part, {}), part, stats, names)
+        wakes = dict(self.detail.get("wakes", {}))
+        for report in stats:
+            if "wakes_at_ms" in report:
+                wakes[f"{report['stage']}:{report['task']}"] = report["wakes_at_ms"]
+        detail["wakes"] = {task: ms for task, ms in wakes.items() if ms is not None}
+        detail["lateness"] = self.detail.get("lateness", {})
+        for report in stats:
+            detail["lateness"] = summed(detail["lateness"], report.get("lateness", {}))
+        return CommitRow(position, detail)
+
+    def stream_time(self, plan: Plan) -> int | None:
+        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
+        clocks, names = self.detail.get("clocks", {}), ReportedNames(plan)
+        for stage in reversed(plan.stages):
+            for operator in reversed(stage.operators):
+                name = names.of(stage.index, getattr(operator, "name", ""))
+                known = [ts for ts in clocks.get(name, {}).values() if ts is not None]
+                if known:
+                    return int(min(known))
+        newest: int | None = self.detail.get("max_ts")
+        return newest
+
+
+def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNames) -> Json:
+    """Put what the tasks of a batch report over what was known: operator → task → value.
+
+    What a task no longer reports of an operator's buffer, such as the oldest of no rows, is over; a clock stays.
+    """
+    merged = {operator: dict(tasks) for operator, tasks in before.items()}
+    for stats in reports:
+        task, stage = str(stats["task"]), stats["stage"]
+        for operator in stats["buffered"] if part != "clocks" else ():
+            merged.get(names.of(stage, operator), {}).pop(task, None)
+        for operator, value in stats.get(part, {}).items():
+            merged.setdefault(names.of(stage, operator), {})[task] = value
+    return {operator: tasks for operator, tasks in merged.items() if tasks}
