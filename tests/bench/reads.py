@@ -1,8 +1,9 @@
-"""What reads by key cost: `python -m tests.bench reads [--rounds 3] [--json FILE]`.
+"""What reads by key cost: `python -m tests.bench reads [--rounds 3] [--ingest] [--json FILE]`.
 
-Alone: one API process without a driver, 16 kept connections, one key of a table of 10,000 rows that the real sink wrote; beside it, in turns, a
-bare FastAPI handler with one prepared SELECT of the same row (see `bare`). Then five times the connections, none of which waits after a 429, and
-16 again. The machine's other load counts, so each figure is the median of the rounds and the ratio that of figures of one round.
+Alone: one API process without a driver, 16 kept connections, one key of a table of 10,000 rows that the real sink wrote; beside it, in
+turns, a bare FastAPI handler with one prepared SELECT of the same row (see `bare`). Then five times the connections, none of which waits
+after a 429, and 16 again. With `--ingest` instead the whole service, Spark included, see `reads_ingesting`. The machine's other load
+counts, so each figure is the median of the rounds and the ratio that of figures of one round.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from app.store.embedded_postgres import EmbeddedPostgres
 from app.testing.service import free_port
 from tests.api.change_writer import ChangeWriter
 from tests.bench.load import Answered, Load, put
+from tests.bench.reads_ingesting import while_ingesting
 
 CONNECTIONS = 16
 OVERLOAD = 5
@@ -89,13 +91,18 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench reads")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--ingest", action="store_true", help="while a query on Spark takes records in, instead of alone")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args(arguments)
     console = Console(width=120)
     with tempfile.TemporaryDirectory(prefix="slackwater-reads-") as folder:
-        rounds = list(alone(Path(folder), options.rounds, options.seconds))
-    show(console, rounds)
-    figures = {"alone": [{**asdict(one), "ratio": one.ratio} for one in rounds]}
+        if options.ingest:
+            found = while_ingesting(console, Path(folder), options.rounds, options.seconds)
+            figures = {"ingesting": [asdict(one) for one in found]}
+        else:
+            rounds = list(alone(Path(folder), options.rounds, options.seconds))
+            show(console, rounds)
+            figures = {"alone": [{**asdict(one), "ratio": one.ratio} for one in rounds]}
     if options.json is not None:
         options.json.write_text(json.dumps(figures, indent=1))
     return 0

@@ -22,11 +22,13 @@ class Service:
     Attributes:
         client: speaks to it.
         dsn: its database; results of millions of rows are judged there rather than page by page.
+        port: where it answers.
         pid: the serving process; the driver and its workers are below it.
     """
 
     client: Client
     dsn: str
+    port: int
     pid: int
 
 
@@ -47,7 +49,7 @@ def fresh_service(work: Path) -> Iterator[Service]:
         with running_service(url, environment, data_dir / "serve.log") as process, Client(url) as client:
             if process is None:
                 raise RuntimeError(f"something answers on the free port {port}")
-            yield Service(client, environment["SLACKWATER_DATABASE_URL"], process.pid)
+            yield Service(client, environment["SLACKWATER_DATABASE_URL"], port, process.pid)
     finally:
         postgres.stop()
         shutil.rmtree(data_dir, ignore_errors=True)
