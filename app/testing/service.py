@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -36,9 +36,11 @@ class Service:
 
     Args:
         directory: where its data and logs go; its path must be short, for a Unix socket's has 107 bytes at most.
+        settings: environment variables with which it is started besides.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = dict(settings or {})
         self.data_dir = directory / "data"
         self.port = free_port()
         self._log_path = directory / "serve.log"
@@ -61,6 +63,7 @@ class Service:
             "SLACKWATER_DATA_DIR": str(self.data_dir),
             "SLACKWATER_PORT": str(self.port),
             "SLACKWATER_DRIVER__STOP_TIMEOUT_MS": "15000",
+            **self._settings,
         }
         command = [sys.executable, "-m", "app.cli", "serve"]
         self._process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log, start_new_session=True)
@@ -108,10 +111,10 @@ Kind = TypeVar("Kind", bound=Service)
 
 
 @contextmanager
-def service_of(kind: type[Kind]) -> Iterator[Kind]:
+def service_of(kind: type[Kind], settings: Mapping[str, str] | None = None) -> Iterator[Kind]:
     """Run a kind of service for the length of a block, in a temporary directory."""
     directory = Path(tempfile.mkdtemp(prefix="slackwater-"))
-    running = kind(directory)
+    running = kind(directory, settings)
     try:
         running.start()
         yield running

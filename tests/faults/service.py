@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -13,6 +18,7 @@ import psutil
 
 import app.testing.service
 from app.client import Client, ServiceError
+from app.driver.process_group import end_session, session_members
 from app.testing.service import command_of, kill
 
 T = TypeVar("T")
@@ -50,11 +56,81 @@ class Service(app.testing.service.Service):
         self._process.wait()
         self.start()
 
+    def driver(self) -> psutil.Process:
+        """Return the driver that the service supervises."""
+        (found,) = (each for each in self._children() if "app.driver" in command_of(each) and each.parent() == self._own())
+        return found
+
+    def _own(self) -> psutil.Process:
+        assert self._process is not None
+        return psutil.Process(self._process.pid)
+
+
+class SecondDriver:
+    """``python -m app.driver`` beside a service, told what the service's own driver is told."""
+
+    def __init__(self, running: Service) -> None:
+        self.id = uuid.uuid4()
+        self._log = running.data_dir / f"driver-{self.id}.log"
+        environment = running.driver().environ()
+        self.dsn = environment["SLACKWATER_DATABASE_URL"]
+        with self._log.open("wb") as output:
+            command = [sys.executable, "-m", "app.driver", "--driver-id", str(self.id)]
+            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """Kill its whole session: the process, its JVM, its workers."""
+        assert end_session(self._process.pid, 15)
+        self._process.wait()
+
+    def freeze(self, is_moment: Callable[[], bool], seconds: float) -> bool:
+        """Stop the whole session at such a moment if there is one, else at any; returns whether it was one."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._process.send_signal(signal.SIGSTOP)
+            if (is_met := is_moment()) or time.monotonic() > deadline:
+                break
+            self._process.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+        while running := [each for each in session_members(self._process.pid) if not _is_frozen(each)]:
+            for pid in running:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+        return is_met
+
+    def wake(self) -> None:
+        for pid in session_members(self._process.pid):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _is_frozen(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
 
 @contextmanager
-def service() -> Iterator[Service]:
+def second_driver(running: Service) -> Iterator[SecondDriver]:
+    """Run a driver beside a service's own for the length of a block, from when it is ready."""
+    driver = SecondDriver(running)
+    try:
+        until("the second driver is ready", lambda: "driver_ready" in driver.log(), 90)
+        yield driver
+    except BaseException:
+        print(f"--- second driver\n{driver.log()[-6_000:]}")
+        raise
+    finally:
+        driver.kill()
+
+
+@contextmanager
+def service(settings: Mapping[str, str] | None = None) -> Iterator[Service]:
     """Run a service for the length of a block; when the block fails, show what its logs say."""
-    with app.testing.service.service_of(Service) as running:
+    with app.testing.service.service_of(Service, settings) as running:
         try:
             yield running
         except BaseException:
