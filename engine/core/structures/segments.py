@@ -223,6 +223,19 @@ class KeyIndex(_Segments):
                     found.append(Part(part.frame, part.keys + first))
         return found
 
+    def deleted_before(self, hashes: U64, horizon: int) -> U64:
+        """Return those of some keys (distinct, ascending) that have a tombstone from before the horizon."""
+        is_found = np.zeros(len(hashes), np.bool_)
+        for segment in self._held:
+            if segment.oldest_delete is None or segment.oldest_delete >= horizon or not len(hashes):
+                continue
+            frame = self._store.load(segment.segment)
+            runs = runs_in(frame, hashes)
+            rows = expand(runs.starts, runs.stops)
+            is_old = (frame.get_column(OP).to_numpy()[rows] != 0) & (frame.get_column(TS).to_numpy()[rows] < horizon)
+            is_found[np.repeat(runs.keys, runs.stops - runs.starts)[is_old]] = True
+        return hashes[is_found]
+
     def _range(self, frame: pl.DataFrame, hashes: U64, low: I64 | None, high: I64 | None) -> Part | None:
         runs = runs_in(frame, hashes)
         if not len(runs.keys):

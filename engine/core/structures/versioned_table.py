@@ -280,11 +280,14 @@ class TableBatch:
         """Whether any tombstone could be forgotten, as of the end of the batch."""
         if self._retention_ms is None or self.accepted_puts.is_empty():
             return False
-        kept, new = self._index.oldest_delete, self.accepted_puts
-        if kept is not None and kept < self.horizon:
-            return True
-        is_old = (new.get_column(OP).to_numpy() != 0) & (new.get_column(TS).to_numpy() < self.horizon)
-        return bool(is_old.any())
+        kept = self._index.oldest_delete
+        return (kept is not None and kept < self.horizon) or bool(self._are_old_deletes().any())
+
+    def _are_old_deletes(self) -> Bools:
+        """Say which of the accepted puts are tombstones that could be forgotten, as of the end of the batch."""
+        new = self.accepted_puts
+        is_old: Bools = (new.get_column(OP).to_numpy() != 0) & (new.get_column(TS).to_numpy() < self.horizon)
+        return is_old
 
     def _forgotten(self) -> pl.DataFrame:
         """Find the puts whose key had, as its latest version before them, a tombstone that was forgotten by then (V4).
@@ -292,8 +295,12 @@ class TableBatch:
         Merging drops such a tombstone, at whatever batch it comes to it. That the newer version makes it readable again must not depend
         on that, so what is dropped by right is marked here by position.
         """
-        puts = self.accepted_puts
-        touched, keys = numbered(puts.get_column(KEY_HASH).to_numpy())
+        hashes = self.accepted_puts.get_column(KEY_HASH).to_numpy()
+        deleted = self._index.deleted_before(distinct(hashes), self.horizon)
+        touched = distinct(np.concatenate([deleted, hashes[self._are_old_deletes()]]))
+        puts, keys = _of_keys(self.accepted_puts, touched)
+        if puts.is_empty():
+            return puts
         positions = puts.get_column(POS).to_numpy()
         versions, search = self.versions_of(touched)
         places = search.latest(keys, positions)

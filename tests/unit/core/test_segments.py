@@ -194,3 +194,15 @@ def test_a_tombstone_is_kept_until_the_horizon_has_passed_it(horizon: int, is_ke
     for i in range(MIN_MERGED - 1):
         index.append(versions((9, 100, 1 + i)), horizon=horizon)
     assert bool(rows_of(index, 1)) == is_kept
+
+
+def test_keys_with_an_old_tombstone_are_found_in_any_segment() -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=True)
+    index.append(versions(*((key, 50, key) for key in range(TINY_ROWS * 8)), (9_000, 50, 9_000)), 0)
+    index.append(versions((3, 60, 10_000), (7, 99, 10_001), op=1), 0)
+    index.append(versions((3, 90, 10_002), (5, 95, 10_003)), 0)
+    asked = np.array([2, 3, 5, 7, 9_000, 9_001], np.uint64)
+    assert index.deleted_before(asked, 80).tolist() == [3]
+    assert index.deleted_before(asked, 100).tolist() == [3, 7]
+    assert index.deleted_before(asked, 60).tolist() == []
+    assert index.deleted_before(asked[:0], 100).tolist() == []
