@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -34,6 +35,8 @@ from engine.plan.model import Plan
 
 KEY_PREFIX = "key."
 SHOWN_REFUSALS = 100
+# Keys that a join computes are kept with a late record: a replay needs them. No user has named them.
+_PLANS_OWN = re.compile(r"\.\$(on|key)\d+$")
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
 Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
@@ -196,8 +199,9 @@ def _instant(parameter: str, text: str | None) -> int | None:
 
 
 def _parsed(record: str) -> Any:
-    """Return the record as JSON; an excerpt that was cut stays text."""
+    """Return the record as JSON without the plan's own columns; an excerpt that was cut stays text."""
     try:
-        return json.loads(record)
+        read = json.loads(record)
     except ValueError:
         return record
+    return {name: value for name, value in read.items() if not _PLANS_OWN.search(name)}

@@ -1,4 +1,4 @@
-"""How long the change logs of derived tables are kept, and what that means for queries that read such a table.
+"""How long the logs that queries make beside their results are kept, and what that means for queries that read a derived table.
 
 A query that reads a derived table builds its picture of it from the table's change log, from the beginning. So what a reader has not read
 yet is kept however old it is, and a query that comes when the beginning is gone is refused rather than given half a table.
@@ -24,6 +24,11 @@ _LOGS = """
     JOIN log.feed f ON f.name = 'changes:' || r.name JOIN log.head h ON h.feed_id = f.id
     WHERE r.kind = 'table' AND (r.origin = 'derived' OR r.definition ->> 'materialize' = 'true') ORDER BY f.id, h.partition
 """
+_REPLAYS = """
+    SELECT f.id, h.partition, coalesce((c.position -> f.name ->> h.partition::text)::bigint, 0)
+    FROM slackwater.query q JOIN log.feed f ON f.name = 'replay:' || q.id JOIN log.head h ON h.feed_id = f.id
+    LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
+"""
 _KEEP_FROM = """
     SELECT min(coalesce((c.position -> ('log:' || %(feed)s::text) ->> %(partition)s::text)::bigint, 0))
     FROM slackwater.relation r JOIN slackwater.query_read qr ON qr.relation_id = r.id
@@ -42,6 +47,15 @@ def trim_changes(connection: psycopg.Connection[Any], retention_ms: int) -> int:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (EDIT_LOCK,))
             row = connection.execute(_KEEP_FROM, {"feed": name, "partition": str(partition)}).fetchone()
             removed += trim_partition(connection, feed_id, partition, retention_ms, None if row is None else row[0])
+    return removed
+
+
+def trim_replays(connection: psycopg.Connection[Any], retention_ms: int) -> int:
+    """Remove replayed late records that their query has taken in longer ago than the retention; returns the number of batches removed."""
+    removed = 0
+    for feed_id, partition, taken in connection.execute(_REPLAYS).fetchall():
+        with connection.transaction():
+            removed += trim_partition(connection, feed_id, partition, retention_ms, taken)
     return removed
 
 

@@ -8,7 +8,7 @@ import anyio.to_thread
 import psycopg
 import structlog
 
-from app.store.change_retention import trim_changes
+from app.store.change_retention import trim_changes, trim_replays
 from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.telemetry import Metrics
 from engine.connectors.log import trim
@@ -45,13 +45,14 @@ def trim_once(dsn: str, changes_retention_ms: int) -> int:
 
     Args:
         dsn: the database.
-        changes_retention_ms: how long changes of derived tables are kept; feeds of sources say so themselves.
+        changes_retention_ms: how long changes of derived tables, and replays that were taken in, are kept; feeds of sources say so themselves.
     """
     with connect(dsn, "slackwater-trim") as connection:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (TRIM_LOCK,)).fetchone()
         if row is None or not row[0]:
             return 0
         removed = trim(connection) + trim_changes(connection, changes_retention_ms)
+        removed += trim_replays(connection, changes_retention_ms)
         connection.execute(FORGET_EXPIRED_SQL)
         for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
             connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

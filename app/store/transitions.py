@@ -45,7 +45,7 @@ _CLAIM = f"""
         version = s.version + 1
     FROM due WHERE s.query_id = due.query_id
     RETURNING s.query_id
-"""
+"""  # noqa: S608 - made of constants
 _RENEW = """
     UPDATE slackwater.query_status
     SET lease_expires_at = now() + %(ttl_ms)s * interval '1 ms', heartbeat_at = now()

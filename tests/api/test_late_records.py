@@ -11,6 +11,7 @@ import polars as pl
 import psycopg
 import pytest
 
+from app.store.retention import trim_once
 from engine.connectors.log import read_feed
 from engine.core.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
@@ -142,6 +143,30 @@ async def test_chosen_records_are_handed_over_once_and_marked(client: httpx.Asyn
     assert len(fed(dsn)) == 2
     asked = (await client.post(REPLAY, json={"ids": [numbers[1_000]], "again": True})).json()
     assert (asked["accepted"], len(fed(dsn))) == (1, 3)
+
+
+async def test_keys_that_the_plan_computed_are_kept_but_not_shown(client: httpx.AsyncClient, dsn: str) -> None:
+    written = '{"departures.origin":"JFK","w.$on0":"jfk","p.$key0":5,"departures.flight":9}'
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE log.late_record SET record = %s WHERE event_time_ms = 1000", (written,))
+    (item,) = [item for item in (await client.get(PATH)).json()["items"] if item["event_time_ms"] == 1_000]
+    assert item["record"] == {"departures.origin": "JFK", "departures.flight": 9}
+    assert (await client.post(REPLAY, json={"ids": [item["id"]]})).status_code == 202
+    assert fed(dsn) == [(1_000, 0, "w", written)]
+
+
+async def test_replays_that_were_taken_in_leave_after_a_while(client: httpx.AsyncClient, dsn: str) -> None:
+    numbers = await ids(client)
+    for event_time_ms in (1_000, 3_000):
+        assert (await client.post(REPLAY, json={"ids": [numbers[event_time_ms]]})).status_code == 202
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE log.batch SET appended_at = now() - interval '2 days'")
+        assert trim_once(dsn, 86_400_000) == 0, "not yet taken in"
+        position = "jsonb_build_object('replay:' || query_id, jsonb_build_object('0', 1))"
+        connection.execute(f"UPDATE log.commit SET position = {position}")
+        assert trim_once(dsn, 3 * 86_400_000) == 0, "not yet old enough"
+        assert trim_once(dsn, 86_400_000) == 1
+    assert [row[0] for row in fed(dsn)] == [3_000]
 
 
 async def test_a_filter_takes_what_can_be_replayed_and_tells_the_rest(client: httpx.AsyncClient, dsn: str) -> None:
