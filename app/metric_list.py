@@ -56,7 +56,8 @@ COMMIT_AGE = Metric("slackwater_query_commit_age_seconds", "gauge", "Time since 
 PHASE = Metric(
     "slackwater_query_batch_seconds",
     "gauge",
-    "Time the last batch took: process (the stages' work), sink (the commit)",
+    "Time the last batch took: process (the stages' work), sink (the commit); of the batch before it, as Spark reported: spark_plan (what to "
+    "read), spark_query_planning, spark_wal_commit, spark_add_batch (read, process and sink), spark_commit_offsets, spark_trigger (all)",
     ("query", "phase"),
 )
 READ = Metric("slackwater_query_read_records_total", "counter", "Records read, by feed", ("query", "feed"))

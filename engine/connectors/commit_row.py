@@ -20,7 +20,8 @@ class CommitRow:
     ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
     ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
     (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
-    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on).
+    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
+    for Spark reports on a batch only after its commit: ``engine.spark.reports.SPARK_PHASES``, absent after the first of a launch).
     """
 
     position: dict[str, dict[str, int]]

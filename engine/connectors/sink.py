@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -94,7 +94,11 @@ def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch's packets by what is done with them."""
+    """A batch's packets by what is done with them.
+
+    Attributes:
+        earlier_ms: what became known of the batch before since that was committed.
+    """
 
     now_ms: int
     changes: list[pl.DataFrame] = field(default_factory=list)
@@ -104,6 +108,7 @@ class _Batch:
     rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
     progress: list[Json] = field(default_factory=list)
     stats: list[Json] = field(default_factory=list)
+    earlier_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, packets: Sequence[Packet]) -> _Batch:
@@ -160,8 +165,13 @@ class Sink:
         self._epoch = epoch
         self._conn: psycopg.Connection[Any] | None = None
 
-    def commit(self, batch_id: int, packets: pa.Table) -> None:
+    def commit(self, batch_id: int, packets: pa.Table, earlier_ms: Mapping[str, int] | None = None) -> None:
         """Write everything a batch caused; does nothing where the batch is committed already.
+
+        Args:
+            batch_id: counted per checkpoint.
+            packets: what the last stage made.
+            earlier_ms: phases of the batch before that are known only now, in milliseconds; told beside this batch's own.
 
         Raises:
             EpochFenced: another launch holds the fence.
@@ -171,6 +181,7 @@ class Sink:
         """
         begun = perf_counter()
         batch = _Batch.of(unpack(packets))
+        batch.earlier_ms = earlier_ms or {}
         try:
             conn = self._connection()
             with conn.transaction(), conn.cursor() as cursor:
@@ -238,7 +249,8 @@ class Sink:
             """,
             [(self._query_id, name, reason, count) for (name, reason), count in sorted(counters.items())],
         )
-        after.detail["phases_ms"] = {"process": batch.process_ms(), "sink": round((perf_counter() - begun) * 1000)}
+        own_ms = {"process": batch.process_ms(), "sink": round((perf_counter() - begun) * 1000)}
+        after.detail["phases_ms"] = own_ms | dict(batch.earlier_ms)
         cursor.execute(
             """
             UPDATE log.commit SET batch_id = %s, committed_at = clock_timestamp(), position = %s, stream_time_ms = %s, detail = %s

@@ -29,6 +29,7 @@ from engine.plan.model import Feed, Plan
 from engine.spark.bridge import StageProcessor
 from engine.spark.checkpoint import finish_batch, open_layout
 from engine.spark.failures import decoded, told_to_spark
+from engine.spark.reports import spark_phases
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
 
 REMEMBERED_BATCHES = 32
@@ -80,6 +81,7 @@ class RunningQuery:
     def __init__(self, query: StreamingQuery, commits: _Commits) -> None:
         self._query = query
         self._commits = commits
+        commits.query = query
         self._is_stopping = False
 
     @classmethod
@@ -192,10 +194,15 @@ def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
 
 
 class _Commits:
-    """The callback Spark hands each batch to. Remembers the failure itself: Spark only passes its text on."""
+    """The callback Spark hands each batch to. Remembers the failure itself: Spark only passes its text on.
+
+    Attributes:
+        query: whose batches these are, for its reports; not known before the first batch may have come.
+    """
 
     def __init__(self, sink: Sink, logger: structlog.stdlib.BoundLogger) -> None:
         self.failure: BaseException | None = None
+        self.query: StreamingQuery | None = None
         self._log = logger
         self._sink = sink
         self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
@@ -203,7 +210,8 @@ class _Commits:
     def commit(self, batch: DataFrame, batch_id: int) -> None:
         try:
             packets = batch.toArrow()
-            self._sink.commit(batch_id, packets)
+            report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
+            self._sink.commit(batch_id, packets, spark_phases(report, batch_id))
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self.failure = error
             self.close()

@@ -27,7 +27,7 @@ DETAIL = {
     "buffered": {"window": {"0": 3, "1": 4}},
     "buffered_bytes": {"window": {"0": 30, "1": 40}},
     "oldest_ms": {"window": {"0": 4_000, "1": 2_500}},
-    "phases_ms": {"process": 20, "sink": 5},
+    "phases_ms": {"process": 20, "sink": 5, "spark_wal_commit": 14},
 }
 
 
@@ -96,6 +96,7 @@ async def test_a_query_tells_what_its_driver_committed(client: httpx.AsyncClient
         'slackwater_query_batches_total{query="delays"}': 4,
         'slackwater_query_batch_seconds{phase="process",query="delays"}': 0.02,
         'slackwater_query_batch_seconds{phase="sink",query="delays"}': 0.005,
+        'slackwater_query_batch_seconds{phase="spark_wal_commit",query="delays"}': 0.014,
         'slackwater_query_read_records_total{feed="log:departures",query="delays"}': 5,
         'slackwater_query_emitted_records_total{query="delays"}': 2,
         'slackwater_query_lag_records{feed="log:departures",query="delays"}': 2,

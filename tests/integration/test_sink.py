@@ -342,8 +342,12 @@ def test_operators_of_one_name_are_told_apart_by_their_stage_and_what_no_longer_
     assert (detail["buffered_bytes"], detail["oldest_ms"]) == ({"suppress": {"0": 90}}, {"suppress": {"0": 11}, "c@0": {"0": 5}})
     assert detail["phases_ms"]["process"] == 14
     assert clock == 9
-    sink.commit(1, table(report(0, buffered={"c": 0, "suppress": 1}, oldest_ms={"suppress": 20})))
+    sink.commit(1, table(report(0, buffered={"c": 0, "suppress": 1}, oldest_ms={"suppress": 20})), {"spark_plan": 3})
     (detail,) = conn.execute("SELECT detail FROM log.commit").fetchone()
     assert detail["oldest_ms"] == {"suppress": {"0": 20}}
     assert detail["clocks"]["c@0"] == {"0": 3}
+    assert (detail["phases_ms"].keys(), detail["phases_ms"]["spark_plan"]) == ({"process", "sink", "spark_plan"}, 3)
+    sink.commit(2, table(report(0)))
+    (detail,) = conn.execute("SELECT detail FROM log.commit").fetchone()
+    assert detail["phases_ms"].keys() == {"process", "sink"}
     sink.close()

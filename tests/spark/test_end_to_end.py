@@ -15,6 +15,7 @@ import pytest
 
 from engine.errors import DataInvalid, EpochFenced
 from engine.spark.failures import WorkerLost
+from engine.spark.reports import SPARK_PHASES
 from engine.spark.runner import RunningQuery
 from tests.spark.conftest import Launcher
 
@@ -114,6 +115,9 @@ def test_windows_fill_a_view_and_its_change_feed(launcher: Launcher) -> None:
     assert commit["detail"]["read_rows"] == {"log:flights": 20_000}
     assert sum(end for end in commit["position"]["log:flights"].values()) == 20_000
     assert launcher.stream("changes:hourly").height == commit["detail"]["emitted_rows"]
+    phases = commit["detail"]["phases_ms"]
+    assert phases.keys() == {"process", "sink", *SPARK_PHASES.values()}
+    assert phases["spark_trigger"] >= phases["spark_add_batch"] > 0
 
 
 def test_a_second_stage_groups_by_another_key(launcher: Launcher) -> None:
