@@ -98,47 +98,54 @@ async def test_pages_as_of_a_time_cover_everything_once(client: httpx.AsyncClien
         assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "at", "outcome"),
-    [
-        ("EWR", 149, "history_expired"),
-        ("EWR", 199, "history_expired"),
-        ("EWR", 200, 1.0),
-        ("EWR", 249, 1.0),
-        ("EWR", 250, 2.0),
-        ("JFK", 229, 11.0),
-        ("JFK", 230, "row_deleted"),
-        ("JFK", 259, "row_deleted"),
-        ("JFK", 260, 12.0),
-        ("LGA", 90, 20.0),
-        ("LGA", 199, 20.0),
-        ("LGA", 89, "history_expired"),
-        ("LGA", 300, 20.0),
-        ("PHL", 300, "row_not_found"),
-        ("PHL", 115, "row_not_found"),
-        ("SFO", 204, "row_not_found"),
-        ("SFO", 199, "history_expired"),
-        ("SFO", 300, "row_deleted"),
-        ("XXX", 300, "row_not_found"),
-        ("XXX", 1, "row_not_found"),
-    ],
-)
-async def test_a_key_as_of_a_time_is_found_deleted_expired_or_not_there(
-    client: httpx.AsyncClient, problem: Problem, key: str, at: int, outcome: float | str
-) -> None:
-    response = await client.get(f"{PATH}/{key}", params={"as_of": at})
-    if isinstance(outcome, str):
-        problem(response, 410 if outcome == "history_expired" else 404, outcome)
-    else:
-        assert [row["temp"] for row in response.json()["rows"]] == [outcome]
-    many = await client.get(PATH, params={"as_of": at, "key.origin": key})
-    if outcome == "history_expired":
-        problem(many, 410, "history_expired")
-    else:
-        assert [row["temp"] for row in many.json()["rows"]] == ([] if isinstance(outcome, str) else [outcome])
-    found = (await client.post(f"{PATH}:lookup", params={"as_of": at}, json={"keys": [key]})).json()
-    [result] = found["results"]
-    assert (result["reason"] or result["row"]["temp"]) == outcome
+OUTCOMES: list[tuple[str, int, float | str]] = [
+    ("EWR", 149, "history_expired"),
+    ("EWR", 199, "history_expired"),
+    ("EWR", 200, 1.0),
+    ("EWR", 249, 1.0),
+    ("EWR", 250, 2.0),
+    ("JFK", 229, 11.0),
+    ("JFK", 230, "row_deleted"),
+    ("JFK", 259, "row_deleted"),
+    ("JFK", 260, 12.0),
+    ("LGA", 90, 20.0),
+    ("LGA", 199, 20.0),
+    ("LGA", 89, "history_expired"),
+    ("LGA", 300, 20.0),
+    ("PHL", 300, "row_not_found"),
+    ("PHL", 115, "row_not_found"),
+    ("SFO", 204, "row_not_found"),
+    ("SFO", 199, "history_expired"),
+    ("SFO", 300, "row_deleted"),
+    ("XXX", 300, "row_not_found"),
+    ("XXX", 1, "row_not_found"),
+]
+
+
+async def test_a_key_as_of_a_time_is_found_deleted_expired_or_not_there(client: httpx.AsyncClient, problem: Problem) -> None:
+    for key, at, outcome in OUTCOMES:
+        response = await client.get(f"{PATH}/{key}", params={"as_of": at})
+        if isinstance(outcome, str):
+            problem(response, 410 if outcome == "history_expired" else 404, outcome)
+        else:
+            assert [row["temp"] for row in response.json()["rows"]] == [outcome], (key, at)
+
+
+async def test_many_rows_of_one_key_as_of_a_time_are_those_of_the_key(client: httpx.AsyncClient, problem: Problem) -> None:
+    for key, at, outcome in OUTCOMES:
+        response = await client.get(PATH, params={"as_of": at, "key.origin": key})
+        if outcome == "history_expired":
+            problem(response, 410, "history_expired")
+        else:
+            found = [row["temp"] for row in response.json()["rows"]]
+            assert found == ([] if isinstance(outcome, str) else [outcome]), (key, at)
+
+
+async def test_a_lookup_as_of_a_time_says_the_same_of_each_key(client: httpx.AsyncClient) -> None:
+    for key, at, outcome in OUTCOMES:
+        body = (await client.post(f"{PATH}:lookup", params={"as_of": at}, json={"keys": [key]})).json()
+        [result] = body["results"]
+        assert (result["reason"] or result["row"]["temp"]) == outcome, (key, at)
 
 
 async def test_the_rows_of_now_say_what_was_deleted(client: httpx.AsyncClient, problem: Problem) -> None:
