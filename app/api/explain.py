@@ -68,7 +68,7 @@ def get_explanation(
     return ExplainAnswer(
         query=name,
         key={_allowed(found.plan)[column]: text for column, text in given},
-        at_ms=question.at_ms,
+        at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,
         answer=_step(explanation.answer),
         steps=[_step(step) for step in explanation.steps],
         position=found.committed.position,

@@ -189,6 +189,7 @@ async def test_one_record_is_asked_for_by_its_place(client: httpx.AsyncClient, d
     answer = response.json()["answer"]
     assert (answer["code"], answer["version_ms"]) == ("no_version", None)
     assert "2013-01-01T09:00:00Z" in answer["sentence"]
+    assert response.json()["at_ms"] == 1_357_030_800_000  # the record's own
     response = await client.get("/v1/queries/joined/explain", params={"partition": partition, "offset": 50})
     assert response.json()["answer"]["code"] == "unknown"
 

@@ -229,7 +229,9 @@ class Explanation:
 
     Attributes:
         answer: the first step that blocks, else the last that says something.
+        record: the record that it is about, where the feed has it.
     """
 
     answer: Step
     steps: Sequence[Step]
+    record: Record | None = None

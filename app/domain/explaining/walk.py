@@ -41,26 +41,28 @@ _TELLING = ("joined_version", "no_version", "expired", "final", "window_open_unt
 def explain(plan: Plan, question: Question, facts: Facts) -> Explanation:
     """Say why there is no row yet for a key and a time, or why this one."""
     question = replace(question, values=columns.entering(plan, question.values))
-    steps = list(_steps(plan, question, facts))
-    blocking = next((step for step in steps if step.is_blocking), None)
-    if blocking is not None:
-        return Explanation(blocking, steps[: steps.index(blocking) + 1])
-    last = steps[-1]
-    telling = [step for step in steps if step.code in _TELLING]
-    return Explanation(last if last.code == "unknown" or not telling else telling[-1], steps)
-
-
-def _steps(plan: Plan, question: Question, facts: Facts) -> Iterator[Step]:
     source = columns.first_input(plan)
     found, record = _read(plan, source, question, facts)
-    yield found
+    steps = [found] if found.is_blocking else [found, *_steps(plan, question, record, facts)]
+    blocking = next((step for step in steps if step.is_blocking), None)
+    if blocking is not None:
+        return Explanation(blocking, steps[: steps.index(blocking) + 1], record)
+    last = steps[-1]
+    telling = [step for step in steps if step.code in _TELLING]
+    return Explanation(last if last.code == "unknown" or not telling else telling[-1], steps, record)
+
+
+def _steps(plan: Plan, question: Question, record: Record | None, facts: Facts) -> Iterator[Step]:
+    source = columns.first_input(plan)
     at_ms = question.at_ms if record is None else record.event_time_ms
-    values = dict(question.values)
+    values, asked = dict(question.values), question.values
     if record is not None:
         values |= {f"{source.alias}.{name}": value for name, value in record.values.items()}
+        # Of a place no values are asked for; another key's late record of the same time must not answer for this one.
+        asked = asked or {name: values[name] for name in (f"{source.alias}.{own}" for own in source.hash_key) if name in values}
     low, high = _range(plan, at_ms)
     output = {name: values[own] for name, own in columns.result_columns(plan).items() if own in values}
-    late, results = facts.late(question.values, low, high), facts.results(output, low, high)
+    late, results = facts.late(asked, low, high), facts.results(output, low, high)
     subject = Subject(plan, facts, at_ms, columns.entering(plan, values), record, late, results)
     for stage in plan.stages:
         task = subject.task(stage)
@@ -73,7 +75,7 @@ def _steps(plan: Plan, question: Question, facts: Facts) -> Iterator[Step]:
 
 
 def _read(plan: Plan, source: Input, question: Question, facts: Facts) -> tuple[Step, Record | None]:
-    """Say whether the record is in the feed and has been read."""
+    """Say whether the record is in the feed, has been read, and is the query's; the record goes along where there is one."""
     own = {
         name.removeprefix(f"{source.alias}."): value
         for name, value in question.values.items()
@@ -94,13 +96,18 @@ def _read(plan: Plan, source: Input, question: Question, facts: Facts) -> tuple[
             sentence=f"The record of {name} does not fulfil `from.where`.",
             kind="source",
             place=record.place,
-        ), None
+        ), record
+    if record is not None and isinstance(source.start, int) and record.event_time_ms < source.start:
+        sentence = (
+            f"The record of {name} from {shown(record.event_time_ms)} was left out: the query starts at {shown(source.start)}."
+        )
+        return Step("filtered", is_blocking=True, sentence=sentence, kind="source", reason="start", place=record.place), record
     if record is not None:
         sentence = f"The record of {name} from {shown(record.event_time_ms)} has been read."
         return Step("passed", is_blocking=False, sentence=sentence, kind="source", place=record.place), record
     if candidates:
         sentence = f"The record of {name} from {shown(candidates[0].event_time_ms)} is in the feed and not read yet."
-        return Step("not_read_yet", is_blocking=True, sentence=sentence, kind="source", place=candidates[0].place), None
+        return Step("not_read_yet", is_blocking=True, sentence=sentence, kind="source", place=candidates[0].place), candidates[0]
     rejects = facts.rejects(source, own, question.place)
     if rejects:
         sentence = f"The record was rejected when {name} took it: {rejects[0].detail}."

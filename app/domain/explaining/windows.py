@@ -118,10 +118,11 @@ def _is_refused(spec: WindowedAggregation, at_ms: int, now_ms: int) -> bool:
 def explain_suppression(desk: Desk, spec: TimeLimitSuppression | WallClockSuppression, subject: Subject) -> Step:
     """Say how long an update is held back (S1, S2)."""
     if isinstance(spec, TimeLimitSuppression):
+        # An earlier update of the key that still waits has fixed the time for all of them (S1): this one is the latest it can be.
         now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.limit_ms
         if now_ms is not None and now_ms >= until_ms:
-            return desk.step("passed", f"Its wait ended when stream time reached {shown(until_ms)}.")
-        sentence = f"Updates wait until stream time reaches {shown(until_ms)}; it is at {shown(now_ms)}."
+            return desk.step("passed", f"Its wait had ended when stream time reached {shown(until_ms)}.")
+        sentence = f"Updates wait until stream time reaches {shown(until_ms)} at the latest; it is at {shown(now_ms)}."
         clock = Waiting("stream_time", now_ms, until_ms)
         return desk.step("buffered_until", sentence, is_blocking=not subject.results, clock=clock, reason="suppress")
     buffered = subject.facts.committed.buffered.get(spec.name, {})

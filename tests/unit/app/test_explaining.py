@@ -75,6 +75,7 @@ class Known:
         return self.read_to
 
     def late(self, values: Values, from_ms: int, to_ms: int) -> Sequence[LateFact]:
+        self.asked.append(("late records", values))
         return self.late_records
 
     def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
@@ -158,6 +159,23 @@ def test_a_record_at_a_place_is_judged_by_its_own_time() -> None:
     known = Known(clocks(AT), found={"departures": Found([record(AT - H, origin="LGA")])})
     found = ask(join(grace="2h"), known, at=0, place=Place(0, 7)).answer
     assert (found.code, found.until_ms) == ("buffered_until", AT + H)
+
+
+def test_late_records_of_a_place_are_those_of_its_records_key() -> None:
+    known = Known(clocks(AT), found={"departures": Found([record(AT, origin="LGA", carrier="AA")])})
+    found = explain(join(grace="2h"), Question({}, 0, Place(0, 7)), known)
+    assert found.record is not None
+    assert found.record.event_time_ms == AT
+    assert ("late records", {"departures.origin": "LGA"}) in known.asked
+
+
+def test_a_record_before_the_querys_start_was_left_out() -> None:
+    plan = windows(start={"at": "1970-01-05T04:00:00Z"})
+    assert plan.inputs[0].start == AT
+    assert ask(plan, Known(clocks(AT + 9 * H), READ)).steps[0].code == "passed"
+    left_out = answer(plan, Known(clocks(AT + 9 * H), {"departures": Found([record(AT - 1)])}), at=AT - 1)
+    assert (left_out.code, left_out.reason, left_out.is_blocking) == ("filtered", "start", True)
+    assert "the query starts at 1970-01-05T04:00:00Z" in left_out.sentence
 
 
 def test_a_record_waits_for_the_grace_until_stream_time_reaches_its_end() -> None:
@@ -360,6 +378,7 @@ def test_a_held_back_update_tells_when_it_is_let_go() -> None:
     operator = next(each for each in plan.stages[-1].operators if getattr(each, "limit_ms", None) is not None)
     known = Known(Committed({operator.name: {"0": AT}}), READ)  # type: ignore[union-attr]
     assert (answer(plan, known).code, answer(plan, known).until_ms) == ("buffered_until", AT + H)
+    assert "at the latest" in answer(plan, known).sentence  # an earlier update that waits too has fixed the time (S1)
 
 
 def test_a_wall_clock_suppression_tells_the_first_time_that_is_due() -> None:
