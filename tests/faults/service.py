@@ -23,6 +23,9 @@ from app.testing.service import command_of, kill
 
 T = TypeVar("T")
 
+Body = tuple[str, str, bytes]
+"""``streams`` or ``tables``, the relation, records."""
+
 
 def until(what: str, condition: Callable[[], T], seconds: float) -> T:
     """Return the first truthy answer of a condition; a service that is down or starting answers nothing."""
@@ -41,6 +44,15 @@ class Service(app.testing.service.Service):
     def kill_driver(self) -> None:
         """Kill the driver's Python process alone; its JVM and workers are left to whoever looks after them."""
         kill([process for process in self._children() if "app.driver" in command_of(process)])
+
+    def kill_jvm(self) -> None:
+        """Kill the driver's JVM; its Python process notices."""
+        kill([process for process in self._children() if "org.apache.spark.deploy" in command_of(process)])
+
+    def kill_workers(self) -> None:
+        """Kill the Python workers, not the daemons that fork them; Spark fails the batches they are in."""
+        daemons = {each.pid: each for each in self._children() if command_of(each).endswith("pyspark.daemon pyspark.worker")}
+        kill([each for each in daemons.values() if _parent_of(each) in daemons])
 
     def kill_api(self) -> None:
         """Kill the API process; the database and the driver stay behind as orphans. Then start it again."""
@@ -106,6 +118,13 @@ class SecondDriver:
             os.kill(pid, signal.SIGCONT)
 
 
+def _parent_of(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return 0
+
+
 def _is_frozen(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
@@ -141,9 +160,9 @@ def service(settings: Mapping[str, str] | None = None) -> Iterator[Service]:
 class Feeder(threading.Thread):
     """Sends bodies in order, each until it is acknowledged: a client that survives the service."""
 
-    def __init__(self, url: str, stream: str, bodies: list[bytes], pause_s: float) -> None:
+    def __init__(self, url: str, bodies: list[Body], pause_s: float) -> None:
         super().__init__(name="feeder", daemon=True)
-        self._url, self._stream, self._bodies, self._pause_s = url, stream, bodies, pause_s
+        self._url, self._bodies, self._pause_s = url, bodies, pause_s
         self.acknowledged = 0
         self.repeated = 0
 
@@ -156,9 +175,14 @@ class Feeder(threading.Thread):
                 self.acknowledged = number + 1
                 time.sleep(self._pause_s)
 
-    def _sent(self, client: Client, number: int, body: bytes) -> bool:
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was acknowledged."""
+        return self.acknowledged == len(self._bodies)
+
+    def _sent(self, client: Client, number: int, body: Body) -> bool:
         try:
-            client.append("streams", self._stream, body, idempotency_key=f"body-{number}")
+            client.append(*body, idempotency_key=f"body-{number}")
         except httpx.TransportError:
             return False
         except ServiceError as error:

@@ -41,7 +41,7 @@ def begin(running: Service, client: Client, chance: random.Random) -> tuple[Feed
     for name in TABLES:
         client.put_query({**COUNTS, "name": name, "into": {"table": name}})
     client.put_query(COPIES)
-    feeder = Feeder(running.url, "events", bodies(sent), pause_s=0.3)
+    feeder = Feeder(running.url, bodies(sent), pause_s=0.3)
     feeder.start()
     return feeder, sent
 
@@ -74,7 +74,7 @@ def has_windows(client: Client, table: str, number: int) -> bool:
 
 
 def assert_exact(client: Client, feeder: Feeder, sent: list[Json]) -> None:
-    until("everything was acknowledged", lambda: feeder.acknowledged == len(bodies(sent)), QUIET_S)
+    until("everything was acknowledged", lambda: feeder.is_done, QUIET_S)
     windows = expected_counts(sent)
     copies = [record["id"] for record in sent if record["value"] % 2 == 0]
     for table in TABLES:

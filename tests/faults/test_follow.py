@@ -87,25 +87,27 @@ def test_followers_miss_nothing_while_the_driver_and_the_api_are_killed() -> Non
     seed = secrets.randbits(32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    sent = [
+    sent: list[Json] = [
         {"key": chance.choice(KEYS), "id": number, "value": number % 97, "at": 1_700_000_000_000 + number}
         for number in range(BODIES * PER_BODY)
     ]
     lines = [json.dumps(record) for record in sent]
-    bodies = ["\n".join(lines[first : first + PER_BODY]).encode() for first in range(0, len(lines), PER_BODY)]
+    bodies = [
+        ("streams", "events", "\n".join(lines[first : first + PER_BODY]).encode()) for first in range(0, len(lines), PER_BODY)
+    ]
     with service() as running, Client(running.url, timeout=20) as client:
         client.register("streams", "events", STREAM)
         client.put_query(TOTALS)
         client.put_query(COPIES)
         until("the query runs", partial(launched, client, 0), QUIET_S)
-        feeder = Feeder(running.url, "events", bodies, pause_s=0.5)
+        feeder = Feeder(running.url, bodies, pause_s=0.5)
         feeder.start()
         rows = Follower(running.url, "tables", "totals", "snapshot", seed)
         records = Follower(running.url, "streams", "copies", "earliest", seed + 1)
         for follower in (rows, records):
             follower.start()
         kill_one_after_the_other(running, client, chance)
-        until("everything was acknowledged", lambda: feeder.acknowledged == len(bodies), QUIET_S)
+        until("everything was acknowledged", lambda: feeder.is_done, QUIET_S)
         expected: dict[str, tuple[int, int]] = {}
         for record in sent:
             n, total = expected.get(record["key"], (0, 0))

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from datetime import datetime
 
 from app.client import Client, Json
+from tests.faults.service import Body
 
 START_MS = 1_700_000_000_000
 KEYS = [f"key-{number}" for number in range(6)]
@@ -85,7 +86,9 @@ def found_copies(client: Client) -> Counter[int]:
     return Counter(record["id"] for part in partitions for record in client.records("copies", partition=part["partition"]))
 
 
-def bodies(sent: list[Json]) -> list[bytes]:
+def bodies(sent: list[Json]) -> list[Body]:
     """Cut the records into requests."""
     lines = [json.dumps(record) for record in sent]
-    return ["\n".join(lines[first : first + PER_BODY]).encode() for first in range(0, len(lines), PER_BODY)]
+    return [
+        ("streams", "events", "\n".join(lines[first : first + PER_BODY]).encode()) for first in range(0, len(lines), PER_BODY)
+    ]
