@@ -12,7 +12,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY engine engine
 COPY migrations migrations
-RUN pip install --no-cache-dir . && python -m compileall -q app engine
+RUN pip install --no-cache-dir ".[otel]" && python -m compileall -q app engine
 
 USER 10001
 ENV SLACKWATER_HOST=0.0.0.0 SLACKWATER_DATA_DIR=/home/slackwater/data SLACKWATER_FILES_ROOT=/data

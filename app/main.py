@@ -45,6 +45,7 @@ from app.store.readable import Readables
 from app.store.retention import trim_periodically
 from app.store.tails import Tails
 from app.telemetry import Metrics
+from app.tracing import Tracing, tracing_of
 
 ROUTERS = (
     reads.keys,  # first, for routers are tried in turn
@@ -79,11 +80,13 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
 
     Raises:
         ValueError: there is no database URL; ``slackwater serve`` starts the embedded database first.
+        TracingMissing: spans are asked for and the extra ``otel`` is not installed.
     """
     if settings.database_url is None:
         raise ValueError("create_app needs a database_url; `slackwater serve` starts an embedded database and passes its own")
     dsn = settings.database_url.get_secret_value()
     metrics = Metrics()
+    tracing = tracing_of(settings, "slackwater")
     database = Database.create(dsn, settings.pool_size)
     bell = Bell(dsn)
     gates = Gates.of(settings.limits, metrics.refused)
@@ -104,14 +107,14 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         description=DESCRIPTION,
         openapi_tags=TAGS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        lifespan=_lifespan(services, supervisor),
+        lifespan=_lifespan(services, supervisor, tracing),
         redoc_url=None,
     )
     app.state.services = services
     app.state.guards = guards(KeyRing(database.reads), is_required=settings.is_key_required)
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app)
-    app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes, tracing=tracing)
     for router in ROUTERS:
         is_paged = router in PAGED
         dependencies = [*app.state.guards, PageRead] if is_paged else app.state.guards
@@ -121,11 +124,13 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
 
 
 def _lifespan(
-    services: Services, supervisor: AbstractAsyncContextManager[object] | None
+    services: Services, supervisor: AbstractAsyncContextManager[object] | None, tracing: Tracing | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            if tracing is not None:
+                stack.push_async_callback(asyncio.to_thread, tracing.close)
             await services.database.open()
             stack.push_async_callback(services.database.close)
             background = await stack.enter_async_context(asyncio.TaskGroup())

@@ -7,6 +7,7 @@ Every setting is an environment variable: ``SLACKWATER_PORT=9090``, nested ones 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -20,6 +21,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
+COLLECTOR_HINT = "not a URL such as http://collector:4318 (what the collector asks for goes to OTEL_EXPORTER_OTLP_HEADERS)"
+_COLLECTOR = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 URL_HINT = "not a URL such as postgresql://user:password@host:5432/database (special characters of the password as %XX)"
 
 
@@ -112,6 +115,7 @@ class Settings(BaseSettings):
         client_timeout_s: a request's head must come within it, and its body bring a KiB per second; slower connections are closed.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
+        otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
         pool_size: database connections per pool (control plane, reads, appends).
     """
 
@@ -135,6 +139,7 @@ class Settings(BaseSettings):
     client_timeout_s: float = Field(default=20.0, gt=0)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
+    otel_endpoint: str | None = None
     pool_size: int = Field(default=8, ge=1, le=200)
     spark: SparkSettings = SparkSettings()
     driver: DriverSettings = DriverSettings()
@@ -153,6 +158,13 @@ class Settings(BaseSettings):
                 conninfo_to_dict(value.get_secret_value())
             except ProgrammingError:
                 raise ValueError(URL_HINT) from None
+        return value
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _is_collector(cls, value: str | None) -> str | None:
+        if value is not None and not _COLLECTOR.fullmatch(value):
+            raise ValueError(COLLECTOR_HINT)
         return value
 
     @property

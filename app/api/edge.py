@@ -1,4 +1,4 @@
-"""The outermost layer of a request: its id, its log context, its metrics, and the limit of its body."""
+"""The outermost layer of a request: its id, its log context, its metrics, its span, and the limit of its body."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.telemetry import Metrics
+from app.tracing import Done, Tracing
 
 log = structlog.stdlib.get_logger(__name__)
 REQUEST_ID_HEADER = "X-Request-Id"
@@ -42,9 +43,10 @@ class Edge:
     then answer ``body_too_large``.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int, tracing: Tracing | None = None) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracing = tracing
         self._max_body_bytes = max_body_bytes
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -105,6 +107,8 @@ class Edge:
             kept = self._series[labels] = metrics.requests.labels(*labels), metrics.request_seconds.labels(method, route)
         kept[0].inc()
         kept[1].observe(seconds)
+        if self._tracing is not None:
+            self._tracing.record(_span(scope, method, route, status, seconds))
         # A refusal for overload is counted; a line for each would be load of its own.
         is_quiet = status == HTTPStatus.TOO_MANY_REQUESTS or (status < HTTPStatus.BAD_REQUEST and method in READING)
         level = logging.DEBUG if is_quiet else logging.INFO
@@ -118,6 +122,21 @@ class Edge:
                 ms=round(seconds * 1000, 1),
                 api_key=scope.get(KEY_NAME),
             )
+
+
+def _span(scope: Scope, method: str, route: str, status: int, seconds: float) -> Done:
+    """Describe the request that has just been answered; without its path, as in the log."""
+    given = dict(scope["headers"])
+    caller = {name: given[name.encode()].decode("latin-1") for name in ("traceparent", "tracestate") if name.encode() in given}
+    ended_ns = time.time_ns()
+    attributes: dict[str, str | int] = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+        "slackwater.request_id": request_id_of(scope),
+    }
+    is_failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return Done(f"{method} {route}", ended_ns - round(seconds * 1e9), ended_ns, attributes, is_failed, caller)
 
 
 def _set_header(message: Message, request_id: str) -> None:

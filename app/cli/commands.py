@@ -14,7 +14,7 @@ from rich.console import Console
 from app import __version__
 from app.cli.doctor import examine
 from app.cli.keys import keys, say_who_may
-from app.cli.opening import only_service, open_database, read_settings
+from app.cli.opening import only_service, open_database, read_settings, require_tracing
 from app.cli.server import run
 from app.cli.slow_clients import impatient_protocol
 from app.cli.test_command import run_tests
@@ -50,6 +50,7 @@ def serve(
 ) -> None:
     """Start everything: the database if none is given, its migrations, the HTTP service and one driver."""
     settings = read_settings(host=host, port=port)
+    require_tracing(settings)
     configure_logging(settings.log)
     # As Ctrl-C does: uvicorn takes it while it serves and repeats it when it is done, and the database must be stopped after that.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -16,6 +16,7 @@ import psycopg
 from app.settings import Settings
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+from app.tracing import TracingMissing, tracing_of
 
 MINIMUM_PYTHON = (3, 11)
 # Below this an hour of a busy stream's state and log may not fit.
@@ -41,7 +42,8 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is left behind."""
-    return [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
+    found = [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
+    return found if settings.otel_endpoint is None else [*found, _tracing(settings)]
 
 
 def _python() -> Finding:
@@ -149,3 +151,13 @@ def _access(settings: Settings) -> Finding:
         f"whoever reaches the service may do everything ({where})",
         "unset SLACKWATER_AUTH, unless a proxy before the service checks who asks",
     )
+
+
+def _tracing(settings: Settings) -> Finding:
+    try:
+        tracing = tracing_of(settings, "slackwater")
+    except TracingMissing as error:
+        return Finding("Tracing", False, str(error), "pip install 'slackwater[otel]', or unset SLACKWATER_OTEL_ENDPOINT")
+    if tracing is not None:
+        tracing.close()
+    return Finding("Tracing", True, f"spans go to {settings.otel_endpoint}")

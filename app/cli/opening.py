@@ -9,9 +9,11 @@ from contextlib import contextmanager
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from app.settings import Settings, UnknownSetting, load_settings
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+from app.tracing import TracingMissing, tracing_of
 
 _err = Console(stderr=True)
 
@@ -29,6 +31,17 @@ def read_settings(**overrides: object) -> Settings:
             name = "SLACKWATER_" + "__".join(str(part) for part in fault["loc"]).upper()
             _err.print(f"[red]{name}: {fault['msg']}[/]", soft_wrap=True)
     raise typer.Exit(2)
+
+
+def require_tracing(settings: Settings) -> None:
+    """Exit, and say what to install, where spans are asked for and cannot be made."""
+    try:
+        tracing = tracing_of(settings, "slackwater")
+    except TracingMissing as error:
+        _err.print(f"[red]{escape(str(error))}[/]", soft_wrap=True)
+        raise typer.Exit(1) from error
+    if tracing is not None:
+        tracing.close()
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.files_root import check_directory
+from app.tracing import Done, tracing_of
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.spark.checkpoint import prepare_checkpoint
-from engine.spark.runner import RunningQuery
+from engine.spark.runner import CommittedBatch, RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, build_session
 
 
@@ -26,6 +27,9 @@ class SparkRunner:
 
     Args:
         settings: with a ``database_url``.
+
+    Raises:
+        TracingMissing: spans are asked for and the extra ``otel`` is not installed.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -40,6 +44,7 @@ class SparkRunner:
             driver_memory=settings.spark.driver_memory,
             shuffle_partitions=settings.spark.shuffle_partitions,
         )
+        self._tracing = tracing_of(settings, "slackwater-driver")
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
     def open(self) -> None:
@@ -70,12 +75,21 @@ class SparkRunner:
         order.note_phase("restoring")
         root = query_directory(self._checkpoints_dir, order.query_id)
         directory = prepare_checkpoint(root, order.checkpoint_id, order.epoch)
-        return RunningQuery.start(self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn)
+        options = RunOptions() if self._tracing is None else RunOptions(on_commit=self._trace)
+        return RunningQuery.start(
+            self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn, options
+        )
 
     def close(self) -> None:
-        """Stop the session; its JVM ends with this process."""
+        """Stop the session; its JVM ends with this process. The last spans are sent."""
         if self._session is not None:
             self._session.stop()
+        if self._tracing is not None:
+            self._tracing.close()
+
+    def _trace(self, batch: CommittedBatch) -> None:
+        if self._tracing is not None:
+            self._tracing.record(span_of(batch))
 
     @property
     def _opened(self) -> Any:
@@ -92,3 +106,14 @@ class SparkRunner:
                     check_directory(feed.path, self._of_service)
             row = connection.execute("SELECT release_nonce FROM slackwater.query WHERE id = %s", (order.query_id,)).fetchone()
         return plan if row is None else replace(plan, release=row[0])
+
+
+def span_of(batch: CommittedBatch) -> Done:
+    """Describe a batch to whoever reads traces."""
+    attributes: dict[str, str | int] = {
+        "slackwater.query": batch.query,
+        "slackwater.epoch": batch.epoch,
+        "slackwater.batch_id": batch.batch_id,
+        "slackwater.rows": batch.rows,
+    }
+    return Done(f"batch {batch.query}", batch.began_ns, batch.ended_ns, attributes)

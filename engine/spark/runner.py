@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,27 @@ _STARTING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch whose results are visible.
+
+    Attributes:
+        query: its name.
+        epoch: the launch.
+        batch_id: counted from 0 in each checkpoint.
+        rows: input records.
+        began_ns: when Spark began to carry it out, by the wall clock.
+        ended_ns: when its results were committed.
+    """
+
+    query: str
+    epoch: int
+    batch_id: int
+    rows: int
+    began_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """How a query runs; none of it changes results.
 
@@ -48,12 +71,14 @@ class RunOptions:
         is_available_now: end when everything that is there at the start has been read.
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
+        on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
     """
 
     trigger_ms: int = 0
     is_available_now: bool = False
     max_rows: int = 1_000_000
     max_bytes: int = 256 * 1024 * 1024
+    on_commit: Callable[[CommittedBatch], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +142,8 @@ class RunningQuery:
             finish_batch(checkpoint_dir, last_batch(connection, query_id, checkpoint_id))
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
-        commits = _Commits(Sink(dsn, plan, query_id, checkpoint_id, epoch), log.bind(**bound))
+        sink = Sink(dsn, plan, query_id, checkpoint_id, epoch)
+        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit)
         with _STARTING:
             packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
@@ -200,14 +226,23 @@ class _Commits:
         query: whose batches these are, for its reports; not known before the first batch may have come.
     """
 
-    def __init__(self, sink: Sink, logger: structlog.stdlib.BoundLogger) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        logger: structlog.stdlib.BoundLogger,
+        launch: tuple[str, int],
+        on_commit: Callable[[CommittedBatch], None] | None,
+    ) -> None:
         self.failure: BaseException | None = None
         self.query: StreamingQuery | None = None
+        self._launch = launch
+        self._on_commit = on_commit
         self._log = logger
         self._sink = sink
         self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
 
     def commit(self, batch: DataFrame, batch_id: int) -> None:
+        began_ns = time.time_ns()
         try:
             packets = batch.toArrow()
             report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
@@ -219,6 +254,8 @@ class _Commits:
         rows = _rows_read(packets)
         self._rows.append((batch_id, rows))
         self._log.debug("batch_committed", batch_id=batch_id, rows=rows)
+        if self._on_commit is not None:
+            self._on_commit(CommittedBatch(*self._launch, batch_id, rows, began_ns, time.time_ns()))
 
     def rows(self, batch_id: int) -> int | None:
         return next((rows for known, rows in tuple(self._rows) if known == batch_id), None)

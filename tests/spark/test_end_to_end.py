@@ -16,7 +16,7 @@ import pytest
 from engine.errors import DataInvalid, EpochFenced
 from engine.spark.failures import WorkerLost
 from engine.spark.reports import SPARK_PHASES
-from engine.spark.runner import RunningQuery
+from engine.spark.runner import CommittedBatch, RunningQuery
 from tests.spark.conftest import Launcher
 
 pytestmark = pytest.mark.spark
@@ -108,9 +108,13 @@ def test_windows_fill_a_view_and_its_change_feed(launcher: Launcher) -> None:
     flights = many_flights(20_000)
     for part in flights.iter_slices(2_000):
         launcher.append("flights", part)
-    identity = launcher.run(launcher.plan(**counting()), max_rows=6_000)
+    batches: list[CommittedBatch] = []
+    identity = launcher.run(launcher.plan(**counting()), max_rows=6_000, on_commit=batches.append)
     assert hourly_rows(launcher) == hourly_oracle(flights)
     commit = launcher.commit(identity)
+    assert [batch.batch_id for batch in batches] == list(range(commit["batch_id"] + 1))
+    assert sum(batch.rows for batch in batches) == 20_000
+    assert all(batch.began_ns < batch.ended_ns for batch in batches)
     assert commit["batch_id"] > 0
     assert commit["detail"]["read_rows"] == {"log:flights": 20_000}
     assert sum(end for end in commit["position"]["log:flights"].values()) == 20_000
