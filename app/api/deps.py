@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import Depends, Path, Query, Request
+from fastapi.concurrency import contextmanager_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
@@ -51,8 +52,9 @@ async def services_of(request: Request) -> Services:
 ServicesOf = Annotated[Services, Depends(services_of)]
 
 
-def _transaction(services: ServicesOf) -> Iterator[sa.Connection]:
-    with services.database.control.begin() as connection:
+async def _transaction(services: ServicesOf) -> AsyncIterator[sa.Connection]:
+    database = services.database
+    async with database.turns, contextmanager_in_threadpool(database.control.begin()) as connection:
         yield connection
 
 

@@ -6,6 +6,7 @@ synchronous DDL (views, feeds), and each statement then exists once. Reads and a
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -46,6 +47,8 @@ class Database:
     Attributes:
         dsn: for connections of their own (LISTEN).
         control: synchronous; one ``begin()`` is one control-plane transaction.
+        turns: to be taken before ``control`` is: as many as it has connections. A worker thread that waited for a connection would be
+            missing to those who have one and need a thread to go on.
         reads: asynchronous; pull reads and pages.
         appends: asynchronous psycopg connections of the appender.
         pulls: the same for reads of rows: one statement each, so without transactions, and read only.
@@ -53,6 +56,7 @@ class Database:
 
     dsn: str
     control: sa.Engine
+    turns: asyncio.Semaphore
     reads: AsyncEngine
     appends: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
     pulls: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
@@ -65,6 +69,7 @@ class Database:
         return cls(
             dsn=dsn,
             control=sa.create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=options),
+            turns=asyncio.Semaphore(2 * pool_size),
             reads=create_async_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=options),
             appends=psycopg_pool.AsyncConnectionPool(
                 dsn,

@@ -168,3 +168,9 @@ async def test_a_plain_read_of_a_key_is_answered_as_the_same_read_with_parameter
         assert plain.json() == same.json() == with_parameters.json()
     else:
         assert {**plain.json(), "request_id": ""} == {**same.json(), "request_id": ""}
+
+
+async def test_many_more_requests_than_connections_and_threads_get_their_turns(client: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(20):
+        answers = await asyncio.gather(*(client.get("/v1/queries/totals") for _ in range(150)))
+    assert {answer.status_code for answer in answers} == {200}
