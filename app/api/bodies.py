@@ -55,8 +55,10 @@ def parse_json(body: bytes) -> Any:
         raise malformed_json(f"byte {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:
         raise malformed_json(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise malformed_json(str(error)[:200]) from error
+    except RecursionError as error:
+        raise malformed_json("it is nested too deeply") from error
 
 
 def malformed_json(reason: str) -> BadRequest:

@@ -84,7 +84,7 @@ def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
         known = set(_parameter_names(request.scope["route"].dependant))
         unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes)]
         if unknown:
-            raise unknown_parameter(unknown, sorted(known))
+            raise unknown_parameter(unknown, [*sorted(known), *(f"{prefix}<column>" for prefix in prefixes)])
 
     return Depends(check)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import psycopg
@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import compile_path
 
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.errors import (
@@ -113,16 +114,20 @@ def definition_invalid(faults: Sequence[Fault]) -> Unprocessable:
     return Unprocessable(code, "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in faults), faults)
 
 
-def from_http_exception(error: HTTPException) -> AppError:
-    """Translate what Starlette raises itself: no such route, no such method, an unreadable body."""
+def from_http_exception(error: HTTPException, methods: Set[str] = frozenset()) -> AppError:
+    """Translate what Starlette raises itself: no such route, no such method, an unreadable body.
+
+    Args:
+        error: what was raised. Of a path with several routes its ``Allow`` names the first one's methods only.
+        methods: all methods of the path, where they are known.
+    """
     headers = dict(error.headers or {})
     match error.status_code:
         case 404:
             return NotFound("not_found", "there is no such path; /docs lists every path", headers=headers)
         case 405:
-            return MethodNotAllowed(
-                "method_not_allowed", f"this path takes {headers.get('Allow', 'other methods')} only", headers=headers
-            )
+            headers["Allow"] = ", ".join(sorted(methods)) or headers.get("Allow", "GET")
+            return MethodNotAllowed("method_not_allowed", f"this path takes {headers['Allow']} only", headers=headers)
         case 413:
             return BodyTooLarge("body_too_large", str(error.detail), headers=headers)
         case status if status < 500:
@@ -154,6 +159,12 @@ BODY_CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
 def _body_fault(error: Any) -> Fault:
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error["loc"][1:])
     return Fault(pointer, BODY_CODES.get(error["type"], "invalid_value"), error["msg"])
+
+
+def _methods(request: Request) -> Set[str]:
+    paths = request.app.openapi()["paths"]
+    found = (methods for path, methods in paths.items() if compile_path(path)[0].fullmatch(request.url.path))
+    return {method.upper() for methods in found for method in methods}
 
 
 def _internal() -> Internal:
@@ -193,7 +204,9 @@ def install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem_response(request, from_http_exception(error))
+        return problem_response(
+            request, from_http_exception(error, _methods(request) if error.status_code == 405 else frozenset())
+        )
 
     async def _database(request: Request, error: Exception) -> JSONResponse:
         log.warning("database_unreachable", error=str(error))

@@ -14,6 +14,7 @@ from app.api.deps import Services
 from app.api.freshness import Freshness, read_fresh
 from app.api.negotiation import SEPARATORS, Form, arrow_response, joined_response
 from app.api.paging import bad_cursor, decode_cursor, encode_cursor
+from app.domain.explaining.sentences import shown
 from app.domain.row_filters import KEY_PREFIX, Comparison, FilterInvalid, parse_filters
 from app.domain.values import MAX_INSTANT_MS, instant, parse_value
 from app.errors import BadRequest, Conflict, Fault, Gone, NotFound
@@ -117,7 +118,7 @@ def missing(table: str, outcome: str, horizon_ms: int | None) -> NotFound | Gone
     if outcome == "history_expired":
         return Gone(
             "history_expired",
-            f"'{table}' keeps its history from {horizon_ms} ms on, and a version that began later says nothing about the time before; "
+            f"'{table}' keeps its history from {shown(horizon_ms)} on, and a version that began later says nothing about the time before; "
             "ask for a later time, or keep more with `history_retention`",
         )
     if outcome == "row_deleted":

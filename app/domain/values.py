@@ -53,7 +53,8 @@ def parse_instant_ms(text: str) -> int:
                 raise ValueError(form)
             ms = (moment - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError) as error:
-        raise ValueError(form) from error
+        hint = "; write + as %2B in a URL" if " " in text[19:] else ""
+        raise ValueError(form + hint) from error
     if not 0 <= ms <= MAX_INSTANT_MS:
         raise ValueError(form)
     return ms

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any, cast
 
 import polars as pl
 
 from engine.connectors.conform import conform
+from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
 from engine.errors import DataInvalid
 from engine.plan.model import RelationSchema
@@ -324,7 +325,9 @@ def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: l
         return
     bound = now_ms + relation.max_future_skew_ms
     if high > bound:
-        detail = f"the event time is more than max_future_skew ({relation.max_future_skew_ms} ms) ahead of the clock ({now_ms})"
+        clock = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        skew = format_duration(relation.max_future_skew_ms)
+        detail = f"the event time is more than max_future_skew ({skew}) ahead of the clock ({clock})"
         faults.append(Fault(ts > bound, "future_event_time", detail))
 
 

@@ -72,8 +72,10 @@ def parse_array(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl
         raise BodyMalformed(f"{error.msg} at line {error.lineno}, column {error.colno}", error.pos) from error
     except UnicodeDecodeError as error:
         raise BodyMalformed("the body is not UTF-8", error.start) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BodyMalformed(str(error)[:200]) from error
+    except RecursionError as error:
+        raise BodyMalformed("it is nested too deeply") from error
     records = [value] if isinstance(value, dict) else value
     if not isinstance(records, list):
         raise BodyMalformed("the body must be an array of records, one record, or records on lines of their own", 0)

@@ -196,5 +196,8 @@ def _reason(error: SqlglotError) -> str:
     """Return what the parser says, without the part that shows the text again."""
     if isinstance(error, ParseError) and error.errors:
         first = error.errors[0]
-        return f"{str(first['description']).removesuffix('.')} at character {first['col']}"
+        said = str(first["description"])
+        if said.startswith("Required keyword"):  # goes on with the names of Python classes
+            said = "something is missing"
+        return f"{said.removesuffix('.')} at character {first['col']}"
     return "a quote is not closed"

@@ -22,6 +22,16 @@ _CODES: Mapping[str, str] = {
 }
 
 
+_WORDS: Mapping[str, str] = {
+    "missing": "Is required",
+    "extra_forbidden": "There is no such field here",
+    "model_type": "Must be a JSON object",
+    "model_attributes_type": "Must be a JSON object",
+    "dict_type": "Must be a JSON object",
+    "list_type": "Must be a JSON array",
+}
+"""What pydantic says in the words of Python."""
+
 _MEMBERS = frozenset({("connector", "log"), ("connector", "files"), ("start", "word"), ("start", "time")})
 """Where pydantic's location names the member of a union, which is no part of the user's definition."""
 
@@ -72,7 +82,7 @@ def problems_of(error: ValidationError) -> list[Problem]:
     for fault in error.errors(include_url=False):
         path = _path_of(fault["loc"])
         code = _CODES.get(fault["type"], "invalid_value")
-        detail = fault["msg"].removeprefix("Value error, ")
+        detail = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
         if "is no duration" in detail or "has no unit" in detail:
             code = "duration_malformed"
         if fault["type"] == "union_tag_invalid":

@@ -290,7 +290,36 @@ async def test_an_unknown_path_is_not_found(client: httpx.AsyncClient, problem: 
 async def test_another_method_is_refused_and_the_right_one_named(client: httpx.AsyncClient, problem: Problem) -> None:
     response = await client.patch("/v1/queries/q")
     problem(response, 405, "method_not_allowed")
-    assert "allow" in response.headers
+    assert response.headers["allow"] == "DELETE, GET, PUT"
+    assert "DELETE, GET, PUT" in response.json()["detail"]
+    assert (await client.post("/openapi.json")).headers["allow"]
+
+
+async def test_no_message_speaks_of_python(client: httpx.AsyncClient) -> None:
+    for path in ("/v1/queries", RECORDS):
+        found = await client.post(path, content=b"[" * 100_000, headers={"content-type": "application/json"})
+        assert "nested too deeply" in found.json()["detail"]
+    found = await client.post("/v1/validations", json=[])
+    assert found.json()["problems"] == [{"pointer": "", "code": "invalid_value", "detail": "Must be a JSON object"}]
+    found = await client.post("/v1/validations", json={"name": "q", "into": {"stream": "x"}, "frm": {}})
+    assert [(each["pointer"], each["detail"]) for each in found.json()["problems"]] == [
+        ("/from", "Is required"), ("/frm", "There is no such field here"),
+    ]  # fmt: skip
+    half = {"name": "q", "from": {"stream": "departures"}, "where": "flight + ", "into": {"stream": "x"}}
+    found = await client.post("/v1/validations", json=half)
+    assert found.json()["problems"][0]["detail"] == '"flight + " is not a SQL expression: something is missing at character 8'
+
+
+async def test_a_time_whose_plus_became_a_space_says_so(client: httpx.AsyncClient, problem: Problem) -> None:
+    path = "/v1/tables/weather/rows?as_of=2013-01-01T12:00:00"
+    assert "%2B" in problem(await client.get(f"{path}+02:00"), 400, "bad_parameter", "?as_of")["detail"]
+    assert "%2B" not in problem(await client.get(path), 400, "bad_parameter", "?as_of")["detail"]
+
+
+async def test_a_filter_without_its_prefix_is_told_of_it(client: httpx.AsyncClient, problem: Problem) -> None:
+    found = problem(await client.get("/v1/tables/weather/rows", params={"origin": "JFK"}), 400, "unknown_parameter", "?origin")
+    assert "key.<column>" in found["detail"]
+    assert "where.<column>" in found["detail"]
 
 
 @pytest.mark.parametrize(

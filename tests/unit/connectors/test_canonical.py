@@ -78,6 +78,12 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
+def test_a_clock_that_runs_ahead_is_told_in_the_words_of_the_definition() -> None:
+    raw, _ = parse_records(json.dumps([{"t": NOW_MS + 86_400_001}]).encode(), JSON, EVENTS)
+    _, rejects = canonicalise(raw, EVENTS, NOW_MS)
+    assert "max_future_skew (1d) ahead of the clock (20" in rejects["detail"][0]
+
+
 @pytest.mark.parametrize(("record", "reason"), REFUSED, ids=lambda value: str(value)[:40])
 def test_a_bad_record_is_refused_alone_with_its_reason(record: Any, reason: str, media_type: str) -> None:
     good = [{"t": 1, "k": "a"}, {"t": 2, "k": "b"}]
