@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Query
 
+from app.domain.values import is_text
 from app.errors import BadRequest, Fault
 
 Item = TypeVar("Item")
@@ -44,7 +45,7 @@ def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) ->
     if (
         not isinstance(key, list)
         or [type(part) for part in key] != list(types)
-        or any("\0" in part for part in key if isinstance(part, str))
+        or not all(is_text(part) for part in key if isinstance(part, str))
     ):
         raise bad_cursor()
     if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in key):

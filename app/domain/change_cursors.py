@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from app.domain.values import is_text
+
 MAX_CURSOR_CHARS = 4_096
 """256 partitions with 10^14 records each, or the longest key (1,024 bytes), stay below; so do the headers that carry it."""
 
@@ -69,7 +71,9 @@ class ChangeCursor:
 
 
 def _encode_key(key: Sequence[str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":"), ensure_ascii=False).encode()).rstrip(b"=").decode()
+    return (
+        base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":"), ensure_ascii=False).encode()).rstrip(b"=").decode()
+    )
 
 
 def _decode_key(text: str) -> tuple[str, ...]:
@@ -77,6 +81,6 @@ def _decode_key(text: str) -> tuple[str, ...]:
         key = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError) as error:
         raise ValueError("not a cursor") from error
-    if not isinstance(key, list) or not all(isinstance(part, str) and "\0" not in part for part in key):
+    if not isinstance(key, list) or not all(isinstance(part, str) and is_text(part) for part in key):
         raise ValueError("not a cursor")
     return tuple(key)

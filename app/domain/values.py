@@ -17,6 +17,9 @@ MAX_INSTANT_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, as for event times (T8)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMERIC_DIGITS, _NUMERIC_SCALE = 131_072, 16_383
+"""What Postgres's numeric holds before and behind the point."""
+
 _INTEGER_BITS = {"int": 31, "bigint": 63}
 
 
@@ -81,6 +84,11 @@ def parse_position(text: str) -> dict[str, dict[str, int]]:
     return position
 
 
+def is_text(text: str) -> bool:
+    """Whether the database can hold a text: JSON also writes U+0000 and halves of surrogate pairs, which are none."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def instant(ms: int) -> datetime:
     """Return the moment ``ms`` milliseconds after 1970."""
     return _EPOCH + timedelta(milliseconds=ms)
@@ -105,11 +113,15 @@ def _double(text: str, _declared: ColumnType) -> float:
 
 def _decimal(text: str, _declared: ColumnType) -> Decimal:
     value = Decimal(text)
-    return value if value.is_finite() else _refuse()
+    if not value.is_finite():
+        _refuse()
+    exponent = value.as_tuple().exponent
+    is_holdable = isinstance(exponent, int) and exponent >= -_NUMERIC_SCALE and value.adjusted() < _NUMERIC_DIGITS
+    return value if is_holdable else _refuse()
 
 
 def _string(text: str, _declared: ColumnType) -> str:
-    return _refuse() if "\0" in text else text
+    return text if is_text(text) else _refuse()
 
 
 def _bytes(text: str, _declared: ColumnType) -> bytes:
@@ -154,7 +166,7 @@ _FORMS = {
     "bigint": "a whole number of 64 bits",
     "double": "a finite number",
     "decimal": "a decimal number",
-    "string": "text without the character U+0000",
+    "string": "text without the character U+0000 and without half of a surrogate pair",
     "bytes": "base64",
     "date": "a date such as 2013-01-31",
     "time": "a time of day such as 13:45:00",

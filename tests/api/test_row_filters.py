@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import httpx
@@ -124,6 +126,9 @@ async def test_pages_keep_conditions_and_order(client: httpx.AsyncClient, order:
         ("where.tags", "{}", "map<string,int>"),
         ("where.day", "soon", "a date"),
         ("where.price", "free", "decimal"),
+        ("where.price", "1e131073", "decimal"),
+        ("where.price", "1e-16384", "decimal"),
+        ("where.team.in", r'["\ud800"]', "surrogate"),
         ("where.n.in", ",".join(["1"] * 1001), "at most 1000"),
         ("where.n.in", "[[1]]", "a text, a number"),
     ],
@@ -201,12 +206,13 @@ async def test_many_keys_are_looked_up_in_their_order(client: httpx.AsyncClient)
         ({"keys": [{"team": "ants", "n": None}]}, "bad_key", "/keys/0"),
         ({"keys": [{"team": "ants", "n": 1.5}]}, "bad_key", "/keys/0"),
         ({"keys": ["ants"]}, "bad_key", "/keys/0"),
+        ({"keys": [{"team": "\ud800", "n": 1}]}, "bad_key", "/keys/0"),
     ],
 )
 async def test_a_lookup_of_bad_keys_is_refused(
     client: httpx.AsyncClient, problem: Problem, body: dict[str, Any], code: str, pointer: str
 ) -> None:
-    problem(await client.post(f"{PATH}:lookup", json=body), 422, code, pointer)
+    problem(await client.post(f"{PATH}:lookup", content=json.dumps(body)), 422, code, pointer)
 
 
 async def test_a_lookup_refuses_what_a_table_cannot_answer(client: httpx.AsyncClient, problem: Problem) -> None:
@@ -225,3 +231,12 @@ async def test_history_needs_a_versioned_table(client: httpx.AsyncClient, proble
 
 async def test_a_table_without_windows_has_no_open_ones(client: httpx.AsyncClient, problem: Problem) -> None:
     problem(await client.get(PATH, params={"state": "final"}), 400, "not_windowed")
+
+
+async def test_a_cursor_of_half_a_surrogate_pair_is_none(client: httpx.AsyncClient, problem: Problem) -> None:
+    half = base64.urlsafe_b64encode(rb'["\ud800"]').decode().rstrip("=")
+    for path in ("/v1/queries", "/v1/streams", "/v1/tables"):
+        problem(await client.get(path, params={"cursor": half}), 400, "bad_cursor", "?cursor")
+    changes = PATH.replace("/rows", "/changes")
+    begin = (await client.get(changes, params={"from": "latest"})).json()["next"]
+    problem(await client.get(changes, params={"cursor": f"{begin}.{half}"}), 400, "bad_cursor", "?cursor")
