@@ -27,7 +27,7 @@ _TYPES: dict[str, pa.DataType] = {
     "time": pa.time64("us"),
     "timestamp": pa.timestamp("us", "UTC"),
 }
-_LEAVES: dict[str, Callable[[str], Any]] = {
+LEAVES: dict[str, Callable[[str], Any]] = {
     "decimal": Decimal,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
@@ -92,5 +92,5 @@ def _value(value: Any, declared: ColumnType) -> Any:
         case ColumnType(kind="struct", fields=fields):
             return {name: _value(value.get(name), field) for name, field in fields}
         case _:
-            leaf = _LEAVES.get(declared.kind)
+            leaf = LEAVES.get(declared.kind)
             return value if leaf is None else leaf(str(value))

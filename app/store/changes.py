@@ -24,6 +24,9 @@ from app.store.snapshots import hold, read_rows, up_to
 from app.store.tails import Tail, Tails
 from engine.plan.model import Output
 
+STRETCHES_AT_ONCE = 64
+"""What one step reads at most: the few connections of all followers are lent for moments."""
+
 Start = Literal["snapshot", "earliest", "latest"]
 EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
 
@@ -123,8 +126,8 @@ class ChangeFollower:
         return await self._from_log(limit) if events is None else events
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there may be something, at most so long. Only with a tail."""
-        if self._tail is not None:
+        """Wait until there may be something, at most so long; not at all where there was more to look through. Only with a tail."""
+        if self._tail is not None and self.is_caught_up:
             await self._tail.wait(seconds)
 
     def _from_tail(self, limit: int) -> list[PushEvent] | None:
@@ -143,14 +146,22 @@ class ChangeFollower:
         return events
 
     async def _from_log(self, limit: int) -> list[PushEvent]:
-        """Read from the database; several steps where a shared feed holds little of the relation."""
+        """Read from the database; several steps where a shared feed holds little of the relation, and not all of it at once."""
         async with self._tails.reading() as connection:
             heads = self._check(await self._source.heads(connection), self.cursor)
             events: list[PushEvent] = []
+            stretches = 0
             for partition, (_, next_offset) in enumerate(heads):
-                while (offset := self.cursor.offsets[partition]) < next_offset and len(events) < limit:
-                    end = min(next_offset, offset + limit - len(events))
-                    events += self._events(partition, await self._source.stretch(connection, partition, offset, end))
+                rows = limit - len(events)
+                while (
+                    (offset := self.cursor.offsets[partition]) < next_offset
+                    and len(events) < limit
+                    and stretches < STRETCHES_AT_ONCE
+                ):
+                    found = await self._source.stretch(connection, partition, offset, min(next_offset, offset + rows))
+                    events += self._events(partition, _cut(found, limit - len(events)))
+                    # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
+                    rows, stretches = STRETCH_ROWS, stretches + 1
             self.is_caught_up = all(offset >= head[1] for offset, head in zip(self.cursor.offsets, heads, strict=True))
         return events
 
@@ -214,6 +225,11 @@ class ChangeFollower:
 
     def _replaced(self) -> CursorExpired:
         return CursorExpired(self._followed.name, "the result was begun anew or deleted")
+
+
+def _cut(stretch: Stretch, items: int) -> Stretch:
+    """Return the stretch up to so many items."""
+    return stretch if len(stretch.items) <= items else Stretch(stretch.items[:items], stretch.items[items - 1].offset + 1)
 
 
 def read_cursor(followed: Followed, text: str) -> ChangeCursor:

@@ -5,16 +5,14 @@ Postgres's own order of keys is the only one there is here: which keys lie behin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 import polars as pl
 import psycopg
 from psycopg import sql
 
+from app.domain.arrow_rows import LEAVES
 from app.domain.change_cursors import ChangeCursor
 from app.domain.record_json import encode_values
 from app.store.followed import Followed
@@ -26,15 +24,6 @@ Connection = psycopg.AsyncConnection[Any]
 
 KEYLESS = ("",)
 """The key of the one row of a table without key columns; an empty one stands before the first row."""
-
-_LEAVES: dict[str, Callable[[str], Any]] = {
-    "decimal": Decimal,
-    "date": date.fromisoformat,
-    "time": time.fromisoformat,
-    "timestamp": datetime.fromisoformat,
-    "bytes": str.encode,
-}
-"""What a materialised nested value keeps as text (``engine.connectors.views``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,5 +148,5 @@ def _nested(value: Any, declared: ColumnType) -> Any:
         case ColumnType(kind="struct", fields=fields):
             return {name: _nested(value.get(name), field) for name, field in fields}
         case _:
-            leaf = _LEAVES.get(declared.kind)
+            leaf = LEAVES.get(declared.kind)
             return value if leaf is None else leaf(str(value))

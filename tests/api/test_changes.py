@@ -259,6 +259,19 @@ def test_an_event_stream_follows_commits_and_its_ids_resume_it(served: tuple[Fas
             assert [next(events).kind, next(events)] == ["position", change]
 
 
+def test_a_snapshot_goes_on_at_once_when_much_has_changed_behind_it(served: tuple[FastAPI, str], dsn: str) -> None:
+    _, url = served
+    path = "/v1/tables/totals/changes"
+    with ChangeWriter(dsn, "totals") as writer, Client(url) as client:
+        writer.commit([row("A", 1), row("B", 1)])
+        with client.follow(path, {"from": "snapshot"}) as events:
+            first = [next(events) for _ in range(2)][-1]
+        writer.commit([row(f"Z{number}", 1) for number in range(2_000)])
+        with client.follow(path, last_event_id=first.id) as events:
+            kinds = [next(events).kind for _ in range(2)]
+    assert kinds == ["position", "snapshot"]  # else a second position comes, with the sign of life after 15 s
+
+
 def test_a_reset_says_why_and_takes_the_id_away(served: tuple[FastAPI, str], dsn: str) -> None:
     _, url = served
     with Client(url) as client, client.follow("/v1/tables/totals/changes") as events:
