@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from fastapi import Depends, Request
@@ -15,6 +17,9 @@ from app.errors import Forbidden, Unauthorized
 from app.store.api_keys import KeyRing
 
 SCHEME = "ApiKey"
+_RECHECK = "slackwater.recheck_key"
+"""Where in a request's scope the guard leaves what looks at its key once more."""
+
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
 
 
@@ -26,12 +31,24 @@ def guards(key_ring: KeyRing, *, is_required: bool) -> list[Dependency]:
         # A route that was forgotten in the table is for administrators; a test holds both together.
         role = RULES.get(f"{request.method} {route.path_format}", Role.ADMIN)
         if role is not None:
-            principal = await key_ring.recognise(_presented(request))
+            text = _presented(request)
+            principal = await key_ring.recognise(text)
             _check(principal, role)
             request.scope[KEY_NAME] = principal.name
+            request.scope[_RECHECK] = partial(key_ring.recognise, text)
             PRINCIPAL.set(principal)
 
     return [Depends(guard)] if is_required else []
+
+
+def recheck_of(request: Request) -> Callable[[], Awaitable[object]]:
+    """Return what an answer without an end asks now and then: whether the request's key still counts, else it raises ``Unauthorized``."""
+    recheck: Callable[[], Awaitable[object]] = request.scope.get(_RECHECK, _nothing)
+    return recheck
+
+
+async def _nothing() -> None:
+    """Where keys are not asked for there is none to look at."""
 
 
 def document_access(document: dict[str, Any]) -> None:

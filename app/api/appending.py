@@ -91,8 +91,8 @@ async def post_table_records(
 ) -> AppendAnswer:
     """Append upserts and deletes (`"$op": "delete"`); they are durable when the answer comes, with their offsets.
 
-    A delete's event time is its event-time column, else `$event_time_ms`, else the time of its arrival. That is now: in a versioned table
-    whose events are of earlier times it moves the clock past them, and what they write is late. Give one of the two there.
+    A delete's event time is its event-time column, else `$event_time_ms`; without either it is refused as `event_time_missing` where the
+    table names an event-time column. A table without one takes the time of arrival.
 
     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
     refused, the answer is 422 `records_rejected`.

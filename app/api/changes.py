@@ -184,7 +184,7 @@ async def _answer(request: Request, services: Services, wanted: _Wanted, last_ev
         async with services.tails.following(source) as tail:
             yield ChangeFollower(services.tails, source, await _checked(services, source, cursor, asked.from_), tail)
 
-    return event_stream(services, opening)
+    return event_stream(request, services, opening)
 
 
 async def _checked(services: Services, source: ChangeSource, cursor: ChangeCursor | None, start: Start | None) -> ChangeCursor:

@@ -50,7 +50,11 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     ),
     429: (TooManyRequests, "too_many_requests", "48 reads of rows are under way; try again"),
     500: (Internal, "internal_error", "a fault of the service; please report it with the request id"),
-    504: (NotInTime, "position_not_reached", "after 30 s the table includes {\"log:departures\":{\"0\":17}}, not yet what was asked for"),
+    504: (
+        NotInTime,
+        "position_not_reached",
+        'after 30 s the table includes {"log:departures":{"0":17}}, not yet what was asked for',
+    ),
     503: (Unavailable, "database_unavailable", "the database did not answer; try again in a moment"),
 }
 

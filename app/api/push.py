@@ -1,7 +1,7 @@
 """Event streams (SSE): how one is written, kept alive and closed, whatever it carries.
 
 Every event's id is the cursor behind it; a client that comes back with it as ``Last-Event-ID`` gets what follows. A stream ends with a
-``reconnect`` event (too old, the service stops, the client was too slow) or a ``reset`` event (there is nothing to go on from: its id is
+``reconnect`` event (too old, the service stops, the client was too slow, its key counts no more) or a ``reset`` event (there is nothing to go on from: its id is
 empty, so that a browser comes back without one). A client that takes nothing for the write timeout is not waited for any longer.
 """
 
@@ -10,20 +10,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import psycopg
 import psycopg_pool
+import sqlalchemy as sa
 import structlog
 from fastapi import Request
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from starlette.types import Send
 
+from app.api.access import recheck_of
 from app.api.deps import Services
-from app.errors import BadRequest, Fault, Gone, NotAcceptable, TooManyRequests
+from app.errors import BadRequest, Fault, Gone, NotAcceptable, TooManyRequests, Unauthorized
 from app.settings import PushSettings
 from app.store.changes import PushEvent
 
@@ -32,7 +34,7 @@ RETRY_MS = 1_000
 """What a client waits before it comes back."""
 
 EVENTS_AT_ONCE = 500
-Ending = Literal["too_old", "shutting_down", "slow_consumer", "interrupted"]
+Ending = Literal["too_old", "shutting_down", "slow_consumer", "interrupted", "key_refused"]
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -51,6 +53,7 @@ class Follower(Protocol):
 
 
 Opening = Callable[[], AbstractAsyncContextManager[Follower]]
+Recheck = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,11 @@ def events_documented(example: str) -> dict[str, Any]:
     return {EVENT_STREAM: {"schema": {"type": "string", "description": description}, "example": example}}
 
 
-def event_stream(services: Services, opening: Opening) -> EventSourceResponse:
+def event_stream(request: Request, services: Services, opening: Opening) -> EventSourceResponse:
     """Answer with an event stream.
 
     Args:
+        request: whose API key is looked at as long as the stream lasts.
         services: of this application.
         opening: makes the follower; entered when the stream begins, left when it ends, however it ends.
 
@@ -111,7 +115,7 @@ def event_stream(services: Services, opening: Opening) -> EventSourceResponse:
             f"{limits.max_streams} event streams are open; close some, page with JSON, or raise SLACKWATER_PUSH__MAX_STREAMS",
             headers={"Retry-After": "10"},
         )
-    return _PushResponse(services, _frames(services, opening))
+    return _PushResponse(services, _frames(services, opening, recheck_of(request)))
 
 
 class _PushResponse(EventSourceResponse):
@@ -163,13 +167,13 @@ def _event(kind: str, data: str, event_id: str) -> bytes:
     return format_sse_event(event=kind, data_str=data, id=event_id)
 
 
-async def _frames(services: Services, opening: Opening) -> AsyncGenerator[Frame]:
+async def _frames(services: Services, opening: Opening, recheck: Recheck) -> AsyncGenerator[Frame]:
     """Yield a stream from its first frame to the one that says why it ends."""
     follower: Follower | None = None
     ending: Ending | Literal["reset"] | None = None  # None: the client left
     with services.tails.counted(), services.metrics.push_streams.track_inprogress():
         try:
-            async with opening() as follower, aclosing(_followed(services, follower)) as frames:
+            async with opening() as follower, aclosing(_followed(services, follower, recheck)) as frames:
                 async for frame in frames:
                     yield frame
             ending = "shutting_down" if services.tails.is_closing else "too_old"
@@ -178,7 +182,11 @@ async def _frames(services: Services, opening: Opening) -> AsyncGenerator[Frame]
             ending = "reset"
             data = json.dumps({"code": error.code, "detail": error.detail})
             yield Frame("", f"event: reset\ndata: {data}\nid:\n\n".encode())
-        except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+        except Unauthorized:
+            ending = "key_refused"
+            if follower is not None:
+                yield Frame(follower.id, goodbye(ending, follower.id))
+        except (psycopg.OperationalError, psycopg_pool.PoolTimeout, sa.exc.OperationalError, sa.exc.TimeoutError) as error:
             log.warning("event_stream_interrupted", error=str(error))
             ending = "interrupted"
             if follower is not None:
@@ -188,7 +196,7 @@ async def _frames(services: Services, opening: Opening) -> AsyncGenerator[Frame]
                 services.metrics.push_closed.labels(ending).inc()
 
 
-async def _followed(services: Services, follower: Follower) -> AsyncGenerator[Frame]:
+async def _followed(services: Services, follower: Follower, recheck: Recheck) -> AsyncGenerator[Frame]:
     """Yield what a follower finds, and signs of life between, until the stream is too old or the service stops."""
     push = services.settings.push
     now = time.monotonic()
@@ -196,6 +204,7 @@ async def _followed(services: Services, follower: Follower) -> AsyncGenerator[Fr
     told = follower.id
     yield Frame(told, f"retry: {RETRY_MS}\n".encode() + _event("position", "{}", told))
     while not services.tails.is_closing and (now := time.monotonic()) < ends_at:
+        await recheck()
         events = await follower.next(EVENTS_AT_ONCE)
         if events:
             told = events[-1].id

@@ -73,7 +73,7 @@ def _stream(services: Services, source: EventSource, after: int) -> Response:
         async with services.tails.following(source) as tail:
             yield EventFollower(services.tails, source, after, tail)
 
-    return event_stream(services, opening)
+    return event_stream(request, services, opening)
 
 
 def _last_id(given: str | None) -> int | None:

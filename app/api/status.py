@@ -121,7 +121,7 @@ def _conditions(status: Status) -> list[str]:
     conditions = ["unreachable"] if status.is_unreachable else []
     if status.is_unplaced and not status.is_unreachable:
         conditions.append("unplaced")
-    return conditions if status.state == "running" else [*conditions, "stale"]
+    return conditions if status.state == "running" and not status.is_unreachable else [*conditions, "stale"]
 
 
 def _progress(feed: Feed, relations: list[str], position: Mapping[str, int], ends: Mapping[int, int]) -> FeedProgress:

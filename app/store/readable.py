@@ -32,7 +32,8 @@ STATEMENTS_KEPT = 256
 
 _ATTEMPTS = 3
 _HEAD = """
-    SELECT r.version AS relation_version, q.version AS query_version, s.state,
+    SELECT r.version AS relation_version, q.version AS query_version,
+        CASE WHEN s.state <> 'running' OR s.lease_expires_at > now() THEN s.state END AS state,
         coalesce(c.position::text, (r.kept->'position')::text, '{}') AS position,
         coalesce(c.stream_time_ms, (r.kept->>'stream_time_ms')::bigint) AS stream_time_ms,
         coalesce(c.committed_at, (r.kept->>'committed_at')::timestamptz) AS committed_at,
@@ -88,7 +89,7 @@ class Head:
 
     Attributes:
         position: JSON text: feed to partition to next offset.
-        state: of the query that writes it; None without one.
+        state: of the query that writes it; None without one, and where its driver is not heard of any more.
         age_s: seconds since the last commit, by the database's clock.
     """
 

@@ -28,6 +28,11 @@ class ResultPosition:
     is_stale: bool
 
 
+IS_ALIVE = sa.and_(
+    query_status.c.state == "running", sa.func.coalesce(query_status.c.lease_expires_at > sa.func.now(), sa.false())
+)
+"""The query runs, and its driver has been heard of: a driver that was killed leaves "running" behind."""
+
 NOTHING_YET = ResultPosition({}, None, None, is_stale=True)
 
 
@@ -40,7 +45,7 @@ async def result_position(connection: AsyncConnection, row: RelationRow) -> Resu
     if row.produced_by is None:
         return ResultPosition({}, None, None, is_stale=False)
     statement = (
-        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, query_status.c.state)
+        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, IS_ALIVE.label("is_alive"))
         .join_from(query, query_status)
         .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
         .where(query.c.name == row.produced_by, query.c.deleted_at.is_(None))
@@ -48,4 +53,4 @@ async def result_position(connection: AsyncConnection, row: RelationRow) -> Resu
     found = (await connection.execute(statement)).one_or_none()
     if found is None:
         return NOTHING_YET
-    return ResultPosition(found.position or {}, found.stream_time_ms, found.committed_at, is_stale=found.state != "running")
+    return ResultPosition(found.position or {}, found.stream_time_ms, found.committed_at, is_stale=not found.is_alive)

@@ -54,9 +54,10 @@ class Status:
     detail: dict[str, Any] | None
 
     def has_reached(self, wanted: str) -> bool:
-        """Whether ``wanted`` is the state, and not that of an earlier wish."""
+        """Whether ``wanted`` is the state, and not that of an earlier wish or of a driver that is gone."""
         is_current = self.observed_generation == self.generation and self.observed_restart_nonce == self.restart_nonce
-        return self.state == wanted and (is_current or wanted in ("stopped", "stopping"))
+        is_live = not (wanted == "running" and self.is_unreachable)
+        return self.state == wanted and is_live and (is_current or wanted in ("stopped", "stopping"))
 
     @property
     def is_final(self) -> bool:

@@ -70,7 +70,7 @@ class SourceKind:
 
     Attributes:
         is_text: the source has no types (CSV).
-        is_arrival_allowed: a delete without any event time gets the arrival time (log) instead of being refused (files).
+        is_arrival_allowed: a delete without the declared event time gets the time of arrival instead of being refused.
         is_judged: the content was judged when it was appended to the log: only types and event times are looked at again.
         is_posted: what goes into the log. A delete keeps all its columns there, because ``where`` may want them when it is read.
     """
@@ -81,7 +81,7 @@ class SourceKind:
     is_posted: bool = False
 
 
-POSTED = SourceKind(is_posted=True)
+POSTED = SourceKind(is_posted=True, is_arrival_allowed=False)
 LOGGED = SourceKind(is_judged=True)
 TYPED_FILE = SourceKind(is_arrival_allowed=False)
 TEXT_FILE = SourceKind(is_text=True, is_arrival_allowed=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -14,13 +15,15 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from app.client import Client
 from app.domain.access import RULES, Role, make_key
 from app.errors import Unauthorized
 from app.main import create_app
-from app.settings import Settings
+from app.settings import PushSettings, Settings
 from app.store.api_keys import CACHE_KEYS, CACHE_SECONDS, KeyRing
 from app.store.database import sqlalchemy_url
 from tests.api.conftest import STREAM, WINDOWS, Problem
+from tests.api.live_server import live
 
 KINDS = ("none", "other_scheme", "nonsense", "unknown", "revoked", "expired", "read", "write", "admin")
 REFUSED = {
@@ -241,3 +244,20 @@ async def test_the_last_use_is_noted_once_a_minute(dsn: str, keys: dict[str, str
 
     assert [await used(since) for since in (None, "30 seconds", "61 seconds")] == [True, False, True]
     await engine.dispose()
+
+
+def test_an_event_stream_ends_when_its_key_is_revoked(settings: Settings, keys: dict[str, str | None], dsn: str) -> None:
+    text = {kind: str(header).removeprefix("Bearer ") for kind, header in keys.items()}
+    push = PushSettings(heartbeat_s=0.2)
+    with (
+        live(create_app(settings.model_copy(update={"push": push}))) as url,
+        Client(url, api_key=text["admin"]) as admin,
+        Client(url, api_key=text["read"]) as reader,
+    ):
+        admin.register("streams", "departures", STREAM)
+        with reader.follow("/v1/streams/departures/changes") as events:
+            assert next(events).kind == "position"
+            admin.call("DELETE", "/v1/api-keys/read")
+            revoked = time.monotonic()
+            assert [(event.kind, event.data["reason"]) for event in events] == [("reconnect", "key_refused")]
+            assert time.monotonic() - revoked < CACHE_SECONDS + 5

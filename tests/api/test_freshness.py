@@ -27,7 +27,7 @@ async def create(client: httpx.AsyncClient, definition: dict[str, Any]) -> None:
 def commit(dsn: str, offset: int, stream_time: str = "2013-01-01T02:00:00Z", age: str = "0s") -> None:
     """Play the sink: both partitions of `departures` are read up to ``offset``."""
     with psycopg.connect(dsn) as connection:
-        connection.execute("UPDATE slackwater.query_status SET state = 'running'")
+        connection.execute("UPDATE slackwater.query_status SET state = 'running', lease_expires_at = now() + interval '1 minute'")
         connection.execute(
             """
             INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail)

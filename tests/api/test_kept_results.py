@@ -23,7 +23,9 @@ async def with_a_row(client: httpx.AsyncClient, dsn: str) -> None:
             """SELECT id, checkpoint_id, 3, 0, now(), '{"log:departures": {"0": 5}}', 7000, '{}' FROM slackwater.query"""
         )
         connection.execute("INSERT INTO views.delays VALUES ('JFK', 'epoch', timestamptz 'epoch' + interval '1 hour', 2, 1.5, 9)")
-        connection.execute("UPDATE slackwater.query_status SET state = 'running', epoch = 3")
+        connection.execute(
+            "UPDATE slackwater.query_status SET state = 'running', epoch = 3, lease_expires_at = now() + interval '1 minute'"
+        )
 
 
 async def test_a_kept_table_is_read_as_it_was(client: httpx.AsyncClient, dsn: str) -> None:

@@ -41,7 +41,8 @@ def contents(operation: Operation) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def test_the_paths_are_those_of_the_product(document: dict[str, Any]) -> None:
     assert set(document["paths"]) == {
         "/v1/streams", "/v1/streams/{name}", "/v1/streams/{name}/records", "/v1/streams/{name}/changes",
-        "/v1/tables", "/v1/tables/{name}", "/v1/tables/{name}/records", "/v1/tables/{name}/changes", "/v1/tables/{name}/rows", "/v1/tables/{name}/rows/{key}",
+        "/v1/tables", "/v1/tables/{name}", "/v1/tables/{name}/records", "/v1/tables/{name}/changes",
+        "/v1/tables/{name}/rows", "/v1/tables/{name}/rows/{key}",
         "/v1/tables/{name}/rows:lookup",
         "/v1/{plural}/{name}/rejects",
         "/v1/queries", "/v1/queries/{name}", "/v1/queries/{name}/desired-state", "/v1/queries/{name}/restart", "/v1/queries/{name}/status",

@@ -40,7 +40,9 @@ async def results(client: httpx.AsyncClient, dsn: str, sources: None) -> None:
 
 def run(dsn: str, state: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("UPDATE slackwater.query_status SET state = %s", (state,))
+        connection.execute(
+            "UPDATE slackwater.query_status SET state = %s, lease_expires_at = now() + interval '1 minute'", (state,)
+        )
 
 
 async def rows(client: httpx.AsyncClient, **params: Any) -> list[dict[str, Any]]:
@@ -66,6 +68,13 @@ async def test_rows_are_answered_in_every_state_and_are_stale_in_all_but_running
     run(dsn, state)
     body = (await client.get(PATH)).json()
     assert (len(body["rows"]), body["stale"]) == (8, state != "running")
+
+
+async def test_rows_of_a_query_whose_driver_is_gone_are_stale(client: httpx.AsyncClient, dsn: str) -> None:
+    run(dsn, "running")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE slackwater.query_status SET lease_expires_at = now() - interval '1 second'")
+    assert (await client.get(PATH)).json()["stale"] is True
 
 
 async def test_pages_cover_everything_once(client: httpx.AsyncClient) -> None:

@@ -103,7 +103,7 @@ async def test_an_expired_lease_shows_as_unreachable(client: httpx.AsyncClient, 
     await facts(dsn, "running")
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute("UPDATE slackwater.query_status SET lease_expires_at = now() - interval '1 second'")
-    assert (await client.get(PATH)).json()["conditions"] == ["unreachable"]
+    assert (await client.get(PATH)).json()["conditions"] == ["unreachable", "stale"]
 
 
 @pytest.mark.parametrize("params", [{"wait_for": "happy"}, {"timeout": 61}, {"timeout": -1}, {"timeout": "nan"}])

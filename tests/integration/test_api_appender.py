@@ -12,6 +12,7 @@ import psycopg
 import psycopg_pool
 import pytest
 
+from app.domain.preconditions import Preconditions
 from app.store.append_transaction import Appended
 from app.store.appender import Appender
 from app.store.database import Database
@@ -47,7 +48,7 @@ def register(dsn: str, name: str, **connector: Any) -> None:
         {"key": ["k"], "columns": {"k": "string", "n": "bigint"}, "connector": connector}
     )
     with database.control.begin() as connection:
-        put_source(connection, "stream", name, definition)
+        put_source(connection, "stream", name, definition, Preconditions())
     database.control.dispose()
 
 

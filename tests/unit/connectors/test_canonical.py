@@ -184,11 +184,11 @@ def test_without_an_event_time_column_the_arrival_counts() -> None:
     assert accepted["_ts"].to_list() == [NOW_MS, 7]
 
 
-def test_a_delete_takes_its_time_from_column_then_control_field_then_arrival() -> None:
+def test_a_delete_takes_its_time_from_column_then_control_field_and_never_from_the_clock() -> None:
     deletes = [{"$op": "delete", "k": "a", "t": 5}, {"$op": "delete", "k": "a", "$event_time_ms": 6}, {"$op": "delete", "k": "a"}]
     accepted, rejects = judge(deletes)
-    assert rejects == []
-    assert accepted.select("_ts", "_op").rows() == [(5, 1), (6, 1), (NOW_MS, 1)]
+    assert [reason for _, reason in rejects] == ["event_time_missing"], "now would be far ahead of the table's own time"
+    assert accepted.select("_ts", "_op").rows() == [(5, 1), (6, 1)]
 
 
 def test_a_delete_without_any_time_is_refused_in_files_and_loses_its_values() -> None:
