@@ -117,7 +117,10 @@ def get_api_keys(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor:
     responses={204: {"description": "Revoked."}, **problems(400, 404)},
 )
 def delete_api_key(name: KeyName, transaction: Transaction) -> Response:
-    """It counts no more within five seconds; event streams that it opened end before they send anything more. The key stays in the list; its name can be given again."""
+    """It counts no more within five seconds; event streams that it opened end then, with their next event or sign of life.
+
+    The key stays in the list; its name can be given again.
+    """
     revoke_key(transaction, name)
     return Response(status_code=204)
 

@@ -1,8 +1,9 @@
 """Event streams (SSE): how one is written, kept alive and closed, whatever it carries.
 
 Every event's id is the cursor behind it; a client that comes back with it as ``Last-Event-ID`` gets what follows. A stream ends with a
-``reconnect`` event (too old, the service stops, the client was too slow, its key counts no more) or a ``reset`` event (there is nothing to go on from: its id is
-empty, so that a browser comes back without one). A client that takes nothing for the write timeout is not waited for any longer.
+``reconnect`` event (too old, the service stops, the client was too slow, its key counts no more) or a ``reset`` event (there is nothing to
+go on from: its id is empty, so that a browser comes back without one). A client that takes nothing for the write timeout is not waited for
+any longer.
 """
 
 from __future__ import annotations

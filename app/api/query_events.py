@@ -64,10 +64,10 @@ async def get_events(
             found = await history.events_of(connection, query_id, limit + 1, after)
             rows, following = page(found, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
-    return _stream(services, EventSource(query_id, _encode), after)
+    return _stream(request, services, EventSource(query_id, _encode), after)
 
 
-def _stream(services: Services, source: EventSource, after: int) -> Response:
+def _stream(request: Request, services: Services, source: EventSource, after: int) -> Response:
     @asynccontextmanager
     async def opening() -> AsyncIterator[EventFollower]:
         async with services.tails.following(source) as tail:
