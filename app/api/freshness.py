@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.api.deps import Services, bad_parameter
 from app.domain.values import parse_position
-from app.errors import Fault, NotInTime, Unavailable, Unprocessable
+from app.errors import Fault, NotInTime, TooManyRequests, Unavailable, Unprocessable
 from app.store.bell import rung
 from app.store.readable import HEAD_ONLY, Ask, Head, ReadableTable, Reading
 from app.store.statuses import feeds_read, log_ends
@@ -112,16 +112,22 @@ async def _when_reached(
     wanted = freshness.min_position or {}
     if reading.table.query_id is None:
         raise _not_reached(reading.head, 0.0)
+    head = reading.head
     with services.bell.listening(reading.table.query_id) as event:
         while True:
-            seen = await services.readables.read(name, lambda _: Ask(HEAD_ONLY, {}))
             left = deadline - time.monotonic()
-            if _includes(seen.head, wanted):
-                found = await read()
-                if _includes(found.head, wanted):  # else the query began anew in between
-                    return found
+            try:
+                head = (await services.readables.read(name, lambda _: Ask(HEAD_ONLY, {}))).head
+                if _includes(head, wanted):
+                    found = await read()
+                    if _includes(found.head, wanted):  # else the query began anew in between
+                        return found
+            except TooManyRequests:
+                if left <= 0 and _includes(head, wanted):
+                    raise
+                # It was let in once; where there is no room at the moment, it looks again.
             if left <= 0:
-                raise _not_reached(seen.head, freshness.timeout_s)
+                raise _not_reached(head, freshness.timeout_s)
             await rung(event, left)
 
 

@@ -92,6 +92,17 @@ async def test_a_read_that_waits_for_a_position_keeps_nobody_out(client: httpx.A
     assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [504, 504]
 
 
+async def test_a_read_that_waits_is_not_refused_because_others_came_meanwhile(client: httpx.AsyncClient, app: FastAPI) -> None:
+    gate = app.state.services.gates.rows
+    later = {"min_position": '{"log:departures":{"0":9}}', "timeout": "1"}
+    waiting = asyncio.create_task(client.get(PATH, params=later))
+    while not app.state.services.bell.waiters or gate.under_way:
+        await asyncio.sleep(0)
+    with gate.passed(2):
+        assert (await client.get(PATH)).status_code == 429
+        assert (await waiting).status_code == 504
+
+
 async def test_a_read_that_gets_no_connection_in_time_is_answered_503(
     client: httpx.AsyncClient, app: FastAPI, dsn: str, problem: Problem
 ) -> None:
