@@ -19,7 +19,7 @@ from app.errors import Unavailable
 from app.store.schema_version import find_schema
 from app.store.statuses import find_fleet
 
-READY = {"status": "ready", "checks": {"database": "ok", "schema": "0007", "driver": "ready"}}
+READY = {"status": "ready", "checks": {"database": "ok", "schema": "0008", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
 router = APIRouter(tags=["service"], dependencies=[OnlyKnownParameters])
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import psycopg
 import sqlalchemy as sa
 
-from app.errors import AppError, Conflict, Unavailable
+from app.errors import AppError, Conflict, Fault, Unavailable, Unprocessable
 from app.store.catalog import output_of
 from app.store.database import Database
 from app.store.gates import Gate
@@ -154,6 +154,7 @@ class Readables:
             Conflict: ``table_not_materialised``.
             TooManyRequests: ``too_many_requests``.
             Unavailable: ``relation_changing``.
+            Unprocessable: ``answer_too_large``.
             psycopg.DataError: a parameter is not of its column's type; only the text of a cursor can be.
         """
         self._gate.enter()
@@ -175,6 +176,9 @@ class Readables:
                 continue
             try:
                 row = await (self._fetch(wanted, table) if wanted.one_key is None else self._fetch_shared(wanted, table))
+            except psycopg.errors.ProgramLimitExceeded as error:  # 1 GB of text
+                detail = f"this many rows of '{name}' are more than one answer can hold; ask for fewer with a smaller `limit`"
+                raise Unprocessable("answer_too_large", detail, [Fault("?limit", "answer_too_large", detail)]) from error
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
                 row = None  # dropped, or made anew with other columns, since it was looked up
             if row is not None and row[0] == table.relation_version and row[1] == table.query_version:
