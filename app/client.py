@@ -87,6 +87,10 @@ class Client:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Whoever still uses the client, in other threads, gets a RuntimeError from httpx."""
         self._http.close()
 
     def call(self, method: str, path: str, body: Any = None, params: Mapping[str, str | int] | None = None) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -17,6 +18,11 @@ from alembic.config import Config
 from psycopg import conninfo, sql
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_sessionfinish() -> None:
+    """Finalisers log after the stream is closed that logging was configured for in a test; nobody needs a traceback of each."""
+    logging.raiseExceptions = False
 
 
 @pytest.fixture(scope="session")

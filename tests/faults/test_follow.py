@@ -52,14 +52,24 @@ class Follower(threading.Thread):
         self._client = Client(url)
         self._what = kind, name, start_at
         self._chance = random.Random(seed)
+        self._is_over = threading.Event()
         self.events: list[Event] = []
+
+    def close(self) -> None:
+        """End, at the latest when the connection that is open now does."""
+        self._is_over.set()
+        self._client.close()
 
     def run(self) -> None:
         cursor = None
-        while True:
-            for event in islice(self._client.changes(*self._what, cursor=cursor), self._chance.randrange(1, 300)):
-                self.events.append(event)
-                cursor = event.id
+        try:
+            while True:
+                for event in islice(self._client.changes(*self._what, cursor=cursor), self._chance.randrange(1, 300)):
+                    self.events.append(event)
+                    cursor = event.id
+        except RuntimeError:
+            if not self._is_over.is_set():
+                raise
 
     def changes(self) -> list[Json]:
         return [event.data for event in list(self.events) if event.kind == "change"]
@@ -118,6 +128,8 @@ def test_followers_miss_nothing_while_the_driver_and_the_api_are_killed() -> Non
         offsets = [change["offset"] for change in rows.changes()]
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
         assert {row["key"]: (row["n"], row["total"]) for row in client.rows("totals")} == expected
+        for follower in (rows, records):
+            follower.close()
         print(
             f"{len(offsets)} changes, {len(sent)} records; epochs {[client.status(name)['epoch'] for name in ('totals', 'copies')]}"
         )

@@ -15,6 +15,7 @@ import psycopg
 from app.driver.entry import main
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.settings import Settings
+from engine.connectors.fence import sink_name
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, Problem, SinkUnavailable, SourceUnavailable
 
 COMMIT_EVERY_S = 0.02
@@ -61,7 +62,8 @@ class StubQuery:
 
     def _commit(self, number: int) -> None:
         try:
-            with psycopg.connect(self._dsn) as connection:
+            name = sink_name(self._order.query_id, self._order.epoch)
+            with psycopg.connect(self._dsn, application_name=name) as connection:
                 self._fence(connection)
                 connection.execute(
                     "INSERT INTO stub_commit (query_id, epoch, generation, number) VALUES (%s, %s, %s, %s)",

@@ -58,6 +58,10 @@ class MadeUpHost:
     def query_ids(self) -> frozenset[UUID]:
         return frozenset(self.reports)
 
+    @property
+    def has_live(self) -> bool:
+        return any(report.is_live for report in self.reports.values())
+
     def report(self, query_id: UUID) -> HandleReport:
         return self.reports.get(query_id, HandleReport())
 
@@ -93,15 +97,24 @@ class Driver:
     def __init__(self, dsn: str) -> None:
         self.id = uuid.uuid4()
         self.seconds = 0.0
+        self.drains_until: float | None = None
         self.host = MadeUpHost(dsn)
         self.leases = Leases(self.id, LEASE_MS, lambda: self.seconds)
         self.reconciler = Reconciler(self.leases, self.host, LIMITS, self._purge, jitter=lambda: 0.5)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has ended: one with a query that does not stop gives the others back, then ends with all that lives in it."""
+        return self.drains_until is not None and (self.seconds > self.drains_until or not self.host.has_live)
+
     def tick(self, connection: psycopg.Connection[Any]) -> None:
-        drivers.beat(connection, self.id, "ready", {}, ("here", 1, 0.0))
+        drivers.beat(connection, self.id, "ready" if self.drains_until is None else "draining", {}, ("here", 1, 0.0))
         self.leases.renew(connection)
-        self.leases.claim(connection)
+        if self.drains_until is None:
+            self.leases.claim(connection)
         self.reconciler.reconcile(connection)
+        if self.reconciler.is_draining and self.drains_until is None:
+            self.drains_until = self.seconds + LIMITS.stop_timeout_ms / 1000
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
         transitions.purge(connection, self.id, leased)
@@ -196,6 +209,8 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(number=st.integers(0, 1))
     def a_driver_takes_a_round(self, number: int) -> None:
         self.drivers[number].tick(self.connection)
+        if self.drivers[number].is_over:
+            self.drivers[number] = Driver(self.dsn)
 
     @rule(number=st.integers(0, 1))
     def a_driver_is_killed(self, number: int) -> None:
@@ -256,8 +271,8 @@ class Lifecycle(RuleBasedStateMachine):
         """With nothing bad happening any more, the wish is met, or the query failed and says why."""
         for _ in range(CALM):
             self._pass(1_500)
-            for number, driver in enumerate(self.drivers):
-                driver.tick(self.connection)
+            for number in range(len(self.drivers)):
+                self.a_driver_takes_a_round(number)
                 self.fate_strikes(number, "runs")
                 self.fate_strikes(number, "ends")
         row = self.connection.execute(
