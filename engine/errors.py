@@ -7,10 +7,11 @@ EngineError
 │   └── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
 ├── ExternalError        something outside failed: retried with backoff
 │   ├── SourceUnavailable
-│   └── SinkUnavailable
+│   ├── SinkUnavailable
+│   └── DiskFull             no space left for state or checkpoint
 └── InternalError        a bug or a lost race of ours
     ├── EpochFenced          a newer launch owns this query: stop, write nothing
-    ├── StateCorrupt         a manifest names what does not exist, or has an unknown format
+    ├── StateCorrupt         a manifest names what does not exist or is damaged, or has an unknown format
     └── InvariantBroken
 """
 
@@ -101,6 +102,12 @@ class SinkUnavailable(ExternalError):
     """A result cannot be written now."""
 
     code = "sink_unavailable"
+
+
+class DiskFull(ExternalError):
+    """State or checkpoint cannot be written for want of space. Once there is some, the next launch goes on from the last commit."""
+
+    code = "disk_full"
 
 
 class InternalError(EngineError):

@@ -4,13 +4,20 @@ One directory belongs to one task. Per batch: ``begin``, then any number of save
 the manifest. A segment that a manifest stopped naming stays for ``keep_manifests`` more batches, for a restart from an older one;
 that list survives in small files ``<batch>.dead``. What neither the manifest nor such a list names was left by an attempt that
 never committed; ``sweep`` removes it.
+
+A segment's id ends with the CRC-32 of its file, so the manifest that names it says what it must hold. A process checks each file once,
+when it first opens it: 0.35 s per gigabyte, which at that moment must be read anyway. Ids without one, of earlier versions, are not checked.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import mmap
 import os
 import uuid
+import zlib
 from collections import OrderedDict
 from collections.abc import Collection
 from pathlib import Path
@@ -19,7 +26,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from engine.errors import StateCorrupt
+from engine.errors import DiskFull, StateCorrupt
 
 CACHED_SEGMENTS: Final = 256
 """Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""
@@ -27,8 +34,22 @@ CACHED_SEGMENTS: Final = 256
 KEPT_BYTES: Final = 256 * 1024
 """A saved frame up to this size stays in memory: mapping a file costs more than the few megabytes that all of them take."""
 
+CHECKED_FILES: Final = 65_536
+"""Files that a process remembers to have checked, about 15 MB of names."""
+
+CHECKSUM_AT: Final = len("000000000000-00000000-")
+"""Where an id's checksum begins."""
+
 _SEGMENT: Final = ".arrow"
 _DEAD: Final = ".dead"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No space, no quota, no larger file allowed."""
+
+_CURE: Final = "Bring back the checkpoint directory that goes with this database from a copy, or start again with ?state=discard"
+_CURE_OF_LIST: Final = "Remove this file: it only names what an older batch would need"
+
+_checked: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+"""Path → what was there when it was checked: inode, size, time of the last change."""
 
 
 class FileSegmentStore:
@@ -58,17 +79,21 @@ class FileSegmentStore:
             if released_in >= batch_id:
                 path.unlink(missing_ok=True)
             elif released_in < batch_id - self._keep:
-                self._remove(json.loads(path.read_bytes()))
+                self._remove(_listed(path))
                 path.unlink(missing_ok=True)
 
     def save(self, frame: pl.DataFrame) -> str:
-        segment_id = f"{self._batch:012d}-{uuid.uuid4().hex[:8]}"
+        """See ``SegmentStore``.
+
+        Raises:
+            DiskFull: nothing of the segment is left.
+        """
         frame = frame.rechunk()
-        with self._path(segment_id).open("wb") as file:
-            frame.write_ipc(file, compression="uncompressed", record_batch_size=max(frame.height, 1))
-            file.flush()
-            os.fsync(file.fileno())
-        self._sync_directory()
+        encoded = io.BytesIO()
+        frame.write_ipc(encoded, compression="uncompressed", record_batch_size=max(frame.height, 1))
+        content = encoded.getbuffer()
+        segment_id = f"{self._batch:012d}-{uuid.uuid4().hex[:8]}-{zlib.crc32(content):08x}"
+        self._write(self._path(segment_id), content)
         if frame.estimated_size() <= KEPT_BYTES:
             self._remember(segment_id, frame)
         return segment_id
@@ -78,10 +103,12 @@ class FileSegmentStore:
         if cached is not None:
             self._open.move_to_end(segment_id)
             return cached
+        path = self._path(segment_id)
         try:
-            frame = _mapped(self._path(segment_id))
+            _check(path)
+            frame = _mapped(path)
         except (OSError, pa.ArrowInvalid) as error:
-            raise StateCorrupt(f"segment {segment_id} cannot be read: {error}") from error
+            raise StateCorrupt(f"the state file {path} cannot be read: {error}. {_CURE}") from error
         self._remember(segment_id, frame)
         return frame
 
@@ -91,11 +118,7 @@ class FileSegmentStore:
         self._dead.update(segment_ids)
         for segment_id in segment_ids:
             self._open.pop(segment_id, None)
-        with (self._root / f"{self._batch:012d}{_DEAD}").open("wb") as file:
-            file.write(json.dumps(sorted(self._dead)).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        self._sync_directory()
+        self._write(self._root / f"{self._batch:012d}{_DEAD}", json.dumps(sorted(self._dead)).encode())
 
     def sweep(self, named: Collection[str]) -> int:
         """Remove what attempts that never committed have left in earlier batches.
@@ -108,7 +131,7 @@ class FileSegmentStore:
         """
         kept = set(named)
         for path in self._root.glob(f"*{_DEAD}"):
-            kept.update(json.loads(path.read_bytes()))
+            kept.update(_listed(path))
         orphans = [
             path.stem for path in self._root.glob(f"*{_SEGMENT}") if path.stem not in kept and int(path.stem[:12]) < self._batch
         ]
@@ -123,7 +146,23 @@ class FileSegmentStore:
     def _remove(self, segment_ids: Collection[str]) -> None:
         for segment_id in segment_ids:
             self._open.pop(segment_id, None)
-            self._path(segment_id).unlink(missing_ok=True)
+            path = self._path(segment_id)
+            path.unlink(missing_ok=True)
+            _checked.pop(str(path), None)
+
+    def _write(self, path: Path, content: bytes | memoryview) -> None:
+        try:
+            with path.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            self._sync_directory()
+        except OSError as error:
+            # What is left of it would only keep the disk full.
+            path.unlink(missing_ok=True)
+            if error.errno in _FULL:
+                raise DiskFull(f"{path} cannot be written: {error.strerror}. Free space; the query goes on by itself") from error
+            raise
 
     def _path(self, segment_id: str) -> Path:
         return self._root / f"{segment_id}{_SEGMENT}"
@@ -134,6 +173,33 @@ class FileSegmentStore:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _listed(path: Path) -> list[str]:
+    try:
+        released = json.loads(path.read_bytes())
+        if isinstance(released, list) and all(isinstance(each, str) for each in released):
+            return released
+    except ValueError as error:
+        raise StateCorrupt(f"{path} is damaged: {error}. {_CURE_OF_LIST}") from error
+    raise StateCorrupt(f"{path} is damaged: not a list of segments. {_CURE_OF_LIST}")
+
+
+def _check(path: Path) -> None:
+    """Read a file once per process and compare it with the checksum in its name."""
+    checksum, name = path.stem[CHECKSUM_AT:], str(path)
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        found_now = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if not checksum or _checked.get(name) == found_now:
+            return
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if status.st_size else b""
+        found = f"{zlib.crc32(content):08x}"
+    if found != checksum:
+        raise StateCorrupt(f"the state file {path} is damaged: its checksum is {found}, written was {checksum}. {_CURE}")
+    _checked[name] = found_now
+    if len(_checked) > CHECKED_FILES:
+        _checked.popitem(last=False)
 
 
 def _mapped(path: Path) -> pl.DataFrame:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from engine.errors import StateCorrupt
+from engine.errors import DiskFull, StateCorrupt
 from engine.state.files import FileSegmentStore
 from engine.state.memory import MemorySegmentStore
 from engine.state.ports import SegmentStore, named_segments
@@ -79,6 +82,19 @@ def test_manifests_name_segments_at_any_depth() -> None:
 # files only
 
 
+@contextmanager
+def no_file_larger_than(size_bytes: int) -> Iterator[None]:
+    """Let the system refuse this process's writes behind a size, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
 def files(root: Path) -> set[str]:
     return {path.name for path in root.glob("*.arrow")}
 
@@ -142,6 +158,42 @@ def test_a_torn_file_is_corrupt_state(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StateCorrupt):
         FileSegmentStore(tmp_path, keep_manifests=1).load(segment_id)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut"])
+def test_damage_at_any_byte_of_a_segment_is_found_and_told_with_its_file(tmp_path: Path, damage: str) -> None:
+    segment_id = FileSegmentStore(tmp_path, keep_manifests=1).save(FRAME)
+    path = tmp_path / f"{segment_id}.arrow"
+    written = path.read_bytes()
+    for place in range(len(written)):
+        flipped = bytes([written[place] ^ 1 << place % 8])
+        path.write_bytes(written[:place] + (flipped + written[place + 1 :] if damage == "flipped" else b""))
+        with pytest.raises(StateCorrupt, match=path.name):
+            FileSegmentStore(tmp_path, keep_manifests=1).load(segment_id)
+    path.write_bytes(written)
+    assert FileSegmentStore(tmp_path, keep_manifests=1).load(segment_id).equals(FRAME)
+
+
+def test_a_segment_of_a_version_without_checksums_is_read(tmp_path: Path) -> None:
+    FRAME.write_ipc(tmp_path / "000000000003-0123abcd.arrow")
+    assert FileSegmentStore(tmp_path, keep_manifests=1).load("000000000003-0123abcd").equals(FRAME)
+
+
+@pytest.mark.parametrize("content", [b"", b'["000000000', b'{"a": 1}', b"[1]"])
+def test_a_damaged_list_of_what_was_released_is_told_with_its_file(tmp_path: Path, content: bytes) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=1)
+    store.begin(4)
+    (tmp_path / "000000000003.dead").write_bytes(content)
+    with pytest.raises(StateCorrupt, match=r"000000000003\.dead"):
+        store.sweep(set())
+
+
+def test_a_segment_that_does_not_fit_leaves_nothing_and_can_be_saved_once_there_is_space(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path, keep_manifests=1)
+    with no_file_larger_than(1_000), pytest.raises(DiskFull, match=str(tmp_path)):
+        store.save(FRAME)
+    assert list(tmp_path.iterdir()) == []
+    assert store.load(store.save(FRAME)).equals(FRAME)
 
 
 def test_more_segments_than_are_kept_open_can_be_read(tmp_path: Path) -> None:
