@@ -46,8 +46,6 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space, no quota, no larger file allowed."""
 
 _CURE: Final = "Bring back the checkpoint directory that goes with this database from a copy, or start again with ?state=discard"
-_CURE_OF_LIST: Final = "Remove this file: it only names what an older batch would need"
-
 _checked: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 """Path → what was there when it was checked: inode, size, time of the last change."""
 
@@ -176,13 +174,15 @@ class FileSegmentStore:
 
 
 def _listed(path: Path) -> list[str]:
+    """Read what a batch released; nothing of a damaged list.
+
+    Its segments then go as orphans: only going back by several batches would need them, and there is no such way.
+    """
     try:
         released = json.loads(path.read_bytes())
-        if isinstance(released, list) and all(isinstance(each, str) for each in released):
-            return released
-    except ValueError as error:
-        raise StateCorrupt(f"{path} is damaged: {error}. {_CURE_OF_LIST}") from error
-    raise StateCorrupt(f"{path} is damaged: not a list of segments. {_CURE_OF_LIST}")
+    except ValueError:
+        return []
+    return [each for each in released if isinstance(each, str)] if isinstance(released, list) else []
 
 
 def _check(path: Path) -> None:
