@@ -68,7 +68,7 @@ async def read_fresh(services: Services, name: str, freshness: Freshness, read: 
 
     Raises:
         NotInTime: ``position_not_reached``.
-        Unprocessable: ``unknown_feed``: the query never reads a feed of ``min_position``.
+        Unprocessable: ``unknown_feed``, ``unknown_partition``: the query never reads a feed, a partition of ``min_position``.
         Unavailable: ``too_stale``.
     """
     reading = await read()
@@ -144,11 +144,22 @@ async def _check_feeds(services: Services, table: ReadableTable, wanted: Positio
     if table.query_id is None:
         return
     async with services.database.reads.connect() as connection:
-        known = {feed.name for feed in await feeds_read(connection, table.query_id)}
-    unknown = [feed for feed in wanted if feed not in known]
-    if unknown:
-        detail = f"'{table.output.name}' never reads {unknown[0][:200]!r}; its position is made of {', '.join(sorted(known))}"
-        raise Unprocessable("unknown_feed", detail, [Fault("?min_position", "unknown_feed", detail)])
+        feeds = await feeds_read(connection, table.query_id)
+        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
+    known = sorted(feed.name for feed in feeds)
+    if unknown := [name for name in wanted if name not in known]:
+        raise _never_read(
+            "unknown_feed", f"'{table.output.name}' never reads {unknown[0][:200]!r}; its position is made of {', '.join(known)}"
+        )
+    for feed in feeds:
+        partitions = sorted(ends.get(feed.log_feed, {})) if feed.type == "log" else []
+        stray = [each for each in wanted.get(feed.name, {}) if each not in map(str, partitions)]
+        if partitions and stray:
+            raise _never_read("unknown_partition", f"{feed.name!r} has the partitions {partitions}, not {stray[0][:200]!r}")
+
+
+def _never_read(code: str, detail: str) -> Unprocessable:
+    return Unprocessable(code, detail, [Fault("?min_position", code, detail)])
 
 
 async def _has_read_everything(services: Services, reading: Reading) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,6 +56,12 @@ class Wanted:
         is_now = self.at_ms is None and self.range_ms is None and self.state is None
         is_whole = not self.filters and self.bounds_ms == (None, None) and self.cursor is None
         return self.single_key is not None and is_now and is_whole and self.form != "arrow"
+
+    @property
+    def selection(self) -> str:
+        """Return a digest of what chooses and orders the rows: pages with another one are not pages of the same answer."""
+        chosen = self.single_key, sorted(self.filters), self.at_ms, self.range_ms, self.state, self.bounds_ms, self.is_descending
+        return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:12]
 
 
 async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) -> Response:
@@ -158,8 +165,7 @@ class _RowsRead:
             has_text_numbers=wanted.has_text_numbers,
         )
         self._shape = shape
-        after = decode_cursor(wanted.cursor, [str] * len(order_of(output, shape)))
-        params = parameters([one.value for one in self._comparisons], None if after is None else [str(part) for part in after])
+        params = parameters([one.value for one in self._comparisons], _after(wanted, len(order_of(output, shape))))
         params |= {"limit": wanted.limit, "separator": SEPARATORS[wanted.form], "at": wanted.at_ms}
         if wanted.range_ms is not None:
             params |= {"from": wanted.range_ms[0], "to": wanted.range_ms[1]}
@@ -198,7 +204,8 @@ class _RowsRead:
         wanted, output = self._wanted, reading.table.output
         values: tuple[Any, ...] = (0, *(None for _ in reading.values[1:])) if is_empty else reading.values
         count, last, *found = values
-        following = encode_cursor(json.loads(last)) if count > wanted.limit and last is not None and output.key else None
+        is_more = count > wanted.limit and last is not None and output.key
+        following = encode_cursor([wanted.selection, *json.loads(last)]) if is_more else None
         rest = members(wanted.table, reading.head, output, wanted.at_ms)
         horizon_ms = reading.head.horizon_ms(output)
         is_truncated = wanted.range_ms is not None and horizon_ms is not None and wanted.range_ms[0] < horizon_ms
@@ -231,6 +238,16 @@ def not_versioned(output: Output, parameter: str) -> Conflict:
         'query, {"history_retention": …}, keeps one'
     )
     return Conflict("table_not_versioned", detail, [Fault(f"?{parameter}", "table_not_versioned", detail)])
+
+
+def _after(wanted: Wanted, length: int) -> list[str] | None:
+    """Return the texts of the row that the page comes after, ``length`` of them; None for the first page."""
+    cursor = decode_cursor(wanted.cursor, [str] * (1 + length))
+    if cursor is None:
+        return None
+    if cursor[0] != wanted.selection:
+        raise bad_cursor()
+    return [str(part) for part in cursor[1:]]
 
 
 def _comparisons(output: Output, wanted: Wanted) -> tuple[Comparison, ...]:

@@ -90,6 +90,14 @@ async def test_a_feed_that_is_never_read_is_refused(client: httpx.AsyncClient, d
     assert "log:departures" in body["detail"]
 
 
+async def test_a_partition_that_there_is_not_is_refused_instead_of_waited_for(
+    client: httpx.AsyncClient, dsn: str, problem: Problem
+) -> None:
+    await create(client, WINDOWS)
+    response = await client.get(PATH, params={"min_position": '{"log:departures": {"7": 1}}'})
+    assert "[0, 1]" in problem(response, 422, "unknown_partition", "?min_position")["detail"]
+
+
 async def test_a_commit_that_is_old_is_stale_while_something_is_unread(
     client: httpx.AsyncClient, dsn: str, problem: Problem
 ) -> None:

@@ -189,6 +189,15 @@ async def test_bad_parameters_are_refused_by_name(
     problem(await client.get(PATH, params=params), 400, code, pointer)
 
 
+@pytest.mark.parametrize("other", [{"order": "desc"}, {"where.flights.ge": 1}, {"state": "final"}, {"key.origin": "JFK"}])
+async def test_a_cursor_goes_on_in_the_same_answer_only(
+    client: httpx.AsyncClient, problem: Problem, other: dict[str, Any]
+) -> None:
+    cursor = (await client.get(PATH, params={"limit": 2})).json()["next"]
+    assert (await client.get(PATH, params={"limit": 3, "cursor": cursor})).status_code == 200
+    problem(await client.get(PATH, params={"limit": 2, "cursor": cursor} | other), 400, "bad_cursor", "?cursor")
+
+
 async def test_a_key_that_looks_like_sql_is_only_a_key(client: httpx.AsyncClient) -> None:
     assert await rows(client, **{"key.origin": "JFK' OR '1'='1"}) == []
     assert await rows(client, **{"key.origin": '"; DROP TABLE views.delays; --'}) == []
