@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.errors import DefinitionInvalid, EngineError, ExternalError, InternalError
+from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError, StateCorrupt
 
 _MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
 
@@ -25,7 +25,18 @@ _LOST_WORKER = re.compile(
 )
 """How Spark says that a worker process was killed: by hand, by the system for want of memory, with its host."""
 
-_NAMED_ERROR = re.compile(r"(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)")
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(File too large\)")
+
+_STATE_NOT_LOADED = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!UNRELEASED)\w+\][^\n]{0,1000}")
+"""Spark could not load a task's state. Waiting for an earlier user of it to let go is another thing, and passes."""
+
+_DAMAGE = re.compile(
+    r"EOF|FileNotFound|NoSuchFile|does not exist|prematurely|[Cc]orrupt|[Cc]hecksum|[Mm]alformed|LZ4Exception|Zstd|ZipException|Invalid"
+)
+
+_CAUSE = re.compile(r"^Caused by: ([^\n]{1,1000})", re.MULTILINE)
+
+_NAMED_ERROR = re.compile(r"(?:Caused by: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)")
 
 _INTERRUPTION = re.compile(
     r"java\.lang\.InterruptedException|java\.io\.InterruptedIOException|java\.nio\.channels\.ClosedByInterruptException"
@@ -78,8 +89,8 @@ def told_to_spark(error: BaseException) -> BatchFailed:
 def decoded(error: BaseException) -> EngineError:
     """Return the error of ours that an exception of Spark carries.
 
-    What carries none is ``WorkerLost`` where a process died, else ``InternalError`` with the last line that names an error. Both are
-    retryable.
+    What carries none is ``DiskFull`` where there was no space, ``StateCorrupt`` where Spark finds its own state damaged, ``WorkerLost``
+    where a process died, else ``InternalError`` with the last line that names an error. All but damage is retryable.
     """
     if isinstance(error, EngineError):
         return error
@@ -88,9 +99,28 @@ def decoded(error: BaseException) -> EngineError:
     if marks:
         mark = json.loads(marks[-1])
         return _class_of(mark["code"])(mark["message"])
+    if full := _NO_SPACE.search(text):
+        return DiskFull(f"the checkpoint cannot be written: {full[0]}. Free space; the query goes on by itself")
+    if damaged := _damaged_state(text):
+        return StateCorrupt(damaged)
     if _LOST_WORKER.search(text):
         return WorkerLost("a worker process died in the middle of a batch")
     return InternalError((_last_error(text) or f"{type(error).__name__}: {text}")[:_MESSAGE_CHARS])
+
+
+def _damaged_state(text: str) -> str | None:
+    """Say what Spark found damaged of its own state, None where it was something else."""
+    found = _STATE_NOT_LOADED.search(text)
+    if found is None:
+        return None
+    causes = _CAUSE.findall(text, found.start())
+    cause = causes[-1] if causes else found[0]
+    if not _DAMAGE.search(cause):
+        return None
+    return (
+        f"Spark's state below the checkpoint directory cannot be loaded: {found[0]} ({cause}). Bring back the checkpoint directory that "
+        "goes with this database from a copy, or start again with ?state=discard"
+    )[:_MESSAGE_CHARS]
 
 
 def _last_error(text: str) -> str | None:

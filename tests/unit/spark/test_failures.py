@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from engine.errors import DataInvalid, EngineError, EpochFenced, InternalError, SourceUnavailable, StateCorrupt
+from engine.errors import DataInvalid, DiskFull, EngineError, EpochFenced, InternalError, SourceUnavailable, StateCorrupt
 from engine.spark.failures import WorkerLost, decoded, marked, told_to_spark
 
 SPARK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -49,6 +49,36 @@ def test_anything_else_is_internal_and_says_the_last_error() -> None:
     error = decoded(RuntimeError(SPARK.format(cause="  File \"x.py\", line 1\nKeyError: 'origin'\n")))
     assert type(error) is InternalError
     assert str(error) == "KeyError: 'origin'"
+
+
+JAVA = """An error occurred while calling o1.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+	at org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+Caused by: org.apache.spark.SparkException: {told} SQLSTATE: 58030
+	at org.apache.spark.sql.errors.QueryExecutionErrors$.cannotLoadStore(QueryExecutionErrors.scala:2941)
+Caused by: {cause}
+	at java.base/java.lang.Thread.run(Thread.java:840)
+"""
+UNLOADED = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+UNREADABLE = "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE] Error reading streaming state file of file:/x/state/0/1/24.changelog."
+BUSY = "[CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] it could not be acquired by [ThreadId: 70] as it was not released."
+
+
+@pytest.mark.parametrize(
+    ("told", "cause", "kind", "message"),
+    [
+        (UNLOADED, "java.io.EOFException: Stream ended prematurely", StateCorrupt, "Stream ended prematurely"),
+        (UNREADABLE, "java.io.FileNotFoundException: File x does not exist", StateCorrupt, "24.changelog"),
+        (UNLOADED, "java.io.IOException: No space left on device", DiskFull, "No space left on device"),
+        (UNLOADED, "java.io.IOException: Too many open files", InternalError, "IOException: Too many open files"),
+        (BUSY, "java.lang.InterruptedException: null", InternalError, "InterruptedException: null"),
+        ("Job aborted", "java.io.EOFException", WorkerLost, "a worker process died"),
+    ],
+)
+def test_what_java_found_is_told_by_its_last_cause(told: str, cause: str, kind: type[EngineError], message: str) -> None:
+    error = decoded(RuntimeError(JAVA.format(told=told, cause=cause)))
+    assert type(error) is kind
+    assert message in str(error)
 
 
 def test_other_exceptions_leave_the_block_unchanged() -> None:
