@@ -4,7 +4,8 @@ EngineError
 ├── UserError            the definition or the data is wrong: retrying cannot help
 │   ├── DefinitionInvalid    a definition was refused; carries one Problem per fault
 │   ├── DataInvalid          `on_bad_record: stop` met a bad record, or a source file shrank
-│   └── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
+│   ├── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
+│   └── RepartitionPremature the number of tasks cannot be changed just now
 ├── ExternalError        something outside failed: retried with backoff
 │   ├── SourceUnavailable
 │   ├── SinkUnavailable
@@ -82,6 +83,12 @@ class BufferFull(UserError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class RepartitionPremature(UserError):
+    """The number of tasks cannot be changed now, but later; nothing has been changed."""
+
+    code = "repartition_premature"
 
 
 class ExternalError(EngineError):

@@ -378,6 +378,18 @@ def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: Se
     Raises:
         StateCorrupt: the state has another format.
     """
-    if state is not None and state.get("format") != STATE_FORMAT:
-        raise StateCorrupt(f"the state has format {state.get('format')!r}, this version reads {STATE_FORMAT}")
+    check_format(state)
     return Task(stage, plan, build_chain(stage, plan, (state or {}).get("operators", {}), store), state)
+
+
+def check_format(state: Mapping[str, Any] | None) -> None:
+    """Refuse a state that this version cannot read.
+
+    Raises:
+        StateCorrupt: it has another format.
+    """
+    if state is not None and state.get("format") != STATE_FORMAT:
+        raise StateCorrupt(
+            f"the state has format {state.get('format')!r}, this version reads {STATE_FORMAT}: run the version of Slackwater that wrote it, "
+            "or start again with ?state=discard"
+        )

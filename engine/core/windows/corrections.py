@@ -40,7 +40,7 @@ _ORDER: Final = "_order"
 _SINCE: Final = "_since"
 """Number of the window's first change."""
 
-_SHOWN: Final = "_shown"
+SHOWN: Final = "_shown"
 """Whether the window was shown by the end of the batch that made the row. Later on stream time says so."""
 
 _AT: Final = "_at"
@@ -172,7 +172,7 @@ class Corrections:
             pl.Series(_ORDER, order, pl.Int64),
             pl.Series(_SINCE, order, pl.Int64),
             (changes[FIRST] if FIRST in changes.columns else changes[POS]).alias(FIRST),
-            pl.Series(_SHOWN, np.zeros(changes.height, np.bool_)),
+            pl.Series(SHOWN, np.zeros(changes.height, np.bool_)),
             pl.Series(_AT, np.searchsorted(steps.positions, changes[POS].to_numpy()), pl.Int64),
         ]
         return pl.DataFrame([*own, *(changes[name] for name in (TS, OP, KEY_HASH, OFFSET, *self._payload))])
@@ -215,7 +215,7 @@ class Corrections:
         reached = np.searchsorted(steps.clocks, ends)
         shown = np.maximum(np.maximum(at, reached), 0)
         shown = np.where(is_row & (shown < until), shown, len(steps.positions))
-        was_shown = (at < 0) & (frame[_SHOWN].to_numpy() | (is_row & (ends <= before)))
+        was_shown = (at < 0) & (frame[SHOWN].to_numpy() | (is_row & (ends <= before)))
         shown[was_shown] = -1
         return _Chain(frame, groups, at, until, is_row, starts, np.minimum.reduceat(shown, starts))
 
@@ -228,7 +228,7 @@ class Corrections:
             pl.Series(name, np.minimum.reduceat(chain.frame[name].to_numpy(), chain.starts)[is_changed])
             for name in (FIRST, _SINCE)
         ]
-        return sorted_run(rows.with_columns(*arrivals, pl.Series(_SHOWN, chain.shown_at[is_changed] < positions)))
+        return sorted_run(rows.with_columns(*arrivals, pl.Series(SHOWN, chain.shown_at[is_changed] < positions)))
 
     # Output
 

@@ -30,10 +30,10 @@ START: Final = "_start"
 END: Final = "_end"
 """Time of a session's last record, itself part of the session."""
 
-_DUE_END: Final = "_due_end"
+DUE_END: Final = "_due_end"
 """A segment's ends in ascending order: which rows pass a horizon is found by two binary searches."""
 
-_DUE_ROW: Final = "_due_row"
+DUE_ROW: Final = "_due_row"
 """The row of each of these ends."""
 
 _AGE: Final = "_age"
@@ -61,7 +61,7 @@ class SessionStore:
         self._group = list(group)
         self._segments = [_Segment(**entry) for entry in state or ()]
         self._released: list[str] = []
-        self._spans = SpanCache(lambda name: ranked(store.load(name)[_DUE_END].to_numpy(), is_exact=False))
+        self._spans = SpanCache(lambda name: ranked(store.load(name)[DUE_END].to_numpy(), is_exact=False))
 
     @property
     def rows(self) -> int:
@@ -89,7 +89,7 @@ class SessionStore:
             rows = expand(runs.starts, runs.stops)
             rows = rows[frame[END].to_numpy()[rows] >= horizon]
             if len(rows):
-                parts.append(frame.drop(_DUE_END, _DUE_ROW)[rows])
+                parts.append(frame.drop(DUE_END, DUE_ROW)[rows])
         return self._latest(parts) if parts else None
 
     def due(self, begin: int, end: int) -> U64:
@@ -97,16 +97,16 @@ class SessionStore:
         found = []
         for segment in self._segments:
             frame = self._store.load(segment.segment)
-            first, stop = np.searchsorted(frame[_DUE_END].to_numpy(), (begin, end)).tolist()
+            first, stop = np.searchsorted(frame[DUE_END].to_numpy(), (begin, end)).tolist()
             if stop > first:
-                found.append(frame[HASH].to_numpy()[frame[_DUE_ROW].to_numpy()[first:stop]])
+                found.append(frame[HASH].to_numpy()[frame[DUE_ROW].to_numpy()[first:stop]])
         return np.concatenate(found) if found else np.empty(0, np.uint64)
 
     def earliest_end(self, horizon: int) -> int | None:
         """The least end of an open session, or less where a row at that end has been replaced; None where there is none."""
         found = []
         for segment in self._segments:
-            ends = self._store.load(segment.segment)[_DUE_END].to_numpy()
+            ends = self._store.load(segment.segment)[DUE_END].to_numpy()
             place = int(np.searchsorted(ends, horizon))
             if place < len(ends):
                 found.append(int(ends[place]))
@@ -124,13 +124,13 @@ class SessionStore:
         start = merge_start([*(segment.rows for segment in self._segments), sessions.height])
         if start < len(self._segments):
             older = (self._store.load(segment.segment) for segment in self._segments[start:])
-            open_ones = [frame.drop(_DUE_END, _DUE_ROW).filter(pl.col(END) >= horizon) for frame in older]
+            open_ones = [frame.drop(DUE_END, DUE_ROW).filter(pl.col(END) >= horizon) for frame in older]
             sessions = self._latest([*open_ones, sessions])
         else:
             sessions = sessions.sort(HASH)
         ends = sessions[END].to_numpy()
         order = np.argsort(ends, kind="stable")
-        saved = sessions.with_columns(pl.Series(_DUE_END, ends[order]), pl.Series(_DUE_ROW, order.astype(np.uint32)))
+        saved = sessions.with_columns(pl.Series(DUE_END, ends[order]), pl.Series(DUE_ROW, order.astype(np.uint32)))
         self._keep([*self._segments[:start], _Segment(self._store.save(saved), saved.height, int(ends[order[-1]]))])
 
     def _latest(self, parts: list[pl.DataFrame]) -> pl.DataFrame:

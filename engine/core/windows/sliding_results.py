@@ -18,7 +18,7 @@ from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.windows.sliding_changes import Arrivals, ChainMaker, Chains
 from engine.core.windows.sliding_fold import RangeFold, range_minima
-from engine.core.windows.sliding_store import HASH
+from engine.core.windows.sliding_store import HASH, TOLD
 from engine.core.windows.sliding_windows import Timeline, Windows
 from engine.definition.types import TIMESTAMP, Schema
 from engine.plan.model import SlidingAggregation
@@ -126,6 +126,10 @@ class SlidingResults:
         starts = np.concatenate([starts, timeline.times + 1])
         ends = starts + self._difference
         is_closing = (ends >= closed) & (ends < boundary)
+        if TOLD in timeline.frame.columns:
+            told = np.zeros(len(timeline.groups), np.int64)
+            np.maximum.at(told, timeline.groups, timeline.frame[TOLD].fill_null(0).to_numpy())
+            is_closing &= ends >= told[groups]
         return timeline.windows(groups[is_closing], starts[is_closing])
 
     # EMIT CHANGES

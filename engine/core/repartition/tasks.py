@@ -1,0 +1,119 @@
+"""The states of a stage's tasks, made into those of another number of tasks.
+
+Whoever keeps them switches from the ones to the others at once; nothing of the old states is changed or removed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.core.ports import SegmentStore
+from engine.core.repartition import aggregations, joins, windows
+from engine.core.repartition.shares import Shares, Source, greatest
+from engine.core.task import check_format
+from engine.plan import model
+from engine.plan.model import Plan, Stage
+from engine.plan.task_keys import followed_keys, input_key
+
+
+def repartitioned(
+    stage: Stage, plan: Plan, before: Sequence[tuple[Mapping[str, Any] | None, SegmentStore]], stores: Sequence[SegmentStore]
+) -> list[dict[str, Any] | None]:
+    """Give the tasks of a stage's state to another number of tasks.
+
+    Args:
+        stage: the stage.
+        plan: its plan, for either number of tasks.
+        before: what each task's ``snapshot`` returned, None for one that never ran, and where its segments are; by ordinal.
+        stores: where each new task keeps its segments, by ordinal.
+
+    Returns:
+        What ``build_task`` makes each new task of; None for all where no task ever ran.
+
+    Raises:
+        StateCorrupt: a state has another format, or a segment cannot be read.
+        RepartitionPremature: see there.
+        InvariantBroken: rows are not in the task that their key says.
+    """
+    for state, _ in before:
+        check_format(state)
+    sources = [Source(ordinal, state, store) for ordinal, (state, store) in enumerate(before) if state is not None]
+    if not sources:
+        return [None for _ in stores]
+    inputs = {item.index: input_key(item.index, plan) for item in plan.inputs if item.stage == stage.index}
+    shares = Shares(len(before), (), inputs, stores)
+    operators: dict[str, list[dict[str, Any]]] = {}
+    for spec, key in zip(stage.operators, followed_keys(stage, plan), strict=True):
+        if not isinstance(spec, model.Filter | model.Projection):
+            parts = [source.part("operators").part(spec.name) for source in sources]
+            operators[spec.name] = _operator(spec, parts, replace(shares, key=key), plan)
+    same = _of_task(sources)
+    return [{**same, "operators": {name: states[place] for name, states in operators.items()}} for place in range(len(stores))]
+
+
+def _of_task(sources: Sequence[Source]) -> dict[str, Any]:
+    """Return what a task keeps beside its operators: places, clocks, silence (of the task that was heard last), how far feeds were read."""
+    heard = max(sources, key=lambda source: (source.state["silent_since_ms"] or -1, source.state["advanced_ms"])).state
+    lateness: dict[str, int] = {}
+    for source in sources:
+        for name, clock in source.state["lateness"].items():
+            lateness[name] = max(clock, lateness.get(name, clock))
+    newest = max(sources, key=lambda source: source.state["now_ms"]).state
+    return {
+        "format": newest["format"],
+        **{name: greatest(sources, name, 0) for name in ("next_pos", "emitted", "now_ms")},
+        "silent_since_ms": heard["silent_since_ms"],
+        "advanced_ms": heard["advanced_ms"],
+        "progress": newest["progress"],
+        "lateness": lateness,
+    }
+
+
+def _operator(spec: model.Operator, sources: Sequence[Source], shares: Shares, plan: Plan) -> list[dict[str, Any]]:
+    if isinstance(spec, model.WindowedAggregation):
+        return _windows(spec, sources, shares, plan)
+    match spec:
+        case model.TableFilter():
+            return joins.table_filter(spec, sources, shares)
+        case model.StreamTableJoin():
+            return joins.stream_table(spec, sources, shares)
+        case model.StreamStreamJoin():
+            return joins.stream_stream(spec, sources, shares)
+        case model.TableTableJoin():
+            return joins.table_table(spec, sources, shares)
+        case model.ForeignKeySubscription():
+            return joins.subscription(spec, sources, shares)
+        case model.ForeignKeyLookup():
+            return joins.lookup(spec, sources, shares)
+        case model.ForeignKeyResult():
+            return joins.result(spec, sources, shares)
+        case model.RunningAggregation() | model.TableAggregation():
+            return aggregations.groups(spec, sources, shares)
+        case model.TableRegrouping():
+            return aggregations.regrouping(spec, sources, shares)
+        case model.TimeLimitSuppression():
+            return aggregations.time_limit(spec, sources, shares)
+        case model.WallClockSuppression():
+            return aggregations.wall_clock(spec, sources, shares)
+        case model.Filter() | model.Projection():
+            raise AssertionError("keeps nothing")
+
+
+def _windows(spec: model.WindowedAggregation, sources: Sequence[Source], shares: Shares, plan: Plan) -> list[dict[str, Any]]:
+    if spec.emit != "final" or not plan.output.has_open:
+        return _one_kind(spec, sources, shares)
+    final = _one_kind(spec, [source.part("final") for source in sources], shares)
+    changes = _one_kind(replace(spec, emit="changes"), [source.part("changes") for source in sources], shares)
+    return shares.states({"final": final, "changes": changes})
+
+
+def _one_kind(spec: model.WindowedAggregation, sources: Sequence[Source], shares: Shares) -> list[dict[str, Any]]:
+    match spec:
+        case model.WindowAggregation():
+            return windows.windows(spec, sources, shares)
+        case model.SessionAggregation():
+            return windows.sessions(spec, sources, shares)
+        case model.SlidingAggregation():
+            return windows.sliding(spec, sources, shares)
