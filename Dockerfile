@@ -5,7 +5,8 @@ FROM python:3.12-slim-bookworm
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --uid 10001 slackwater
+    && useradd --create-home --uid 10001 slackwater \
+    && install --directory --owner=slackwater --group=slackwater /home/slackwater/data
 
 WORKDIR /opt/slackwater
 COPY pyproject.toml README.md LICENSE ./

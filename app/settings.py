@@ -11,29 +11,87 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Literal
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Self
+from urllib.parse import unquote, urlsplit
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
 COLLECTOR_HINT = "not a URL such as http://collector:4318 (what the collector asks for goes to OTEL_EXPORTER_OTLP_HEADERS)"
+_MASTER = re.compile(r"local|local\[(\d+|\*)(,\d+)?\]|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|spark://\[[0-9a-f:]+\]:\d+")
+_OF_CLUSTERS = ("executor_memory", "executor_cores", "max_cores", "driver_host")
 _COLLECTOR = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 URL_HINT = "not a URL such as postgresql://user:password@host:5432/database (special characters of the password as %XX)"
 
 
+_MEMORY = r"^\d+[kmgKMG]$"
+
+
 class SparkSettings(BaseModel):
-    """What the driver's SparkSession is built with."""
+    """What the driver's SparkSession is built with.
+
+    Attributes:
+        master: ``local[N]``: N cores of this machine; ``spark://HOST:PORT``: a standalone cluster.
+        shuffle_partitions: how many tasks work at once, over the whole cluster.
+        executor_memory: heap of each executor of a cluster (1g where it is not set); its Python workers need memory of their own.
+        executor_cores: cores of each executor of a cluster; None: all that its worker has.
+        max_cores: cores that this driver takes of a cluster; None: all that are free, so that other drivers would wait.
+        driver_host: name or address by which the executors of a cluster reach the driver; None: what its host takes for its own.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     master: str = "local[2]"
-    driver_memory: str = Field(default="2g", pattern=r"^\d+[kmgKMG]$")
+    driver_memory: str = Field(default="2g", pattern=_MEMORY)
     shuffle_partitions: int = Field(default=2, ge=1, le=1024)
+    executor_memory: str | None = Field(default=None, pattern=_MEMORY)
+    executor_cores: int | None = Field(default=None, ge=1)
+    max_cores: int | None = Field(default=None, ge=1)
+    driver_host: str | None = Field(default=None, min_length=1)
+
+    @field_validator("master")
+    @classmethod
+    def _is_supported(cls, value: str) -> str:
+        if not _MASTER.fullmatch(value):
+            raise ValueError(
+                f"{value}: not a master that is supported. local[N] takes N cores of this machine, spark://HOST:PORT a standalone cluster"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _counts(self) -> Self:
+        """Refuse what would be ignored."""
+        given = [name for name in _OF_CLUSTERS if getattr(self, name) is not None]
+        if given and not self.is_cluster:
+            raise ValueError(f"{', '.join(given)} count on a cluster only; the master {self.master} has no executors of its own")
+        if self.max_cores is not None and self.executor_cores is not None and self.max_cores < self.executor_cores:
+            raise ValueError(
+                f"max_cores ({self.max_cores}) leaves no room for one executor of {self.executor_cores} executor_cores"
+            )
+        return self
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether executors are other processes, perhaps on other hosts."""
+        return self.master.startswith("spark://")
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether executors may be on other hosts."""
+        return not all(_is_loopback(host) for host, _ in self.masters)
+
+    @property
+    def masters(self) -> list[tuple[str, int]]:
+        """Hosts and ports of the cluster's masters; none where there is no cluster."""
+        if not self.is_cluster:
+            return []
+        addresses = [address.rpartition(":") for address in self.master.removeprefix("spark://").split(",")]
+        return [(host.strip("[]"), int(port)) for host, _, port in addresses]
 
 
 class DriverSettings(BaseModel):
@@ -108,6 +166,8 @@ class Settings(BaseSettings):
     Attributes:
         database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
         data_dir: embedded database, checkpoints and state; made when absent.
+        checkpoint_url: where queries keep their checkpoints and state instead, as ``file:///directory``. On a cluster it must be there, on a
+            file system that the driver's host and every worker's have mounted at this path.
         auth: whether requests need an API key; ``auto``: not where only this machine can reach the service, else yes.
         api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
         files_root: sources read directories below it only; None: any where only this machine can reach the service, none elsewhere.
@@ -130,6 +190,7 @@ class Settings(BaseSettings):
 
     database_url: SecretStr | None = None
     data_dir: Path = Path(".slackwater")
+    checkpoint_url: str | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65_535)
     auth: Literal["auto", "on", "off"] = "auto"
@@ -160,12 +221,50 @@ class Settings(BaseSettings):
                 raise ValueError(URL_HINT) from None
         return value
 
+    @field_validator("checkpoint_url")
+    @classmethod
+    def _is_directory(cls, value: str | None) -> str | None:
+        """Name what cannot be used: state is files that are synced, renamed and memory-mapped."""
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme != "file":
+            named = f"{parts.scheme}://" if parts.scheme else "a path without a scheme"
+            raise ValueError(
+                f"{named} is not supported, only file:///DIRECTORY. Mount the shared file system and name where it is"
+            )
+        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or not PurePosixPath(unquote(parts.path)).name:
+            raise ValueError(f"{value}: not an absolute directory such as file:///mnt/shared/slackwater (three slashes)")
+        return value
+
     @field_validator("otel_endpoint")
     @classmethod
     def _is_collector(cls, value: str | None) -> str | None:
         if value is not None and not _COLLECTOR.fullmatch(value):
             raise ValueError(COLLECTOR_HINT)
         return value
+
+    @model_validator(mode="after")
+    def _fits_the_cluster(self) -> Self:
+        """Refuse what executors on other hosts could not reach or see."""
+        if self.spark.is_cluster and self.checkpoint_url is None:
+            raise ValueError(
+                f"SLACKWATER_SPARK__MASTER={self.spark.master} needs SLACKWATER_CHECKPOINT_URL=file:///…: a directory that the driver and "
+                "every worker see at the same path, for executors keep state there"
+            )
+        if not self.spark.is_elsewhere:
+            return self
+        host = self.spark.driver_host
+        if host is not None and _is_loopback(host):
+            raise ValueError(
+                f"SLACKWATER_SPARK__DRIVER_HOST={host}: executors of {self.spark.master} cannot reach the driver there"
+            )
+        if self.database_url is None or _is_here(conninfo_to_dict(self.database_url.get_secret_value())):
+            raise ValueError(
+                f"SLACKWATER_SPARK__MASTER={self.spark.master} needs a SLACKWATER_DATABASE_URL that executors on other hosts can reach: "
+                "a Postgres with an address of its own, not the embedded one, a socket or localhost"
+            )
+        return self
 
     @property
     def is_key_required(self) -> bool:
@@ -175,15 +274,15 @@ class Settings(BaseSettings):
     @property
     def is_loopback(self) -> bool:
         """Whether the service listens where only this machine can reach it. Another name than localhost is taken for an open one."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host.lower() == "localhost"
+        return _is_loopback(self.host)
 
     @property
     def checkpoints_dir(self) -> Path:
-        """Where queries keep their checkpoints and state."""
-        return self.data_dir / "checkpoints"
+        """Where queries keep their checkpoints and state; absolute, and the same in every process."""
+        if self.checkpoint_url is not None:
+            # Links stay: on another host the same link may lead elsewhere.
+            return Path(unquote(urlsplit(self.checkpoint_url).path))
+        return (self.data_dir / "checkpoints").expanduser().resolve()
 
 
 class UnknownSetting(ValueError):
@@ -232,6 +331,19 @@ def effective(settings: Settings, environment: Mapping[str, str], overridden: fr
             origin = "command line"
         rows.append(Effective(name, variable, "" if value is None else str(value), origin))
     return rows
+
+
+def _is_here(database: Mapping[str, Any]) -> bool:
+    """Whether a database is reached in a way that only this machine has."""
+    hosts = str(database.get("hostaddr") or database.get("host") or "localhost").split(",")
+    return any(host.startswith(("/", "@")) or _is_loopback(host) for host in hosts)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 import psycopg
 
@@ -43,6 +44,10 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is left behind."""
     found = [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
+    if settings.checkpoint_url is not None:
+        found.append(_directory("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
+    if settings.spark.is_cluster:
+        found.append(_master(settings))
     return found if settings.otel_endpoint is None else [*found, _tracing(settings)]
 
 
@@ -68,7 +73,10 @@ def _pyspark() -> Finding:
 
 
 def _disk(settings: Settings) -> Finding:
-    directory = settings.data_dir.expanduser().resolve()
+    return _directory("Data directory", settings.data_dir.expanduser().resolve(), "SLACKWATER_DATA_DIR")
+
+
+def _directory(subject: str, directory: Path, variable: str) -> Finding:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory) as probe:
@@ -77,13 +85,24 @@ def _disk(settings: Settings) -> Finding:
             os.fsync(probe.fileno())
         free = shutil.disk_usage(directory).free
     except OSError as error:
-        return Finding(
-            "Data directory", False, f"{directory}: {error.strerror}", "set SLACKWATER_DATA_DIR to a directory you may write to"
-        )
+        return Finding(subject, False, f"{directory}: {error.strerror}", f"set {variable} to a directory you may write to")
     detail = f"{directory}, {free / 1024**3:.1f} GiB free"
     if free < MINIMUM_FREE_BYTES:
-        return Finding("Data directory", False, detail, "free some space, or set SLACKWATER_DATA_DIR to a larger disk")
-    return Finding("Data directory", True, detail)
+        return Finding(subject, False, detail, f"free some space, or set {variable} to a larger disk")
+    return Finding(subject, True, detail)
+
+
+def _master(settings: Settings) -> Finding:
+    """Look whether any of the cluster's masters can be reached; whether its workers fit is told by the first query."""
+    refused = []
+    for host, port in settings.spark.masters:
+        try:
+            socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS).close()
+        except OSError as error:
+            refused.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return Finding("Spark master", True, f"{host}:{port} answers")
+    return Finding("Spark master", False, "; ".join(refused), "start the master, or correct SLACKWATER_SPARK__MASTER")
 
 
 def _database(settings: Settings) -> Finding:

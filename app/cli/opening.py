@@ -28,8 +28,8 @@ def read_settings(**overrides: object) -> Settings:
         _err.print(f"[red]{error}[/]", soft_wrap=True)
     except ValidationError as error:
         for fault in error.errors():
-            name = "SLACKWATER_" + "__".join(str(part) for part in fault["loc"]).upper()
-            _err.print(f"[red]{name}: {fault['msg']}[/]", soft_wrap=True)
+            name = "SLACKWATER_" + "__".join(str(part) for part in fault["loc"]).upper() if fault["loc"] else "SLACKWATER_…"
+            _err.print(f"[red]{name}: {escape(fault['msg'])}[/]", soft_wrap=True)
     raise typer.Exit(2)
 
 

@@ -92,7 +92,7 @@ class DriverProcess:
         self._runner = runner
         self._identity = identity
         self._wake = threading.Event()
-        self._checkpoints_dir = settings.checkpoints_dir.expanduser().resolve()
+        self._checkpoints_dir = settings.checkpoints_dir
         launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
         self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set)
         self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms)

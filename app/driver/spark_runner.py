@@ -18,6 +18,7 @@ from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.spark.checkpoint import prepare_checkpoint
+from engine.spark.cluster import ClusterSettings
 from engine.spark.runner import CommittedBatch, RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, build_session
 
@@ -37,12 +38,18 @@ class SparkRunner:
             raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
         self._of_service = settings
         self._dsn = settings.database_url.get_secret_value()
-        self._checkpoints_dir = settings.checkpoints_dir.expanduser().resolve()
+        self._checkpoints_dir = settings.checkpoints_dir
         self._settings = SparkSettings(
             data_dir=settings.data_dir.expanduser().resolve(),
             master=settings.spark.master,
             driver_memory=settings.spark.driver_memory,
             shuffle_partitions=settings.spark.shuffle_partitions,
+            cluster=ClusterSettings(
+                executor_memory=settings.spark.executor_memory or "1g",
+                executor_cores=settings.spark.executor_cores,
+                max_cores=settings.spark.max_cores,
+                driver_host=settings.spark.driver_host,
+            ),
         )
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark

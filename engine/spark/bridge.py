@@ -39,6 +39,8 @@ from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.failures import marked
+from engine.spark.repartition import MANIFEST, seed_of
+from engine.spark.surroundings import Surroundings
 from engine.state.files import FileSegmentStore
 from engine.state.ports import named_segments
 
@@ -83,16 +85,20 @@ class StageProcessor(StatefulProcessor):
         stage_index: which stage.
         tasks: task ids by ordinal.
         segments: folder of this launch's segments.
+        surroundings: what a worker on a cluster compares itself with before it works.
     """
 
-    def __init__(self, plan: Plan, stage_index: int, tasks: tuple[int, ...], segments: Path) -> None:
+    def __init__(
+        self, plan: Plan, stage_index: int, tasks: tuple[int, ...], segments: Path, surroundings: Surroundings | None = None
+    ) -> None:
         self._plan = plan
         self._stage = plan.stages[stage_index]
         self._tasks = tasks
         self._segments = segments
+        self._surroundings = surroundings
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("manifest", MANIFEST_DDL)
+        self._state = handle.getValueState(MANIFEST, MANIFEST_DDL)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name; of its two row types ours is the plain one
         self,
@@ -141,6 +147,8 @@ class StageProcessor(StatefulProcessor):
         return Slice(row.input, self._plan.inputs[row.input].feed.name, row.partition, decode_frame(row.blob))
 
     def _work(self, ordinal: int, batch: _Batch, now_ms: int) -> list[Packet]:
+        if self._surroundings is not None:
+            self._surroundings.require()
         stored = self._state.get()
         manifest: str | None = None if stored is None else stored[0]
         place = (str(self._segments), self._stage.index, ordinal)
@@ -166,7 +174,7 @@ class StageProcessor(StatefulProcessor):
         if kept is not None and kept[0] == manifest:
             kept[2].begin(batch_id)
             return kept[1], kept[2]
-        state = None if manifest is None else json.loads(manifest)
+        state = seed_of(self._segments, place[1], place[2]) if manifest is None else json.loads(manifest)
         store = FileSegmentStore(self._segments / str(self._stage.index) / str(place[2]), MIN_BATCHES_TO_RETAIN)
         store.begin(batch_id)
         store.sweep(named_segments(state))

@@ -54,7 +54,8 @@ def prepare_checkpoint(root: Path, checkpoint_id: UUID, epoch: int) -> Path:
     Raises:
         EpochFenced: a newer launch has taken it.
     """
-    base = root.resolve() / str(checkpoint_id)
+    # Links stay: executors on other hosts know the path that was set, and there a link may lead elsewhere.
+    base = root.absolute() / str(checkpoint_id)
     base.mkdir(parents=True, exist_ok=True)
     target = base / f"epoch-{epoch:010d}"
     found = sorted(path for path in base.iterdir() if _EPOCH.fullmatch(path.name))
@@ -147,12 +148,13 @@ def _read_layout(path: Path, tasks: int) -> Layout:
 def _correct_paths(base: Path, target: Path) -> None:
     """Let the metadata of stateful operators name this launch's directory.
 
-    Spark writes the full path of each state schema into it and would look for them where the directory was before.
+    Spark writes the full path of each state schema into it and would look for them where the directory was before: under an older epoch,
+    and on another file system if somebody has moved it.
     """
-    stale = re.compile(re.escape(f"{base}/") + _EPOCH.pattern)
+    stale = re.compile(rf'(?<="file:)[^"]*/{re.escape(base.name)}/{_EPOCH.pattern}')
     for path in target.glob("spark/state/*/_metadata/v2/*"):
         text = path.read_text()
-        corrected = stale.sub(str(target), text)
+        corrected = stale.sub(lambda _: str(target), text)
         if corrected != text:
             draft = path.with_name(f".{path.name}.draft")
             draft.write_text(corrected)

@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -20,6 +20,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
+from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.java import find_java, launchable_home
 from engine.spark.source import PacketSource
 
@@ -72,6 +73,7 @@ class SparkSettings:
         driver_memory: heap of the JVM, such as ``2g``.
         shuffle_partitions: how many tasks may work at once.
         app_name: shown by a cluster's master.
+        cluster: counts where the master is a cluster's.
     """
 
     data_dir: Path
@@ -79,6 +81,7 @@ class SparkSettings:
     driver_memory: str = "2g"
     shuffle_partitions: int = 2
     app_name: str = "slackwater"
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
 
 
 def build_session(settings: SparkSettings) -> SparkSession:
@@ -96,14 +99,13 @@ def build_session(settings: SparkSettings) -> SparkSession:
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
     builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
-    for name, value in {**_SETTINGS, **_places(home, scratch)}.items():
+    for name, value in {**_SETTINGS, **_places(home, scratch), **_executors(settings)}.items():
         builder = builder.config(name, value)
-    if settings.master.startswith("local"):
-        # All on this machine: no port is opened to the outside, and no name needs to resolve.
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.driver.memory", settings.driver_memory)
     builder = builder.config("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
     session: SparkSession = builder.getOrCreate()
+    if is_cluster(settings.master):
+        session.sparkContext.addPyFile(str(code_archive(scratch)))
     session.dataSource.register(PacketSource)
     return session
 
@@ -128,10 +130,16 @@ def _places(home: Path, scratch: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.local.dir": str(scratch),
         "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
-        "spark.executor.extraClassPath": str(LOCAL_FILES_JAR),
         "spark.driver.extraJavaOptions": f'{_JVM} "-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}',
         "spark.executor.extraJavaOptions": _JVM,
     }
+
+
+def _executors(settings: SparkSettings) -> dict[str, str]:
+    if is_cluster(settings.master):
+        return cluster_conf(settings.cluster, LOCAL_FILES_JAR)
+    # All on this machine: no port is opened to the outside, and no name needs to resolve.
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def _spark_home(home: Path) -> Path:

@@ -32,6 +32,7 @@ from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
 from engine.spark.look_ahead import LookAhead
+from engine.spark.surroundings import Surroundings
 
 FORMAT = "slackwater"
 
@@ -79,6 +80,7 @@ class SourceSpec:
         release: the newest request to let go at once what is due (J11). Where the offset log has another number, the next batch brings
             it to every task.
         replays: reads late records that are asked for again; None where the plan takes none.
+        surroundings: what a worker on a cluster compares itself with before it reads.
     """
 
     dsn: str
@@ -90,6 +92,7 @@ class SourceSpec:
     clock: Clock | None = None
     release: int = 0
     replays: ReplayReader | None = None
+    surroundings: Surroundings | None = None
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -211,6 +214,8 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the packets of a group of splits; runs in a worker."""
         assert isinstance(partition, SplitGroup)  # noqa: S101
         with marked():
+            if self._spec.surroundings is not None:
+                self._spec.surroundings.require()
             if partition.has_tick:
                 readings = [
                     (self._feeds[index][0].feed.name, number, None, end) for (index, number), end in partition.ends.items()

@@ -63,3 +63,21 @@ def test_the_doctor_says_who_may_do_what(given: dict[str, str], is_ok: bool, sai
     )["Access"]
     assert finding.is_ok == is_ok
     assert said in finding.detail
+
+
+def test_the_doctor_says_whether_a_cluster_answers_and_its_checkpoints_can_be_written(tmp_path: Path, taken_port: int) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        silent_port = probe.getsockname()[1]
+    (tmp_path / "file").touch()
+
+    def examined(port: int, url: str) -> dict[str, Finding]:
+        spark = {"master": f"spark://127.0.0.1:{port}"}
+        return found(Settings.model_validate({"data_dir": tmp_path, "spark": spark, "checkpoint_url": url}))
+
+    sound = examined(taken_port, (tmp_path / "shared").as_uri())
+    assert sound["Spark master"].is_ok
+    assert sound["Checkpoint directory"].detail.startswith(str(tmp_path / "shared"))
+    broken = examined(silent_port, (tmp_path / "file").as_uri())
+    assert "SLACKWATER_SPARK__MASTER" in str(broken["Spark master"].remedy)
+    assert "SLACKWATER_CHECKPOINT_URL" in str(broken["Checkpoint directory"].remedy)

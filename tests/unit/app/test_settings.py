@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,64 @@ def test_effective_settings_show_their_origin_and_hide_secrets() -> None:
 )
 def test_keys_are_required_wherever_others_can_reach_the_service(host: str, auth: str, is_required: bool) -> None:
     assert Settings.model_validate({"host": host, "auth": auth}).is_key_required == is_required
+
+
+REMOTE = {"spark": {"master": "spark://m:7077"}, "checkpoint_url": "file:///mnt/shared", "database_url": "postgresql://u:p@db/s"}
+
+
+def test_checkpoints_are_below_the_data_directory_or_where_the_url_says() -> None:
+    assert Settings.model_validate({"data_dir": "/data"}).checkpoints_dir == Path("/data/checkpoints")
+    assert Settings.model_validate({"checkpoint_url": "file:///mnt/a%20b/c"}).checkpoints_dir == Path("/mnt/a b/c")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3a://bucket/state", "s3a:// is not supported"),
+        ("hdfs://name:8020/state", "hdfs:// is not supported"),
+        ("/mnt/shared", "a path without a scheme is not supported"),
+        ("file://mnt/shared", "three slashes"),
+        ("file:///", "three slashes"),
+    ],
+)
+def test_a_checkpoint_url_that_is_no_mounted_directory_is_refused_by_name(url: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        Settings.model_validate({"checkpoint_url": url})
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://host:443", "local-cluster[2,1,1024]", "spark://host", "loca1[2]"])
+def test_a_master_that_is_not_supported_is_refused(master: str) -> None:
+    with pytest.raises(ValidationError, match="not a master that is supported"):
+        Settings.model_validate({"spark": {"master": master}})
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "spark://a:7077,b:7077", "spark://[::1]:7077"])
+def test_masters_that_are_supported_pass(master: str) -> None:
+    assert Settings.model_validate({**REMOTE, "spark": {"master": master}}).spark.master == master
+
+
+def test_a_cluster_with_everything_others_can_reach_passes() -> None:
+    assert Settings.model_validate(REMOTE).checkpoints_dir == Path("/mnt/shared")
+
+
+def test_a_cluster_on_this_machine_may_use_what_only_this_machine_has() -> None:
+    here = {"spark": {"master": "spark://127.0.0.1:7077"}, "checkpoint_url": "file:///mnt/shared"}
+    assert Settings.model_validate(here).database_url is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"checkpoint_url": None}, "needs SLACKWATER_CHECKPOINT_URL"),
+        ({"database_url": None}, "needs a SLACKWATER_DATABASE_URL"),
+        ({"database_url": "postgresql://u:p@localhost/s"}, "needs a SLACKWATER_DATABASE_URL"),
+        ({"database_url": "postgresql:///s?host=/run/postgresql"}, "needs a SLACKWATER_DATABASE_URL"),
+        ({"spark": {"master": "spark://m:7077", "driver_host": "127.0.0.1"}}, "cannot reach the driver"),
+        ({"spark": {"master": "spark://m:7077", "executor_cores": 4, "max_cores": 2}}, "leaves no room"),
+        ({"spark": {"executor_memory": "4g"}}, "executor_memory count on a cluster only"),
+        ({"spark": {"driver_host": "me", "max_cores": 2}}, "max_cores, driver_host count on a cluster only"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(change: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        Settings.model_validate({**REMOTE, **change})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from uuid import UUID
 
@@ -89,3 +90,23 @@ def test_a_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     with pytest.raises(StateCorrupt, match="format 2"):
         open_layout(tmp_path, 2, 2, nowhere)
+
+
+def test_state_metadata_names_the_new_directory_after_the_checkpoint_was_moved(tmp_path: Path) -> None:
+    first = prepare_checkpoint(tmp_path / "local", CHECKPOINT, 1)
+    metadata = first / "spark" / "state" / "0" / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+    paths = [f"file:{first}/spark/state/0/_stateSchema/{name}/0_a" for name in ("default", "other")]
+    metadata.write_text("v2\n" + json.dumps({"stateSchemaFilePaths": paths}))
+    (tmp_path / "local").rename(tmp_path / "shared")
+    second = prepare_checkpoint(tmp_path / "shared", CHECKPOINT, 2)
+    text = (second / "spark" / "state" / "0" / "_metadata" / "v2" / "0").read_text()
+    assert json.loads(text.removeprefix("v2\n"))["stateSchemaFilePaths"] == [
+        f"file:{second}/spark/state/0/_stateSchema/{name}/0_a" for name in ("default", "other")
+    ]
+
+
+def test_a_link_on_the_way_is_kept_for_hosts_where_it_leads_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "mounted")
+    assert prepare_checkpoint(tmp_path / "link", CHECKPOINT, 1).is_relative_to(tmp_path / "link")

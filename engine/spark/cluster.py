@@ -1,0 +1,161 @@
+"""A Spark standalone cluster: what a session on one needs besides, how the engine's code gets there, and whether its workers are fit.
+
+The code travels as Spark documents it for Python files: an archive that the driver serves and every executor puts before what is installed
+there, so that driver and executors never run different code. Packages such as Polars do not travel; the workers have them installed.
+"""
+
+from __future__ import annotations
+
+import py_compile
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pyspark import SparkContext
+
+from engine.errors import ExternalError
+from engine.spark.failures import decoded, marked
+from engine.spark.surroundings import Surroundings, WorkersUnfit, engine_sources
+
+MASTER_SCHEME = "spark://"
+
+EXECUTORS_WITHIN_S = 60.0
+"""A worker starts an executor within about five seconds, on a loaded machine within twenty."""
+
+_POLL_S = 0.2
+
+_LOG_BYTES = 16 * 1024 * 1024
+"""An executor's log is its worker's to keep; without a bound it grows as long as the executor lives."""
+
+
+class ClusterBusy(ExternalError):
+    """The cluster gives no executor: it has no worker, or none with so many free cores and so much memory."""
+
+    code = "cluster_busy"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What a session on a cluster is built with besides.
+
+    Attributes:
+        executor_memory: heap of each executor; its Python workers need memory of their own.
+        executor_cores: cores of each executor; None: all that its worker has.
+        max_cores: cores of this driver over the whole cluster; None: all that are free, so that a second driver would wait for ever.
+        driver_host: name or address by which executors reach the driver; None: what this host takes for its own.
+    """
+
+    executor_memory: str = "1g"
+    executor_cores: int | None = None
+    max_cores: int | None = None
+    driver_host: str | None = None
+
+
+def is_cluster(master: str | None) -> bool:
+    """Whether a master's executors are other processes, perhaps on other hosts."""
+    return master is not None and master.startswith(MASTER_SCHEME)
+
+
+def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
+    """Return Spark's settings for a session on a cluster.
+
+    Args:
+        settings: ours.
+        jar: classes that executors need; served by the driver, for their hosts may keep it elsewhere.
+    """
+    conf = {
+        "spark.jars": str(jar),
+        "spark.executor.memory": settings.executor_memory,
+        # What the driver logs; executors know nothing of its file of log settings.
+        "spark.log.level": "ERROR",
+        "spark.executor.syncLogLevel.enabled": "true",
+        "spark.executor.logs.rolling.strategy": "size",
+        "spark.executor.logs.rolling.maxSize": str(_LOG_BYTES),
+        "spark.executor.logs.rolling.maxRetainedFiles": "2",
+    }
+    if settings.executor_cores is not None:
+        conf["spark.executor.cores"] = str(settings.executor_cores)
+    if settings.max_cores is not None:
+        conf["spark.cores.max"] = str(settings.max_cores)
+    if settings.driver_host is not None:
+        conf["spark.driver.host"] = settings.driver_host
+        # The name that executors use may stand for an address that is not this host's own, as in a container.
+        conf["spark.driver.bindAddress"] = settings.driver_host if is_loopback(settings.driver_host) else "0.0.0.0"  # noqa: S104
+    return conf
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host names the machine that asks. Another name than localhost is taken for another machine's."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def code_archive(directory: Path) -> Path:
+    """Write the engine's modules, with their bytecode, into an archive in a directory of this process's own; return its path.
+
+    Without bytecode each worker process would compile them anew: a second of CPU.
+    """
+    archive = directory / "slackwater-engine.zip"
+    with TemporaryDirectory(dir=directory) as place, zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, source in engine_sources():
+            target.writestr(name, source)
+            target.writestr(f"{name}c", _bytecode(Path(place), name, source))
+    return archive
+
+
+def _bytecode(place: Path, name: str, source: bytes) -> bytes:
+    """Compile a module; marked as not to be compared with its source, for an archive keeps times to two seconds only."""
+    module, compiled = place / "module.py", place / "module.pyc"
+    module.write_bytes(source)
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(module), str(compiled), dfile=name, doraise=True, invalidation_mode=unchecked)
+    return compiled.read_bytes()
+
+
+def require_fit_workers(context: SparkContext, surroundings: Surroundings) -> None:
+    """Wait for executors and let some of their workers compare themselves with the driver.
+
+    It is no proof, for a worker may come later: each compares itself once more before it works. It is an answer before the first batch.
+
+    Raises:
+        ClusterBusy: no executor came within ``EXECUTORS_WITHIN_S``.
+        WorkersUnfit: a worker has not what the driver has.
+    """
+    _await_executors(context)
+    number = 2 * context.defaultParallelism
+
+    # Defined here, it travels as bytecode: a worker that cannot import the engine is to say so.
+    def compare(_: Iterable[int]) -> Iterator[int]:
+        with marked():
+            surroundings.require()
+        yield 0
+
+    try:
+        context.parallelize(range(number), number).mapPartitions(compare).collect()
+    except Exception as error:  # Spark wraps whatever happened over there
+        found = decoded(error)
+        if isinstance(found, WorkersUnfit):
+            raise found from None
+        raise WorkersUnfit(f"a worker cannot run the engine: {found}") from error
+
+
+def _await_executors(context: SparkContext) -> None:
+    """Wait for the first executor. A job would wait as well, but for ever."""
+    deadline = time.monotonic() + EXECUTORS_WITHIN_S
+    scala = context._jsc.sc()  # noqa: SLF001 - PySpark's status tracker knows jobs only
+    while scala.getExecutorMemoryStatus().size() < 2:  # the driver is one
+        if time.monotonic() > deadline:
+            conf = context.getConf()
+            cores = conf.get("spark.executor.cores") or "1"
+            raise ClusterBusy(
+                f"{context.master} gave no executor within {EXECUTORS_WITHIN_S:.0f} s. It needs a worker with {cores} free cores and "
+                f"{conf.get('spark.executor.memory')} of free memory: start one, let other applications take less "
+                "(SLACKWATER_SPARK__MAX_CORES), or ask for less (SLACKWATER_SPARK__EXECUTOR_CORES, …__EXECUTOR_MEMORY)"
+            )
+        time.sleep(_POLL_S)

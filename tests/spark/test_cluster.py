@@ -1,0 +1,112 @@
+"""A standalone cluster gives what an undisturbed run gives, also when an executor or the driver is killed; nothing of it stays behind."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.client import Client
+from tests.faults.service import Feeder, Service, service, until
+from tests.faults.stages import NAMES, QUERIES, SOURCES, Request, body, found, requests, undisturbed
+from tests.spark.cluster import Cluster, cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+QUIET_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster on whose hosts another Slackwater is installed, one that nothing may import."""
+    other = tmp_path_factory.mktemp("installed")
+    (other / "engine").mkdir()
+    (other / "engine" / "__init__.py").write_text("raise ImportError('an executor took the code that its host has')")
+    with cluster(tmp_path_factory.mktemp("cluster"), {"PYTHONPATH": str(other)}) as running:
+        yield running
+
+
+def settings(standalone: Cluster, shared: Path, **more: str) -> dict[str, str]:
+    return {
+        "SLACKWATER_SPARK__MASTER": standalone.url,
+        "SLACKWATER_SPARK__EXECUTOR_MEMORY": "512m",
+        "SLACKWATER_SPARK__DRIVER_HOST": "127.0.0.1",
+        "SLACKWATER_CHECKPOINT_URL": shared.as_uri(),
+        **more,
+    }
+
+
+def runs(client: Client, above: dict[str, int]) -> bool:
+    """Whether every query runs in a later launch than before, and has committed something there."""
+    statuses = [client.status(name) for name in NAMES]
+    return all(status["state"] == "running" and status["epoch"] > above[status["name"]] for status in statuses)
+
+
+def epochs(client: Client) -> dict[str, int]:
+    return {name: client.status(name)["epoch"] for name in NAMES}
+
+
+def is_read(client: Client) -> bool:
+    """Whether every query has read everything, what the ones before it wrote included."""
+    feeds = [feed for name in NAMES for feed in client.status(name)["progress"]]
+    return not any(partition["lag"] for feed in feeds for partition in feed["partitions"])
+
+
+def start(running: Service, client: Client, sent: list[Request]) -> Feeder:
+    """Register everything and begin to send."""
+    for name, (kind, definition) in SOURCES.items():
+        client.register(kind, name, definition)
+    for query in QUERIES:
+        client.put_query(query)
+    until("all queries run", partial(runs, client, dict.fromkeys(NAMES, 0)), QUIET_S)
+    feeder = Feeder(running.url, [(SOURCES[name][0], name, body(records)) for name, records in sent], pause_s=0.1)
+    feeder.start()
+    return feeder
+
+
+def differences(client: Client, feeder: Feeder, sent: list[Request]) -> dict[str, list[str]]:
+    """Wait until everything was read; say what came out otherwise than in an undisturbed run."""
+    expected = undisturbed(sent)
+    until("everything was acknowledged", lambda: feeder.is_done, QUIET_S)
+    until("everything was read", partial(is_read, client), QUIET_S)
+    return {name: sorted(rows ^ expected[name]) for name, rows in found(client).items() if rows != expected[name]}
+
+
+def test_queries_of_several_stages_are_exact_on_a_cluster_that_loses_an_executor(standalone: Cluster, tmp_path: Path) -> None:
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")
+    sent = requests(random.Random(seed))
+    with service(settings(standalone, tmp_path / "shared")) as running, Client(running.url, timeout=20) as client:
+        feeder = start(running, client, sent)
+        before, launched = {each.pid for each in standalone.executors()}, epochs(client)
+        assert len(before) == 2
+        until("a third was sent", lambda: feeder.acknowledged > len(sent) / 3, QUIET_S)
+        killed = standalone.kill_executor()
+        until("another executor came", lambda: len({each.pid for each in standalone.executors()} - {killed}) == 2, QUIET_S)
+        assert not feeder.is_done
+        assert differences(client, feeder, sent) == {}
+        assert runs(client, dict.fromkeys(NAMES, 0))
+        print(f"killed {killed}; epochs {launched} -> {epochs(client)}")
+    assert list((tmp_path / "shared").glob("*/*/epoch-*/segments/*/*/*.arrow")) != []
+    until("no executor and no worker of Python is left", lambda: not standalone.executors() + standalone.python_workers(), 60)
+
+
+def test_a_killed_driver_leaves_no_executor_behind_and_its_successor_goes_on(standalone: Cluster, tmp_path: Path) -> None:
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")
+    sent = requests(random.Random(seed))
+    with service(settings(standalone, tmp_path / "shared")) as running, Client(running.url, timeout=20) as client:
+        feeder = start(running, client, sent)
+        before, above = standalone.executors() + standalone.python_workers(), epochs(client)
+        until("a third was sent", lambda: feeder.acknowledged > len(sent) / 3, QUIET_S)
+        running.kill_driver()
+        psutil.wait_procs(before, timeout=QUIET_S)
+        assert not [each for each in before if each.is_running()]
+        until("all queries were launched again", partial(runs, client, above), QUIET_S)
+        assert differences(client, feeder, sent) == {}
+    until("no executor and no worker of Python is left", lambda: not standalone.executors() + standalone.python_workers(), 60)

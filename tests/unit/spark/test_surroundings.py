@@ -1,0 +1,67 @@
+"""What a worker elsewhere compares itself with, and the archive in which the engine's code reaches it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive
+from engine.spark.surroundings import MARKER, Surroundings, WorkersUnfit, code_fingerprint
+
+IMPORT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import engine.spark.bridge
+from engine.spark.surroundings import code_fingerprint
+print(engine.spark.bridge.__file__, code_fingerprint())
+"""
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> Surroundings:
+    (tmp_path / MARKER).touch()
+    return Surroundings.of_driver(tmp_path)
+
+
+def test_a_worker_that_is_as_the_driver_is_passes(surroundings: Surroundings) -> None:
+    surroundings.require()
+
+
+def test_other_code_is_noticed(surroundings: Surroundings) -> None:
+    with pytest.raises(WorkersUnfit, match="other code of Slackwater than the driver"):
+        replace(surroundings, code="0" * 16).require()
+
+
+def test_packages_of_other_versions_are_named(surroundings: Surroundings) -> None:
+    packages = tuple((name, "0.1" if name == "polars" else version) for name, version in surroundings.packages)
+    with pytest.raises(WorkersUnfit, match=r"has polars \S+ instead of 0\.1\."):
+        replace(surroundings, packages=packages).require()
+
+
+def test_a_directory_that_is_not_mounted_is_noticed_and_not_made(surroundings: Surroundings, tmp_path: Path) -> None:
+    with pytest.raises(WorkersUnfit, match="SLACKWATER_CHECKPOINT_URL"):
+        replace(surroundings, directory=tmp_path / "elsewhere").require()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_archive_holds_the_code_of_the_driver(tmp_path: Path) -> None:
+    archive = code_archive(tmp_path)
+    assert list(tmp_path.iterdir()) == [archive]
+    command = [sys.executable, "-c", IMPORT, archive]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
+    assert done.stdout.split() == [f"{archive}/engine/spark/bridge.pyc", code_fingerprint()]
+
+
+def test_what_is_not_set_for_a_cluster_is_left_to_spark() -> None:
+    conf = cluster_conf(ClusterSettings(), Path("/x.jar"))
+    assert not conf.keys() & {"spark.executor.cores", "spark.cores.max", "spark.driver.host", "spark.driver.bindAddress"}
+
+
+@pytest.mark.parametrize(("host", "bound"), [("127.0.0.1", "127.0.0.1"), ("slackwater", "0.0.0.0")])  # noqa: S104
+def test_the_driver_listens_where_its_executors_look_for_it(host: str, bound: str) -> None:
+    conf = cluster_conf(ClusterSettings(driver_host=host, max_cores=3), Path("/x.jar"))
+    assert (conf["spark.driver.host"], conf["spark.driver.bindAddress"], conf["spark.cores.max"]) == (host, bound, "3")
