@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
+from engine.spark.fork_server import start_fork_server
 from engine.spark.java import find_java, launchable_home
 from engine.spark.source import PacketSource
 
@@ -94,6 +95,8 @@ def build_session(settings: SparkSettings) -> SparkSession:
     scratch = _scratch(home)
     os.environ["JAVA_HOME"] = str(launchable_home(find_java(), home))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if settings.master.startswith("local") and sys.platform == "linux":
+        os.environ["PYSPARK_PYTHON"] = str(start_fork_server(scratch).executable)
     os.environ["SPARK_HOME"] = str(_spark_home(home))
     # Spark's scripts take these from the environment and would run with other settings.
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):

@@ -23,6 +23,9 @@ from app.testing.service import command_of, kill
 
 T = TypeVar("T")
 
+WORKER = "py-worker"
+"""What the fork server calls Spark's Python workers and the daemon that forks them."""
+
 Body = tuple[str, str, bytes]
 """``streams`` or ``tables``, the relation, records."""
 
@@ -51,7 +54,7 @@ class Service(app.testing.service.Service):
 
     def kill_workers(self) -> None:
         """Kill the Python workers, not the daemons that fork them; Spark fails the batches they are in."""
-        daemons = {each.pid: each for each in self._children() if command_of(each).endswith("pyspark.daemon pyspark.worker")}
+        daemons = {each.pid: each for each in self._children() if _is_worker(each)}
         kill([each for each in daemons.values() if _parent_of(each) in daemons])
 
     def kill_api(self) -> None:
@@ -123,6 +126,13 @@ def _parent_of(process: psutil.Process) -> int:
         return process.ppid()
     except psutil.NoSuchProcess:
         return 0
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return process.name() == WORKER
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_frozen(pid: int) -> bool:

@@ -206,7 +206,8 @@ def kill_workers() -> None:
     for process in psutil.Process().children(recursive=True):
         try:
             parent = process.parent()
-            if "pyspark.daemon" in process.cmdline() and parent is not None and "pyspark.daemon" in parent.cmdline():
+            # Daemons and what they fork have the same name, the fork server's is another.
+            if process.name().startswith("py-") and parent is not None and parent.name() == process.name():
                 process.kill()
         except psutil.NoSuchProcess:
             continue
