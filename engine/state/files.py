@@ -125,13 +125,16 @@ class FileSegmentStore:
             named: every segment the newest committed manifest names (``named_segments``).
 
         Returns:
-            How many files were removed. Files of the current batch stay: another attempt at it may be writing them.
+            How many files were removed. Files of the current batch stay: another attempt at it may be writing them. Those of the batch
+            before stay as well: it may have been carried out on two hosts, and each of them holds the manifest that it wrote.
         """
         kept = set(named)
         for path in self._root.glob(f"*{_DEAD}"):
             kept.update(_listed(path))
         orphans = [
-            path.stem for path in self._root.glob(f"*{_SEGMENT}") if path.stem not in kept and int(path.stem[:12]) < self._batch
+            path.stem
+            for path in self._root.glob(f"*{_SEGMENT}")
+            if path.stem not in kept and int(path.stem[:12]) < self._batch - 1
         ]
         self._remove(orphans)
         return len(orphans)

@@ -152,6 +152,24 @@ def test_sweeping_removes_what_nothing_names_but_not_the_current_batch(tmp_path:
         store.load(orphan)
 
 
+def test_what_two_hosts_wrote_for_the_batch_before_stays_for_either_manifest(tmp_path: Path) -> None:
+    """Spark repeats a task elsewhere when it lost only what the task had made; the first host still holds its own manifest."""
+    written = []
+    for _ in range(2):
+        host = FileSegmentStore(tmp_path, keep_manifests=5)
+        host.begin(4)
+        written.append(host.save(FRAME))
+    first, second = written
+    other = FileSegmentStore(tmp_path, keep_manifests=5)
+    other.begin(5)
+    assert other.sweep({second}) == 0
+    again = FileSegmentStore(tmp_path, keep_manifests=5)
+    again.begin(5)
+    assert again.load(first).equals(FRAME)
+    again.begin(6)
+    assert again.sweep({first}) == 1
+
+
 def test_a_torn_file_is_corrupt_state(tmp_path: Path) -> None:
     segment_id = FileSegmentStore(tmp_path, keep_manifests=1).save(FRAME)
     path = tmp_path / f"{segment_id}.arrow"

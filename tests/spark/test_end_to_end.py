@@ -216,7 +216,9 @@ def kill_workers() -> None:
 def test_segments_of_failed_attempts_are_removed(launcher: Launcher) -> None:
     register_flights(launcher)
     launcher.append("flights", many_flights(2_000))
-    identity = launcher.run(plan := launcher.plan(**counting()))
+    # Two batches: what was written for the last one stays for another attempt.
+    identity = launcher.run(plan := launcher.plan(**counting()), max_rows=1_000)
+    assert launcher.commit(identity)["batch_id"] == 1
     folder = launcher.segments(identity)[0].parent
     orphan = folder / "000000000000-0badbeef.arrow"
     orphan.write_bytes(b"left by an attempt that never committed")
