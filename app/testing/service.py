@@ -37,7 +37,12 @@ class Service:
     Args:
         directory: where its data and logs go; its path must be short, for a Unix socket's has 107 bytes at most.
         settings: environment variables with which it is started besides.
+
+    Attributes:
+        arguments: what follows ``serve`` on its command line.
     """
+
+    arguments: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._settings = dict(settings or {})
@@ -58,20 +63,25 @@ class Service:
         Raises:
             ServiceNotStarted: it ended, or was not ready within ``READY_S``.
         """
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SLACKWATER_")}
-        environment |= {
-            "SLACKWATER_DATA_DIR": str(self.data_dir),
-            "SLACKWATER_PORT": str(self.port),
-            "SLACKWATER_DRIVER__STOP_TIMEOUT_MS": "15000",
-            **self._settings,
-        }
-        command = [sys.executable, "-m", "app.cli", "serve"]
-        self._process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log, start_new_session=True)
+        command = [sys.executable, "-m", "app.cli", "serve", *self.arguments]
+        self._process = subprocess.Popen(
+            command, env=self.environment(), stdout=self._log, stderr=self._log, start_new_session=True
+        )
         deadline = time.monotonic() + READY_S
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise ServiceNotStarted(f"the service did not become ready within {READY_S:.0f} s\n{self.logs()}")
             time.sleep(_POLL_S)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which it is started."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLACKWATER_")}
+        return inherited | {
+            "SLACKWATER_DATA_DIR": str(self.data_dir),
+            "SLACKWATER_PORT": str(self.port),
+            "SLACKWATER_DRIVER__STOP_TIMEOUT_MS": "15000",
+            **self._settings,
+        }
 
     def logs(self) -> str:
         """Return the ends of the service's and its driver's logs."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
+import secrets
 import signal
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -26,6 +28,9 @@ T = TypeVar("T")
 WORKER = "py-worker"
 """What the fork server calls Spark's Python workers and the daemon that forks them."""
 
+BACKEND = "[local]"
+"""In the title of a Postgres process that serves a connection over the socket."""
+
 Body = tuple[str, str, bytes]
 """``streams`` or ``tables``, the relation, records."""
 
@@ -39,6 +44,13 @@ def until(what: str, condition: Callable[[], T], seconds: float) -> T:
                 return answer
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.1)
+
+
+def seeded() -> int:
+    """Return ``FAULTS_SEED``, or a new seed; it is printed, so that the run can be had again."""
+    seed = int(os.environ.get("FAULTS_SEED") or secrets.randbits(32))
+    print(f"FAULTS_SEED={seed}")
+    return seed
 
 
 class Service(app.testing.service.Service):
@@ -56,6 +68,15 @@ class Service(app.testing.service.Service):
         """Kill the Python workers, not the daemons that fork them; Spark fails the batches they are in."""
         daemons = {each.pid: each for each in self._children() if _is_worker(each)}
         kill([each for each in daemons.values() if _parent_of(each) in daemons])
+
+    def kill_postgres(self) -> None:
+        """Kill the embedded database, all of its processes at once; whoever keeps it brings it back."""
+        kill(self._database())
+
+    def kill_backend(self) -> None:
+        """Kill one process that serves a connection of the database, as want of memory does: it cuts off everybody and recovers."""
+        backends = [each for each in self._database() if BACKEND in command_of(each)]
+        kill(random.sample(backends, min(1, len(backends))))
 
     def kill_api(self) -> None:
         """Kill the API process; the database and the driver stay behind as orphans. Then start it again."""
@@ -79,6 +100,12 @@ class Service(app.testing.service.Service):
     def _own(self) -> psutil.Process:
         assert self._process is not None
         return psutil.Process(self._process.pid)
+
+
+class Driverless(Service):
+    """A service whose drivers somebody else starts."""
+
+    arguments = ("--no-driver",)
 
 
 class SecondDriver:
@@ -156,10 +183,20 @@ def second_driver(running: Service) -> Iterator[SecondDriver]:
         driver.kill()
 
 
+Kind = TypeVar("Kind", bound=Service)
+
+
 @contextmanager
 def service(settings: Mapping[str, str] | None = None) -> Iterator[Service]:
     """Run a service for the length of a block; when the block fails, show what its logs say."""
-    with app.testing.service.service_of(Service, settings) as running:
+    with service_of(Service, settings) as running:
+        yield running
+
+
+@contextmanager
+def service_of(kind: type[Kind], settings: Mapping[str, str] | None = None) -> Iterator[Kind]:
+    """Run a kind of service for the length of a block; when the block fails, show what its logs say."""
+    with app.testing.service.service_of(kind, settings) as running:
         try:
             yield running
         except BaseException:
@@ -168,13 +205,22 @@ def service(settings: Mapping[str, str] | None = None) -> Iterator[Service]:
 
 
 class Feeder(threading.Thread):
-    """Sends bodies in order, each until it is acknowledged: a client that survives the service."""
+    """Sends bodies in order, each until it is acknowledged: a client that survives the service.
 
-    def __init__(self, url: str, bodies: list[Body], pause_s: float) -> None:
+    Attributes:
+        acknowledged: how many bodies.
+        repeated: how many attempts had no answer, or none that counts.
+        ends: relation and partition → offset behind the last record that was acknowledged.
+        is_done: everything was acknowledged.
+    """
+
+    def __init__(self, url: str, bodies: Iterable[Body], pause_s: float) -> None:
         super().__init__(name="feeder", daemon=True)
         self._url, self._bodies, self._pause_s = url, bodies, pause_s
         self.acknowledged = 0
         self.repeated = 0
+        self.ends: dict[tuple[str, int], int] = {}
+        self.is_done = False
 
     def run(self) -> None:
         with Client(self._url, timeout=20) as client:
@@ -184,19 +230,17 @@ class Feeder(threading.Thread):
                     time.sleep(0.2)
                 self.acknowledged = number + 1
                 time.sleep(self._pause_s)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether everything was acknowledged."""
-        return self.acknowledged == len(self._bodies)
+        self.is_done = True
 
     def _sent(self, client: Client, number: int, body: Body) -> bool:
         try:
-            client.append(*body, idempotency_key=f"body-{number}")
+            answer = client.append(*body, idempotency_key=f"body-{number}")
         except httpx.TransportError:
             return False
         except ServiceError as error:
             if error.status < 500:
                 raise
             return False
+        for part in answer["offsets"]:
+            self.ends[body[1], part["partition"]] = part["last_offset"] + 1
         return True
