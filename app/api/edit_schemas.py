@@ -15,7 +15,7 @@ class EditChange(Answer):
     """One part of a definition that differs from the one in force."""
 
     pointer: str = Field(examples=["/window/grace"])
-    kind: Literal["in_place", "needs_new_state"]
+    kind: Literal["in_place", "repartition", "needs_new_state"]
     reason: str = Field(description="What becomes of what is held, or why that cannot be used.")
 
 
@@ -37,7 +37,9 @@ class EditEffect(Answer):
 class EditPreview(Answer):
     """What a PUT of this definition would do to the query of that name."""
 
-    kind: Literal["no_op", "in_place", "needs_new_state"]
+    kind: Literal["no_op", "in_place", "repartition", "needs_new_state"] = Field(
+        description="`repartition`: in place, and the next launch shares the state out among another number of tasks."
+    )
     generation: int = Field(description="Of the definition in force.")
     changes: list[EditChange]
     effects: list[EditEffect] = Field(

@@ -58,7 +58,7 @@ def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) ->
     if stored is None:
         return None
     edit = edit_of(connection, stored, definition, plan)
-    effects = effects_of(connection, stored, definition, plan) if edit.kind is EditKind.IN_PLACE else []
+    effects = effects_of(connection, stored, definition, plan) if edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION) else []
     return EditPreview(
         kind=edit.kind.value,
         generation=stored.generation,

@@ -16,10 +16,11 @@ from app.errors import Conflict, Fault
 
 
 class EditKind(StrEnum):
-    """How far an edit reaches."""
+    """How far an edit reaches. One that shares the state out among other tasks is otherwise one in place."""
 
     NO_OP = "no_op"
     IN_PLACE = "in_place"
+    REPARTITION = "repartition"
     NEEDS_NEW_STATE = "needs_new_state"
 
 
@@ -69,10 +70,16 @@ class Edit:
 # The wish is changed by PUT …/desired-state; in a definition it only says how a new query starts.
 _WISH = "desired_state"
 
+_TASKS = "/tasks"
+
 _WAITING = "what waits stays; what is due under the new value goes with the next record, or at once with ?release=now"
 _CLOSING = (
     "what has closed stays closed and is never shown again; what is closed under the new value closes with the next record, or at once "
     "with ?release=now"
+)
+_SHARED_OUT = (
+    "the state is kept: the next launch shares it out among the tasks by key, before it reads on; a running query is restarted for that. "
+    "Tasks that come together go on with the latest of their stream times: what is due by it goes with the next record"
 )
 _FROM_NOW_ON = "concerns what is handled from now on"
 # Parts that only say how long, how many or what then. Where both values must be there, having none at all is another kind of state.
@@ -89,6 +96,7 @@ _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/suppress/event_driven", False, _FROM_NOW_ON),
     (r"/idle(/after)?", False, _FROM_NOW_ON),
     (r"/into/versioned/history_retention", True, "versions beyond a shorter retention can no longer be read"),
+    (_TASKS, False, _SHARED_OUT),
     (r"/late_records/\w+", False, "limits reads only: what is beyond it is removed when the next late record is kept"),
 )  # fmt: skip
 _NEW_STATE: tuple[tuple[str, str], ...] = (
@@ -98,7 +106,6 @@ _NEW_STATE: tuple[tuple[str, str], ...] = (
     (r"/from.*", "what was read by another input or filter is in every part of the state"),
     (r"/where", "records that another filter let through are in the state"),
     (r"/start", "reading has begun elsewhere"),
-    (r"/tasks", "state is kept per task, and keys would move to others"),
     (r"/(group_by|window|aggregate).*", "partial results are kept by other groups, windows or aggregates"),
     (r"/(having|select).*", "rows that were shown before would have to be shown anew"),
     (r"/suppress.*", "what is held is kept in another form, or not at all"),
@@ -121,16 +128,21 @@ def classify(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_c
         return Edit(EditKind.NO_OP, ())
     in_place = {pointer: _in_place(pointer, before, after) for pointer in pointers}
     if is_state_compatible:
-        reasons = [(pointer, in_place[pointer] or _FROM_NOW_ON) for pointer in pointers]
-        return Edit(EditKind.IN_PLACE, tuple(Change(pointer, EditKind.IN_PLACE, reason) for pointer, reason in reasons))
+        changes = [_fitting(pointer, reason or _FROM_NOW_ON) for pointer, reason in in_place.items()]
+        kinds = {change.kind for change in changes}
+        return Edit(EditKind.REPARTITION if EditKind.REPARTITION in kinds else EditKind.IN_PLACE, tuple(changes))
     # Where only parts that could change in place differ, an input has changed since, and each of them is as good a reason.
     is_any_other = any(reason is None for reason in in_place.values())
     changes = [
         Change(pointer, EditKind.NEEDS_NEW_STATE, _new_state(pointer)) if reason is None or not is_any_other
-        else Change(pointer, EditKind.IN_PLACE, reason)
+        else _fitting(pointer, reason)
         for pointer, reason in in_place.items()
     ]  # fmt: skip
     return Edit(EditKind.NEEDS_NEW_STATE, tuple(changes))
+
+
+def _fitting(pointer: str, reason: str) -> Change:
+    return Change(pointer, EditKind.REPARTITION if pointer == _TASKS else EditKind.IN_PLACE, reason)
 
 
 def _in_place(pointer: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:

@@ -128,7 +128,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     if is_anew:
         values["checkpoint_id"] = uuid.uuid4()
         _begin_anew(connection, stored, plan)
-    elif edit.kind is EditKind.IN_PLACE:
+    elif edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION):
         _update_relation(connection, stored, plan.output)
     if asked.is_release and not is_anew:
         # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.

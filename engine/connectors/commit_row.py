@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from engine.core.lateness import summed
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
 Json = dict[str, Any]
+
+_BY_TASK: Final = ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting")
+"""Parts of the detail that are operator → task → value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,16 @@ class CommitRow:
 
     position: dict[str, dict[str, int]]
     detail: Json
+
+    def within(self, tasks: int) -> CommitRow:
+        """Return what is known of the query's tasks as they are now: what others said, of which there were more, is over."""
+
+        def kept(of_tasks: Json) -> Json:
+            return {task: value for task, value in of_tasks.items() if int(task.rpartition(":")[2]) < tasks}
+
+        parts = {part: {name: kept(each) for name, each in self.detail.get(part, {}).items()} for part in _BY_TASK}
+        detail = {**self.detail, **parts, "wakes": kept(self.detail.get("wakes", {}))}
+        return CommitRow(self.position, detail)
 
     def advanced(self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames) -> CommitRow:
         """Return what is true once the batch is in."""
@@ -43,7 +56,7 @@ class CommitRow:
             "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
             "max_ts": newest,
         }
-        for part in ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting"):
+        for part in _BY_TASK:
             detail[part] = _merged(self.detail.get(part, {}), part, stats, names)
         wakes = dict(self.detail.get("wakes", {}))
         for report in stats:

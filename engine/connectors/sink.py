@@ -226,7 +226,7 @@ class Sink:
                 f"the results hold batch {last}, the checkpoint goes on with {batch_id}: they do not belong together. Bring back the "
                 "checkpoint directory that goes with this database, or start again with ?state=discard"
             )
-        return CommitRow(row[3], row[4])
+        return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: CommitRow, begun: float) -> None:
         counters = _counters(batch, self._plan)

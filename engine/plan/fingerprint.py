@@ -28,11 +28,13 @@ def state_fingerprint(plan: Plan) -> str:
 
     Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
     records, how long a hold waits, limits and bounds of suppression, how long silence may last, what windows and a versioned result keep
-    for reading (but see ``fits_kept_state``), how many late records are kept; and of the relations what concerns only their reading:
+    for reading (but see ``fits_kept_state``), how many late records are kept, the number of tasks (the next launch shares the state
+    out among them: ``engine.core.repartition``); and of the relations what concerns only their reading:
     columns that the query does not use, what happens to bad records.
     """
     kept = replace(
         plan,
+        tasks=0,
         inputs=tuple(map(_state_of_input, plan.inputs)),
         stages=tuple(replace(stage, operators=tuple(map(_state_of, stage.operators))) for stage in plan.stages),
         output=_state_of_output(plan.output),

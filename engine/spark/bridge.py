@@ -39,6 +39,7 @@ from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.failures import marked
+from engine.spark.repartition import MANIFEST, seed_of
 from engine.spark.surroundings import Surroundings
 from engine.state.files import FileSegmentStore
 from engine.state.ports import named_segments
@@ -97,7 +98,7 @@ class StageProcessor(StatefulProcessor):
         self._surroundings = surroundings
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("manifest", MANIFEST_DDL)
+        self._state = handle.getValueState(MANIFEST, MANIFEST_DDL)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name; of its two row types ours is the plain one
         self,
@@ -173,7 +174,7 @@ class StageProcessor(StatefulProcessor):
         if kept is not None and kept[0] == manifest:
             kept[2].begin(batch_id)
             return kept[1], kept[2]
-        state = None if manifest is None else json.loads(manifest)
+        state = seed_of(self._segments, place[1], place[2]) if manifest is None else json.loads(manifest)
         store = FileSegmentStore(self._segments / str(self._stage.index) / str(place[2]), MIN_BATCHES_TO_RETAIN)
         store.begin(batch_id)
         store.sweep(named_segments(state))

@@ -1,8 +1,8 @@
 """Where a query keeps its state, one directory per launch, and what must never change inside it.
 
-``<root>/<checkpoint id>/epoch-<n>/`` holds ``spark`` (Spark's own checkpoint), ``segments/<stage>/<task>`` (files of state) and
-``layout.json``. A launch takes the directory over by renaming it to its own epoch, so a late driver of an older epoch writes
-nowhere that counts.
+``<root>/<checkpoint id>/epoch-<n>/`` holds ``spark`` (Spark's own checkpoint), ``segments/<stage>/<task>`` (files of state; after a change
+of the number of tasks ``segments-<n>``, see ``engine.spark.repartition``) and ``layout.json``. A launch takes the directory over by
+renaming it to its own epoch, so a late driver of an older epoch writes nowhere that counts.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from engine.errors import EpochFenced, StateCorrupt
+from engine.spark.inspection import CURE, DONE, inspect_checkpoint, is_done, write_synced
+from engine.spark.seals import is_whole, sealed
 from engine.spark.task_ids import task_ids
 
-LAYOUT_FORMAT = 1
+LAYOUT_FORMAT = 2
+"""Raised when the file's meaning changes. Format 1 knew no change of the number of tasks."""
 
 MIN_BATCHES_TO_RETAIN = 5
 """Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
-
-_DONE = 'v1\n{"nextBatchWatermarkMs":0}'
-"""What Spark 4.3 writes into ``commits/<batch>`` of a query without watermarks."""
 
 _EPOCH = re.compile(r"epoch-(\d{10})")
 
@@ -41,11 +42,20 @@ class Layout:
         partitions: shuffle partitions; Spark too keeps to the number of the first batch.
         tasks: task ids by ordinal: the keys of Spark's state.
         start: where reading began. Spark does not record it before the first batch is done, and "latest" moves on.
+        generation: how often the number of tasks has changed.
+        retired: ids of tasks before that: what Spark's state has under them counts no more.
     """
 
     partitions: int
     tasks: tuple[int, ...]
     start: Positions
+    generation: int = 0
+    retired: tuple[int, ...] = ()
+
+    @property
+    def segments(self) -> str:
+        """Name of the folder of segments."""
+        return f"segments-{self.generation}" if self.generation else "segments"
 
 
 def prepare_checkpoint(root: Path, checkpoint_id: UUID, epoch: int) -> Path:
@@ -78,29 +88,28 @@ def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[]
 
     Args:
         directory: as returned by ``prepare_checkpoint``.
-        tasks: number of tasks of the plan.
+        tasks: number of tasks of the plan; only counts for a new checkpoint.
         partitions: shuffle partitions of the session; only counts for a new checkpoint.
         start: asked for the positions where reading begins; only called for a new checkpoint.
 
     Raises:
-        StateCorrupt: it was made for another number of tasks, or by a newer version.
+        StateCorrupt: it is damaged, or made by a newer version.
     """
     path = directory / "layout.json"
     if path.exists():
-        return _read_layout(path, tasks)
+        return _read_layout(path)
     layout = Layout(partitions, task_ids(tasks, partitions), start())
-    draft = path.with_suffix(".draft")
-    with draft.open("w") as file:
-        json.dump({"format": LAYOUT_FORMAT, **asdict(layout)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    _sync(directory)
+    write_layout(directory, layout)
     return layout
 
 
+def write_layout(directory: Path, layout: Layout) -> None:
+    """Put a layout in the place of the one before, at once."""
+    write_synced(directory / "layout.json", json.dumps(sealed({"format": LAYOUT_FORMAT, **asdict(layout)})))
+
+
 def finish_batch(directory: Path, batch_id: int | None) -> None:
-    """Mark the newest batch that the results hold as done, where Spark was stopped before it could.
+    """Inspect the checkpoint, and mark the newest batch that the results hold as done, where Spark was stopped before it could.
 
     When the sink commits a batch, every task has committed its state. Spark would still repeat it, and after an edit in place (another
     grace) the repetition would emit something else than what the results hold.
@@ -110,8 +119,10 @@ def finish_batch(directory: Path, batch_id: int | None) -> None:
         batch_id: the batch, None where the results hold none.
 
     Raises:
-        StateCorrupt: the directory has never planned that batch: it is another checkpoint's, or an older copy.
+        StateCorrupt: it is damaged; or the directory has never planned that batch: it is another checkpoint's, or an older copy.
     """
+    layout = directory / "layout.json"
+    inspect_checkpoint(directory, batch_id, _read_layout(layout).partitions if layout.exists() else None)
     if batch_id is None:
         return
     spark = directory / "spark"
@@ -121,28 +132,31 @@ def finish_batch(directory: Path, batch_id: int | None) -> None:
             "this database, or start again with ?state=discard"
         )
     done = spark / "commits" / str(batch_id)
-    if done.exists():
-        return
-    done.parent.mkdir(exist_ok=True)
-    draft = done.with_name(f".{batch_id}.draft")
-    with draft.open("w") as file:
-        file.write(_DONE)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(done)
-    _sync(done.parent)
+    if not is_done(done):
+        write_synced(done, DONE)
 
 
-def _read_layout(path: Path, tasks: int) -> Layout:
-    value = json.loads(path.read_text())
-    if value["format"] != LAYOUT_FORMAT:
-        raise StateCorrupt(f"the checkpoint has layout format {value['format']}, this version reads {LAYOUT_FORMAT}")
-    layout = Layout(value["partitions"], tuple(value["tasks"]), value["start"])
-    if len(layout.tasks) != tasks:
+def _read_layout(path: Path) -> Layout:
+    value = _layout_of(path)
+    if value.get("format") not in range(1, LAYOUT_FORMAT + 1):
         raise StateCorrupt(
-            f"the checkpoint was made for {len(layout.tasks)} tasks, the plan has {tasks}: discard the state to change it"
+            f"the checkpoint has layout format {value.get('format')!r}, this version reads up to {LAYOUT_FORMAT}: run the version of Slackwater "
+            "that wrote it, or start again with ?state=discard"
         )
-    return layout
+    return Layout(
+        value["partitions"], tuple(value["tasks"]), value["start"], value.get("generation", 0), tuple(value.get("retired", ()))
+    )
+
+
+def _layout_of(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise StateCorrupt(f"{path} is damaged: {error}. {CURE}") from error
+    is_known = isinstance(value, dict) and value.get("format") in range(1, LAYOUT_FORMAT + 1)
+    if not isinstance(value, dict) or (is_known and not is_whole(value)):
+        raise StateCorrupt(f"{path} is damaged: it is not what was written. {CURE}")
+    return value
 
 
 def _correct_paths(base: Path, target: Path) -> None:
@@ -153,7 +167,10 @@ def _correct_paths(base: Path, target: Path) -> None:
     """
     stale = re.compile(rf'(?<="file:)[^"]*/{re.escape(base.name)}/{_EPOCH.pattern}')
     for path in target.glob("spark/state/*/_metadata/v2/*"):
-        text = path.read_text()
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # damaged: see ``inspect_checkpoint``
         corrected = stale.sub(lambda _: str(target), text)
         if corrected != text:
             draft = path.with_name(f".{path.name}.draft")

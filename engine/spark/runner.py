@@ -29,9 +29,10 @@ from engine.errors import EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
 from engine.spark.bridge import StageProcessor
-from engine.spark.checkpoint import finish_batch, open_layout
+from engine.spark.checkpoint import Layout, finish_batch, open_layout
 from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.failures import decoded, told_to_spark
+from engine.spark.repartition import fit_tasks
 from engine.spark.reports import spark_phases
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
 from engine.spark.surroundings import Surroundings
@@ -138,18 +139,23 @@ class RunningQuery:
         Raises:
             SourceUnavailable: a feed cannot be read now.
             StateCorrupt: the checkpoint does not fit the plan.
+            RepartitionPremature: the number of tasks was changed too early.
             ClusterBusy: the cluster gives no executor.
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
         with connect(dsn, "slackwater-launch") as connection:
-            finish_batch(checkpoint_dir, last_batch(connection, query_id, checkpoint_id))
+            batch_id = last_batch(connection, query_id, checkpoint_id)
+            finish_batch(checkpoint_dir, batch_id)
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
+        layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id)
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
         sink = Sink(dsn, plan, query_id, checkpoint_id, epoch)
         commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit)
         with _STARTING:
-            packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options)
+            packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
             writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
             if options.is_available_now:
@@ -201,19 +207,21 @@ class RunningQuery:
         return None
 
 
-def _packets(spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Path, dsn: str, options: RunOptions) -> DataFrame:
+def _packets(
+    spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Path, dsn: str, options: RunOptions, layout: Layout
+) -> DataFrame:
     """Build the stream of what the last stage makes."""
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
     surroundings = _surroundings(spark, checkpoint_dir)
     limit = BatchLimit(options.max_rows, options.max_bytes)
     clock = Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None
     cores = spark.sparkContext.defaultParallelism
     replays = _replays(plan, query_id, dsn)
-    spec = SourceSpec(dsn, plan.inputs, layout.tasks, layout.start, limit, cores, clock, plan.release, replays, surroundings)
+    spec = SourceSpec(
+        dsn, plan.inputs, layout.tasks, layout.start, limit, cores, clock, plan.release, replays, surroundings, layout.generation
+    )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:
-        processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / "segments", surroundings)
+        processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / layout.segments, surroundings)
         packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
     return packets
 

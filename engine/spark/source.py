@@ -28,10 +28,13 @@ from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_ba
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
+from engine.errors import StateCorrupt
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
+from engine.spark.inspection import CURE
 from engine.spark.look_ahead import LookAhead
+from engine.spark.seals import is_whole, sealed
 from engine.spark.surroundings import Surroundings
 
 FORMAT = "slackwater"
@@ -47,6 +50,9 @@ GROUP_WEIGHT = 4 << 20
 
 BYTES_PER_RECORD = 80
 """Offsets of a log count records; a record weighs about this much."""
+
+OFFSET_FORMAT = 1
+"""Of what is kept in Spark's offset log; raised when its meaning changes. Offsets of earlier versions name none."""
 
 Offset = dict[str, Any]
 FeedInputs = tuple[FeedReader, tuple[Input, ...]]
@@ -81,6 +87,8 @@ class SourceSpec:
             it to every task.
         replays: reads late records that are asked for again; None where the plan takes none.
         surroundings: what a worker on a cluster compares itself with before it reads.
+        generation: of the tasks (``Layout.generation``). Where the offset log has another one, the next batch brings every task a tick: each
+            then commits what it has taken over, and tells of it.
     """
 
     dsn: str
@@ -93,6 +101,7 @@ class SourceSpec:
     release: int = 0
     replays: ReplayReader | None = None
     surroundings: Surroundings | None = None
+    generation: int = 0
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -158,7 +167,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._awake_ms = 0
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        return {"feeds": self._spec.start, "now_ms": 0, "awake_ms": 0, "release": self._spec.release}
+        return self._sealed(self._spec.start, 0, 0)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         with marked():
@@ -167,13 +176,14 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
         """Return where the next batch ends; ``start`` itself when nothing is new."""
         with marked():
+            _require_whole(start)
             backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
             admitted = admit(backlogs, self._spec.limit)
             now_ms = max(start["now_ms"], time.time_ns() // 1_000_000)
             is_first = self._looked_ms is None
             self._note_look(backlogs, admitted, now_ms)
             if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
-                is_due = self._is_release(start) or self._is_due(start["now_ms"], now_ms, is_first=is_first)
+                is_due = self._has_news(start) or self._is_due(start["now_ms"], now_ms, is_first=is_first)
                 return self._offset(start["feeds"], now_ms) if is_due else start
         self._ask_for_next(backlogs, admitted)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
@@ -182,16 +192,25 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(feeds, now_ms)
 
     def _offset(self, feeds: Positions, now_ms: int) -> Offset:
-        return {"feeds": feeds, "now_ms": now_ms, "awake_ms": self._awake_ms, "release": self._spec.release}
+        return self._sealed(feeds, now_ms, self._awake_ms)
 
-    def _is_release(self, start: Offset) -> bool:
-        """Whether a request came that no batch has brought to the tasks; the batch that does is told from its offsets, also in a replay."""
-        return bool(start.get("release", 0) != self._spec.release)
+    def _sealed(self, feeds: Positions, now_ms: int, awake_ms: int) -> Offset:
+        asked = {"release": self._spec.release, "generation": self._spec.generation}
+        return sealed({"format": OFFSET_FORMAT, "feeds": feeds, "now_ms": now_ms, "awake_ms": awake_ms, **asked})
+
+    def _has_news(self, start: Offset) -> bool:
+        """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.
+
+        The batch that does is told from its offsets, also in a replay.
+        """
+        return bool(start.get("release", 0) != self._spec.release or start.get("generation", 0) != self._spec.generation)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut what a batch reads into groups of splits, about equally heavy."""
         weighed: list[tuple[int, int, Split]] = []
         with marked():
+            _require_whole(start)
+            _require_whole(end)
             for index, (reader, _) in enumerate(self._feeds):
                 before = start["feeds"].get(reader.feed.name, {})
                 for partition, last in end["feeds"].get(reader.feed.name, {}).items():
@@ -201,7 +220,8 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._ends(end)
         groups = _grouped(weighed, self._spec.cores)
         is_release = start.get("release", 0) != end.get("release", 0)
-        has_ticks = self._spec.clock is not None or is_release
+        is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
+        has_ticks = self._spec.clock is not None or is_release or is_shared_anew
         if has_ticks and not groups:
             groups = [[]]
         awake_ms = end.get("awake_ms", 0)
@@ -316,6 +336,16 @@ def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
             str(partition): min(start[partition] for start in starts) for partition in sorted(starts[0])
         }
     return positions
+
+
+def _require_whole(offset: Offset) -> None:
+    if offset.get("format", OFFSET_FORMAT) > OFFSET_FORMAT:
+        raise StateCorrupt(
+            f"the checkpoint's offset log has format {offset['format']}, this version reads up to {OFFSET_FORMAT}: run the version of "
+            "Slackwater that wrote it, or start again with ?state=discard"
+        )
+    if not is_whole(offset):
+        raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {CURE}")
 
 
 def _until(chunks: Sequence[Chunk], end: int) -> list[Chunk]:

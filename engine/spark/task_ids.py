@@ -7,6 +7,7 @@ checkpoint keeps the ids it was made with (``engine.spark.checkpoint``).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import count
 
 SPARK_SEED = 42
@@ -14,12 +15,13 @@ SPARK_SEED = 42
 _MASK = 0xFFFFFFFF
 
 
-def task_ids(tasks: int, partitions: int) -> tuple[int, ...]:
+def task_ids(tasks: int, partitions: int, taken: Collection[int] = ()) -> tuple[int, ...]:
     """Choose one id per task ordinal; ordinal ``i`` is worked on in partition ``i % partitions``.
 
     Args:
         tasks: number of tasks of the query.
         partitions: shuffle partitions of the session.
+        taken: ids that are not to be used again.
 
     Returns:
         Distinct non-negative ids, by ordinal; the same for the same arguments, forever.
@@ -29,6 +31,8 @@ def task_ids(tasks: int, partitions: int) -> tuple[int, ...]:
     candidates = count()
     while any(len(unused[partition]) < number for partition, number in needed.items()):
         candidate = next(candidates)
+        if candidate in taken:
+            continue
         unused[spark_partition(candidate, partitions)].append(candidate)
     return tuple(unused[ordinal % partitions][ordinal // partitions] for ordinal in range(tasks))
 

@@ -178,9 +178,23 @@ async def test_fewer_late_records_are_counted(client: httpx.AsyncClient, dsn: st
 
 async def test_the_refusal_gives_a_reason_per_field(client: httpx.AsyncClient, problem: Problem) -> None:
     await client.post("/v1/queries", json=WINDOWS)
-    edited = {**WINDOWS, "tasks": 2, "window": {**WINDOWS["window"], "grace": "1h"}}
+    edited = {**WINDOWS, "tasks": 2, "window": {**WINDOWS["window"], "size": "9h", "grace": "1h"}}
     body = problem(await client.put("/v1/queries/delays", json=edited), 409, "state_incompatible")
-    assert [(fault["pointer"], fault["code"]) for fault in body["errors"]] == [("/tasks", "needs_new_state")]
+    assert [(fault["pointer"], fault["code"]) for fault in body["errors"]] == [("/window/size", "needs_new_state")]
+
+
+async def test_another_number_of_tasks_keeps_the_state(client: httpx.AsyncClient, dsn: str) -> None:
+    await client.post("/v1/queries", json=WINDOWS)
+    before = stored(dsn)
+    edited = {**WINDOWS, "tasks": 7}
+    edit = await preview(client, edited)
+    assert (edit["kind"], [(change["pointer"], change["kind"]) for change in edit["changes"]]) == (
+        "repartition",
+        [("/tasks", "repartition")],
+    )
+    response = await client.put("/v1/queries/delays", json=edited)
+    assert (response.status_code, response.json()["definition"]["tasks"], response.json()["generation"]) == (200, 7, 2)
+    assert stored(dsn)[0] == before[0], "the checkpoint is the same"
 
 
 def stored(dsn: str) -> tuple[Any, ...]:
@@ -240,5 +254,5 @@ async def test_a_release_is_a_request_to_the_next_launch(client: httpx.AsyncClie
 async def test_a_new_beginning_has_nothing_to_release(client: httpx.AsyncClient, dsn: str) -> None:
     await client.post("/v1/queries", json=JOIN)
     params = {"release": "now", "state": "discard"}
-    await client.put("/v1/queries/joined", params=params, json={**JOIN, "tasks": 2})
+    await client.put("/v1/queries/joined", params=params, json={**JOIN, "start": "latest"})
     assert stored(dsn)[1:] == (0, 0)

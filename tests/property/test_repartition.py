@@ -57,7 +57,7 @@ class Tasks:
         return [_comparable(row) for frame in step.changes for row in frame.rows()], step.failure is None
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(runs(), st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_before(
     given_run: tuple[Plan, list[Record], list[int]], between: list[int]

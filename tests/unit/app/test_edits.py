@@ -34,8 +34,20 @@ def test_a_wish_alone_is_no_edit() -> None:
 
 @pytest.mark.parametrize(("is_compatible", "kind"), [(True, EditKind.IN_PLACE), (False, EditKind.NEEDS_NEW_STATE)])
 def test_a_change_is_classified_by_whether_the_state_fits(is_compatible: bool, kind: EditKind) -> None:
-    edit = classify({"tasks": 1}, {"tasks": 2}, is_state_compatible=is_compatible)
-    assert (edit.kind, edit.pointers) == (kind, ("/tasks",))
+    edit = classify({"where": "a"}, {"where": "b"}, is_state_compatible=is_compatible)
+    assert (edit.kind, edit.pointers) == (kind, ("/where",))
+
+
+@pytest.mark.parametrize("more", [{}, {"late_records": {"max_rows": 5}}])
+def test_another_number_of_tasks_shares_the_state_out_and_is_otherwise_an_edit_in_place(more: dict[str, Any]) -> None:
+    edit = classify(
+        {"tasks": 1, "late_records": {"max_rows": 1}},
+        {"tasks": 2, "late_records": {"max_rows": 1}} | more,
+        is_state_compatible=True,
+    )
+    assert edit.kind is EditKind.REPARTITION
+    assert {change.pointer: change.kind.value for change in edit.changes}["/tasks"] == "repartition"
+    assert {change.kind for change in edit.changes} <= {EditKind.REPARTITION, EditKind.IN_PLACE}
 
 
 def test_each_part_of_an_edit_says_how_far_it_reaches() -> None:
@@ -43,7 +55,7 @@ def test_each_part_of_an_edit_says_how_far_it_reaches() -> None:
     wanted = {"tasks": 2, "window": {"size": "2h", "grace": "1s"}, "suppress": {"limit": "9m"}}
     edit = classify(stored, wanted, is_state_compatible=False)
     assert {change.pointer: change.kind.value for change in edit.changes} == {
-        "/tasks": "needs_new_state",
+        "/tasks": "repartition",
         "/window/size": "needs_new_state",
         "/window/grace": "in_place",
         "/suppress/limit": "in_place",
@@ -63,9 +75,10 @@ def test_where_an_input_has_changed_every_part_is_a_reason() -> None:
 
 
 def test_the_refusal_of_an_edit_names_the_parts_that_need_new_state_and_the_way_out() -> None:
-    stored, wanted = {"tasks": 1, "window": {"grace": "0s"}}, {"tasks": 2, "window": {"grace": "1s"}}
+    stored = {"tasks": 1, "window": {"size": "1h", "grace": "0s"}}
+    wanted = {"tasks": 2, "window": {"size": "2h", "grace": "1s"}}
     refusal = classify(stored, wanted, is_state_compatible=False).refusal("q")
     assert refusal.code == "state_incompatible"
-    assert [(fault.pointer, fault.code) for fault in refusal.faults] == [("/tasks", "needs_new_state")]
-    assert "kept per task" in refusal.faults[0].detail
+    assert [(fault.pointer, fault.code) for fault in refusal.faults] == [("/window/size", "needs_new_state")]
+    assert "partial results" in refusal.faults[0].detail
     assert "?state=discard" in refusal.detail

@@ -72,7 +72,6 @@ _EDITS: list[tuple[dict[str, Any], str, Any, bool]] = [
     (_JOIN, "/joins/0/hold", None, False),
     (_JOIN, "/joins/0/type", "inner", False),
     (_JOIN, "/idle", {"after": "5m"}, True),
-    (_JOIN, "/tasks", 8, False),
     (_JOIN, "/start", "latest", False),
     (_JOIN, "/where", "flights.n > 1", False),
     (_JOIN, "/late_records/max_rows", 5, True),
@@ -138,3 +137,11 @@ def test_a_result_may_keep_less_history_but_not_more_than_it_has(retention: str,
     plans = [build_plan(QueryDefinition.model_validate(each), _CATALOG) for each in (body, longer, wanted)]
     assert fits_kept_state(plans[0], plans[2]) is is_in_place
     assert fits_kept_state(plans[1], plans[2])
+
+
+@pytest.mark.parametrize("body", [_JOIN, _STREAMS, _TABLES, _WINDOWS, _LIMITED, _WALL])
+def test_state_fits_another_number_of_tasks(body: dict[str, Any]) -> None:
+    before, spelled_out = stored(body)
+    after, wanted = stored(edited(body, "/tasks", 7))
+    fits = fits_kept_state(build_plan(before, _CATALOG), build_plan(after, _CATALOG))
+    assert classify(spelled_out, wanted, is_state_compatible=fits).kind is EditKind.REPARTITION

@@ -78,17 +78,21 @@ def test_a_layout_outlives_other_settings(tmp_path: Path) -> None:
     assert open_layout(tmp_path, 2, 8, lambda: {"log:a": {"0": 99}}) == layout
 
 
-def test_a_layout_for_another_number_of_tasks_is_refused(tmp_path: Path) -> None:
-    open_layout(tmp_path, 2, 2, nowhere)
-    with pytest.raises(StateCorrupt, match="2 tasks"):
-        open_layout(tmp_path, 4, 2, nowhere)
+def test_a_layout_keeps_its_number_of_tasks_until_the_state_is_shared_out(tmp_path: Path) -> None:
+    layout = open_layout(tmp_path, 2, 2, nowhere)
+    assert open_layout(tmp_path, 4, 2, nowhere) == layout
+
+
+def test_a_layout_of_the_first_format_is_read(tmp_path: Path) -> None:
+    (tmp_path / "layout.json").write_text('{"format": 1, "partitions": 2, "tasks": [2, 0], "start": {"log:a": {"0": 7}}}')
+    assert open_layout(tmp_path, 2, 8, nowhere) == Layout(2, (2, 0), {"log:a": {"0": 7}})
 
 
 def test_a_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     open_layout(tmp_path, 2, 2, nowhere)
     path = tmp_path / "layout.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(StateCorrupt, match="format 2"):
+    path.write_text(path.read_text().replace('"format": 2', '"format": 3'))
+    with pytest.raises(StateCorrupt, match="format 3"):
         open_layout(tmp_path, 2, 2, nowhere)
 
 

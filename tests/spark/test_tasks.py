@@ -1,0 +1,134 @@
+"""Another number of tasks on real Spark: results go on as if it had always been so, whatever crashes on the way."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from engine.errors import StateCorrupt
+from engine.plan.model import Plan
+from tests.spark.conftest import Launcher
+
+pytestmark = pytest.mark.spark
+COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
+KEYS = ["JFK", "LGA", "EWR", "BOS", "SFO"]
+MINUTE = 60_000
+
+
+@pytest.fixture
+def plan(launcher: Launcher) -> Plan:
+    """Two stages with state: a join with grace by airport, counts by carrier behind it."""
+    log = {"type": "log", "partitions": 2}
+    launcher.register("stream", "flights", key=["k"], columns=COLUMNS, event_time="ts", connector=log)
+    weather = {"k": "string", "temp": "bigint", "ts": "bigint"}
+    launcher.register("table", "weather", key=["k"], columns=weather, event_time="ts", versioned={"history_retention": "1d"})
+    launcher.append("weather", [{"k": k, "temp": place, "ts": 1} for place, k in enumerate(KEYS)])
+    join = {"table": "weather", "as": "w", "on": "flights.k = w.k", "grace": "10s"}
+    aggregate = {"flights": "count(*)", "total": "sum(n)", "temps": "sum(w.temp)"}
+    return launcher.plan(
+        name="counted", **{"from": {"stream": "flights"}}, tasks=1, joins=[join], group_by=["carrier"], aggregate=aggregate,
+        into={"table": "counted"},
+    )  # fmt: skip
+
+
+def fly(launcher: Launcher, minute: int) -> None:
+    """Append one flight of each carrier from each airport."""
+    launcher.append(
+        "flights",
+        [
+            {"k": k, "carrier": carrier, "ts": minute * MINUTE + place, "n": minute}
+            for place, k in enumerate(KEYS)
+            for carrier in ("AA", "DL", "UA")
+        ],
+    )
+
+
+def released(minutes: list[int]) -> list[tuple[Any, ...]]:
+    """What the view holds once the flights of these minutes have been joined."""
+    each = (len(minutes) * len(KEYS), len(KEYS) * sum(minutes), len(minutes) * sum(range(len(KEYS))))
+    return [(carrier, *each) for carrier in ("AA", "DL", "UA")]
+
+
+def rows(launcher: Launcher) -> list[tuple[Any, ...]]:
+    return [row[:4] for row in launcher.view("counted")]
+
+
+def waiting(launcher: Launcher, identity: UUID) -> int:
+    return sum(launcher.commit(identity)["detail"]["buffered"]["w"].values())
+
+
+def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: Launcher, plan: Plan) -> None:
+    fly(launcher, 1)
+    identity = launcher.run(plan)
+    for minute, tasks in ((2, 3), (3, 2)):
+        plan = replace(plan, tasks=tasks)
+        launcher.run(plan, identity, epoch=2 * minute)
+        detail = launcher.commit(identity)["detail"]
+        assert waiting(launcher, identity) == 3 * len(KEYS), "every task has told of what it took over"
+        assert {*detail["clocks"]["w"]} == {str(task) for task in range(tasks)}
+        assert len(launcher.layout(identity)["tasks"]) == tasks
+        fly(launcher, minute)
+        launcher.run(plan, identity, epoch=2 * minute + 1)
+        assert rows(launcher) == released([*range(1, minute)])
+        assert waiting(launcher, identity) == 3 * len(KEYS)
+    assert launcher.counters(identity) == {}
+    directory = launcher.directory(identity)
+    assert [path.name for path in directory.glob("segments*")] == ["segments-2"], "what was before is gone"
+
+
+@pytest.mark.slow
+def test_a_change_that_was_cut_off_is_made_again_and_one_that_counts_is_not(launcher: Launcher, plan: Plan) -> None:
+    fly(launcher, 1)
+    identity = launcher.run(plan)
+    directory = launcher.directory(identity)
+    # As if the process had died before the layout was replaced: the new folder is there, half of it.
+    left = directory / "segments-1" / "0"
+    left.mkdir(parents=True)
+    (left / "0.json").write_text('{"format"')
+    kept = launcher.root / "kept"
+    shutil.copytree(directory / "segments", kept)
+    plan = replace(plan, tasks=3)
+    query = launcher.launch(plan, identity, epoch=2)
+    assert query.stop(120)
+    # As if it had died before the old folder was removed, and before any batch.
+    directory = launcher.directory(identity)
+    shutil.copytree(kept, directory / "segments")
+    fly(launcher, 2)
+    launcher.run(plan, identity, epoch=3)
+    assert rows(launcher) == released([1])
+    assert launcher.layout(identity)["generation"] == 1
+    assert not (launcher.directory(identity) / "segments").exists()
+
+
+@pytest.mark.slow
+def test_a_query_that_has_committed_nothing_takes_another_number_of_tasks(launcher: Launcher, plan: Plan) -> None:
+    query = launcher.launch(plan, identity := UUID(int=5), epoch=1)
+    assert query.stop(120)
+    plan = replace(plan, tasks=2)
+    fly(launcher, 1)
+    launcher.run(plan, identity, epoch=2)
+    fly(launcher, 2)
+    launcher.run(plan, identity, epoch=3)
+    assert rows(launcher) == released([1])
+
+
+@pytest.mark.slow
+def test_damaged_state_is_refused_before_anything_has_changed(launcher: Launcher, plan: Plan) -> None:
+    fly(launcher, 1)
+    identity = launcher.run(plan)
+    path = launcher.segments(identity)[0]
+    content = path.read_bytes()
+    path.write_bytes(content[:-20])
+    with pytest.raises(StateCorrupt, match=path.stem):
+        launcher.run(replace(plan, tasks=3), identity, epoch=2)
+    at = Path(*path.parts[-4:])
+    (launcher.directory(identity) / at).write_bytes(content)
+    fly(launcher, 2)
+    launcher.run(plan, identity, epoch=3)
+    assert rows(launcher) == released([1])
+    assert launcher.layout(identity)["generation"] == 0
