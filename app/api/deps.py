@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
 
-from app.errors import BadRequest, Fault
+from app.errors import BadRequest, Fault, Unavailable
 from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
@@ -27,6 +28,8 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
 MAX_KEY_LENGTH = 4_096
+TURN_PATIENCE_SECONDS = 10.0
+"""Longer than a hundred edits at once take; while the database is away those who wait shall not wait for each other's timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,17 @@ ServicesOf = Annotated[Services, Depends(services_of)]
 
 async def _transaction(services: ServicesOf) -> AsyncIterator[sa.Connection]:
     database = services.database
-    async with database.turns, contextmanager_in_threadpool(database.control.begin()) as connection:
-        yield connection
+    try:
+        async with asyncio.timeout(TURN_PATIENCE_SECONDS):
+            await database.turns.acquire()
+    except TimeoutError as error:
+        detail = "the database has no connection for this request; try again in a moment"
+        raise Unavailable("database_busy", detail, headers={"Retry-After": "1"}) from error
+    try:
+        async with contextmanager_in_threadpool(database.control.begin()) as connection:
+            yield connection
+    finally:
+        database.turns.release()
 
 
 # Scope "function": committed before the answer goes out, so that a client that reads its own write finds it.

@@ -33,6 +33,7 @@ from engine.errors import DefinitionInvalid, EngineError, ExternalError, UserErr
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+FULL_RETRY_AFTER_SECONDS = 30  # somebody must come and free space
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -179,6 +180,14 @@ def _database_unavailable() -> Unavailable:
     )
 
 
+def _database_full() -> Unavailable:
+    return Unavailable(
+        "database_full",
+        "the database's disk is full: nothing was written; free space there, then try again",
+        headers={"Retry-After": str(FULL_RETRY_AFTER_SECONDS)},
+    )
+
+
 def install_error_handlers(app: FastAPI) -> None:
     """Make every failure of ``app`` answer a problem."""
 
@@ -210,7 +219,9 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def _database(request: Request, error: Exception) -> JSONResponse:
         log.warning("database_unreachable", error=str(error))
-        return problem_response(request, _database_unavailable())
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        is_full = isinstance(cause, psycopg.errors.DiskFull)
+        return problem_response(request, _database_full() if is_full else _database_unavailable())
 
     for kind in (sa.exc.OperationalError, sa.exc.TimeoutError, psycopg.OperationalError, psycopg_pool.PoolTimeout):
         app.add_exception_handler(kind, _database)

@@ -13,6 +13,7 @@ import structlog
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from engine.connectors.fence import cut_off_older
+from engine.connectors.links import LinkedConnection
 from engine.connectors.sink import claim_epoch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
@@ -73,7 +74,13 @@ class FencedLauncher:
         return self._runner.launch(order)
 
     def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, options=_FENCE_OPTIONS)
+        return LinkedConnection.connect(
+            self._dsn,
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            options=_FENCE_OPTIONS,
+            patience_s=FENCE_PATIENCE_MS / 1000,
+        )
 
     @staticmethod
     def _take_fence(connection: psycopg.Connection[Any], order: LaunchOrder) -> None:

@@ -33,6 +33,7 @@ from app.settings import DriverSettings, Settings
 from app.store import drivers, transitions
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.transitions import LeasedQuery
+from engine.connectors.links import LinkedConnection
 
 WISHES = "slackwater_wish"
 # The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
@@ -198,12 +199,13 @@ class DriverProcess:
             # own locks must not outlive its leases.
             ttl_ms = self._settings.lease_ttl_ms
             options = f"-c lock_timeout={ttl_ms // 3} -c idle_in_transaction_session_timeout={ttl_ms}"
-            self._connection = psycopg.connect(
+            self._connection = LinkedConnection.connect(
                 self._dsn,
                 autocommit=True,
                 connect_timeout=CONNECT_TIMEOUT_SECONDS,
                 options=options,
                 application_name="slackwater driver",
+                patience_s=ttl_ms / 3000,
             )
         return self._connection
 
@@ -256,7 +258,8 @@ class DriverProcess:
         while True:
             with (
                 suppress(psycopg.OperationalError),
-                psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
+                # Waits by trade: it ends with other connections that are found dead.
+                LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
             ):
                 connection.execute(f"LISTEN {WISHES}")
                 self._wake.set()

@@ -29,8 +29,8 @@ from app.driver.process import CLOSE_S
 from app.driver.process_group import create_time, end_session, is_same_process
 from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
-from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.drivers import DriverRow
+from engine.connectors.postgres import connect
 
 DRIVER_COMMAND = (sys.executable, "-m", "app.driver")
 # A driver that is not heard of for two times to live of a lease has lost its queries anyway.
@@ -216,7 +216,7 @@ class Supervisor:
         return await asyncio.to_thread(self._ask_now, question)
 
     def _ask_now(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
-        with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with connect(self._dsn, "slackwater-supervisor") as connection:
             return question(connection)
 
     async def _wait(self, seconds: float) -> None:

@@ -10,6 +10,8 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from app.store.database import CONNECT_TIMEOUT_SECONDS
+from engine.connectors.links import LinkedAsyncConnection
 from engine.connectors.sink import COMMIT_CHANNEL
 
 CHANNELS = ("slackwater_fact", COMMIT_CHANNEL)
@@ -31,7 +33,10 @@ class Bell:
         """Listen until cancelled; a lost connection is made anew."""
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+                # Without patience of its own, for it waits by trade: it ends with other connections that are found dead.
+                async with await LinkedAsyncConnection.connect(
+                    self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
+                ) as connection:
                     for channel in CHANNELS:
                         await connection.execute(f"LISTEN {channel}")
                     # What was rung while nobody listened is lost: let everybody look.

@@ -7,22 +7,30 @@ synchronous DDL (views, feeds), and each statement then exists once. Reads and a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 import psycopg_pool
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import app
+from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
 
 # Any number, the same in every process: two processes that start together must not migrate together.
 MIGRATION_LOCK = 0x51AC
 CONNECT_TIMEOUT_SECONDS = 10
+
+# A client waits behind each of these: it shall hear within seconds that the database is away, and when it is back find no pool that still
+# pauses between attempts.
+LINK_OPTIONS = {"connect_timeout": 4, "patience_s": 2.0}
+POOL_PATIENCE_SECONDS = 6.0
 
 
 def migrate(dsn: str) -> None:
@@ -65,23 +73,17 @@ class Database:
     def create(cls, dsn: str, pool_size: int) -> Self:
         """Build the pools without connecting; ``open`` connects."""
         url = sqlalchemy_url(dsn)
-        options = {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
+        sizes = {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": POOL_PATIENCE_SECONDS}
+        linked = {**LINK_OPTIONS, "async_creator_fn": LinkedAsyncConnection.connect}
+        control = sa.create_engine(url, pool_pre_ping=True, connect_args=LINK_OPTIONS, **sizes)
+        event.listen(control, "do_connect", lambda _dialect, _record, args, options: LinkedConnection.connect(*args, **options))
         return cls(
             dsn=dsn,
-            control=sa.create_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=options),
+            control=control,
             turns=asyncio.Semaphore(2 * pool_size),
-            reads=create_async_engine(url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, connect_args=options),
-            appends=psycopg_pool.AsyncConnectionPool(
-                dsn,
-                kwargs=dict(options),
-                min_size=1,
-                max_size=pool_size,
-                open=False,
-                check=psycopg_pool.AsyncConnectionPool.check_connection,
-            ),
-            pulls=psycopg_pool.AsyncConnectionPool(
-                dsn, kwargs={**options, "autocommit": True}, min_size=1, max_size=pool_size, open=False, configure=_read_only
-            ),
+            reads=create_async_engine(url, pool_pre_ping=True, connect_args=linked, **sizes),
+            appends=linked_pool(dsn, max_size=pool_size, check=psycopg_pool.AsyncConnectionPool.check_connection),
+            pulls=linked_pool(dsn, {"autocommit": True}, max_size=pool_size, configure=_read_only),
         )
 
     async def open(self) -> None:
@@ -95,6 +97,22 @@ class Database:
         await self.pulls.close()
         await self.reads.dispose()
         self.control.dispose()
+
+
+def linked_pool(
+    dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any
+) -> psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]:
+    """Build a pool, not open yet, whose connections notice a database that is gone, and that tries anew for each who asks."""
+    return psycopg_pool.AsyncConnectionPool(
+        dsn,
+        connection_class=LinkedAsyncConnection,
+        kwargs={**LINK_OPTIONS, **(options or {})},
+        min_size=min_size,
+        timeout=POOL_PATIENCE_SECONDS,
+        reconnect_timeout=POOL_PATIENCE_SECONDS,
+        open=False,
+        **pooling,
+    )
 
 
 async def _read_only(connection: psycopg.AsyncConnection) -> None:

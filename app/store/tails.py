@@ -21,7 +21,7 @@ import structlog
 
 from app.store.bell import Bell
 from app.store.change_log import Connection, Item, Stretch
-from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.store.database import linked_pool
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20
@@ -181,16 +181,11 @@ class Tails:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closing = False
         self.streams = 0
-        self._pool: psycopg_pool.AsyncConnectionPool[Connection] = psycopg_pool.AsyncConnectionPool(
+        self._pool: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
             dsn,
-            kwargs={
-                "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-                "options": "-c timezone=UTC",
-                "application_name": "slackwater-push",
-            },
+            {"options": "-c timezone=UTC", "application_name": "slackwater-push"},
             min_size=0,
             max_size=POOL_SIZE,
-            open=False,
             configure=_consistent,
             check=psycopg_pool.AsyncConnectionPool.check_connection,
         )

@@ -13,19 +13,30 @@ from typing import Any
 
 import psycopg
 
+from engine.connectors.links import LinkedConnection
 from engine.errors import SourceUnavailable
 
 Connection = psycopg.Connection[Any]
 
 CONNECT_TIMEOUT_SECONDS = 10
 
+PATIENCE_SECONDS = 10.0
+"""After this time without an answer the database is asked whether it still works on it. A batch that is given up is repeated as a whole,
+so there is no haste."""
+
 _CONNECTIONS: dict[tuple[int, str], Connection] = {}
 """Keyed by process id too: a forked worker must not speak on its parent's socket."""
 
 
 def connect(dsn: str, application_name: str) -> Connection:
-    """Open a connection in autocommit mode, named for ``pg_stat_activity``."""
-    return psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, application_name=application_name)
+    """Open a connection in autocommit mode, named for ``pg_stat_activity``; see ``engine.connectors.links``."""
+    return LinkedConnection.connect(
+        dsn,
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        application_name=application_name,
+        patience_s=PATIENCE_SECONDS,
+    )
 
 
 @contextmanager
