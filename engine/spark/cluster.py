@@ -28,9 +28,6 @@ EXECUTORS_WITHIN_S = 60.0
 
 _POLL_S = 0.2
 
-_LOG_BYTES = 16 * 1024 * 1024
-"""An executor's log is its worker's to keep; without a bound it grows as long as the executor lives."""
-
 
 class ClusterBusy(ExternalError):
     """The cluster gives no executor: it has no worker, or none with so many free cores and so much memory."""
@@ -70,12 +67,8 @@ def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
     conf = {
         "spark.jars": str(jar),
         "spark.executor.memory": settings.executor_memory,
-        # What the driver logs; executors know nothing of its file of log settings.
-        "spark.log.level": "ERROR",
+        # See ``equip_executors``.
         "spark.executor.syncLogLevel.enabled": "true",
-        "spark.executor.logs.rolling.strategy": "size",
-        "spark.executor.logs.rolling.maxSize": str(_LOG_BYTES),
-        "spark.executor.logs.rolling.maxRetainedFiles": "2",
     }
     if settings.executor_cores is not None:
         conf["spark.executor.cores"] = str(settings.executor_cores)
@@ -94,6 +87,19 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def equip_executors(context: SparkContext, directory: Path) -> None:
+    """Give every executor that comes the engine's code, and the driver's log level.
+
+    Args:
+        context: of a session on a cluster.
+        directory: this process's own; the code is served from there.
+    """
+    context.addPyFile(str(code_archive(directory)))
+    # Executors know nothing of the driver's file of log settings, and tell some twenty lines for each task and batch. A level that is
+    # only set as a session's option never reaches them.
+    context.setLogLevel("ERROR")
 
 
 def code_archive(directory: Path) -> Path:

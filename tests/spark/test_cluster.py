@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import secrets
 from collections.abc import Iterator
 from functools import partial
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
-from app.client import Client
+from app.client import Client, Json
 from tests.faults.service import Feeder, Service, service, until
 from tests.faults.stages import NAMES, QUERIES, SOURCES, Request, body, found, requests, undisturbed
 from tests.spark.cluster import Cluster, cluster
@@ -19,6 +21,13 @@ from tests.spark.cluster import Cluster, cluster
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 QUIET_S = 240.0
+LOG_BYTES = 100_000
+WORKER_OPTIONS = re.sub(
+    r"(rolling\.maxSize)=\d+",
+    rf"\1={LOG_BYTES}",
+    yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())["x-spark"]["environment"]["SPARK_WORKER_OPTS"],
+)
+"""Those of docker-compose.yml, with a smaller bound for an executor's log."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +36,8 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     other = tmp_path_factory.mktemp("installed")
     (other / "engine").mkdir()
     (other / "engine" / "__init__.py").write_text("raise ImportError('an executor took the code that its host has')")
-    with cluster(tmp_path_factory.mktemp("cluster"), {"PYTHONPATH": str(other)}) as running:
+    environment = {"PYTHONPATH": str(other), "SPARK_WORKER_OPTS": WORKER_OPTIONS}
+    with cluster(tmp_path_factory.mktemp("cluster"), environment) as running:
         yield running
 
 
@@ -110,3 +120,33 @@ def test_a_killed_driver_leaves_no_executor_behind_and_its_successor_goes_on(sta
         until("all queries were launched again", partial(runs, client, above), QUIET_S)
         assert differences(client, feeder, sent) == {}
     until("no executor and no worker of Python is left", lambda: not standalone.executors() + standalone.python_workers(), 60)
+
+
+COPY: Json = {"name": "copy", "from": {"stream": "orders"}, "into": {"stream": "copy"}}
+
+
+def error_of_a_launch(standalone: Cluster, shared: Path, **more: str) -> Json:
+    """Return why a query is being retried."""
+    with service(settings(standalone, shared, **more)) as running, Client(running.url, timeout=20) as client:
+        client.register("streams", "orders", SOURCES["orders"][1])
+        client.put_query(COPY)
+        error: Json | None = until("a launch has failed", lambda: client.status("copy")["error"], QUIET_S)
+        assert error is not None
+        return error
+
+
+def test_workers_with_another_version_of_a_package_are_refused(tmp_path: Path) -> None:
+    described = tmp_path / "installed" / "polars-0.1.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 0.1\n")
+    (tmp_path / "cluster").mkdir()
+    with cluster(tmp_path / "cluster", {"PYTHONPATH": str(tmp_path / "installed")}) as running:
+        error = error_of_a_launch(running, tmp_path / "shared")
+    assert error["code"] == "workers_unfit"
+    assert "polars 0.1 instead of" in error["detail"]
+
+
+def test_a_cluster_without_room_is_named_as_such_instead_of_waited_for(standalone: Cluster, tmp_path: Path) -> None:
+    error = error_of_a_launch(standalone, tmp_path / "shared", SLACKWATER_SPARK__EXECUTOR_MEMORY="64g")
+    assert error["code"] == "cluster_busy"
+    assert "64g" in error["detail"]

@@ -245,6 +245,21 @@ def test_a_stopped_query_goes_on_where_it_was(launcher: Launcher) -> None:
     assert launcher.commit(identity)["batch_id"] == 1
 
 
+@pytest.mark.slow
+def test_a_checkpoint_that_was_moved_to_another_directory_goes_on(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", flights := many_flights(2_000))
+    identity = launcher.run(plan := launcher.plan(**counting()))
+    shared = launcher.root / "shared"
+    shared.mkdir()
+    (launcher.root / str(identity)).rename(shared / str(identity))
+    launcher.root = shared
+    launcher.append("flights", more := many_flights(2_000, first=2_000))
+    launcher.run(plan, identity, epoch=2)
+    assert hourly_rows(launcher) == hourly_oracle(pl.concat([flights, more]))
+    assert launcher.commit(identity)["batch_id"] == 1
+
+
 def test_a_query_that_starts_at_latest_keeps_its_start_over_launches(launcher: Launcher) -> None:
     register_flights(launcher)
     launcher.append("flights", many_flights(100))
