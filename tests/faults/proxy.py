@@ -20,6 +20,7 @@ class _Pair:
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self.writers = (client, server)
         self.is_swallowing = False
+        self.last_word: bytes | None = None
 
     def reset(self) -> None:
         for writer in self.writers:
@@ -35,6 +36,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._delay_s = 0.0
         self._is_swallowing = False
+        self._last_word: bytes | None = None
         self._server: asyncio.Server | None = None
         self._port = 0
         self._loop = asyncio.new_event_loop()
@@ -57,6 +59,10 @@ class Proxy:
     def swallow(self) -> None:
         """Acknowledge everything and pass nothing on, on the connections there are and on new ones."""
         self._call(self._set(is_swallowing=True, delay_s=0.0))
+
+    def lose_answer_to(self, words: bytes) -> None:
+        """On connections there are and on new ones: pass on what has these words in it, and from then on nothing more."""
+        self._call(self._listen_for(words))
 
     def slow(self, delay_s: float) -> None:
         """Pass everything on so much later, in either direction."""
@@ -84,7 +90,13 @@ class Proxy:
         for pair in self._pairs:
             pair.is_swallowing = pair.is_swallowing or is_swallowing
 
+    async def _listen_for(self, words: bytes) -> None:
+        self._last_word = words
+        for pair in self._pairs:
+            pair.last_word = words
+
     async def _restore(self) -> None:
+        self._last_word = None
         await self._set(is_swallowing=False, delay_s=0.0)
         await self._listen()
 
@@ -100,7 +112,7 @@ class Proxy:
         else:
             behind = await asyncio.open_connection(host, int(port or 5432))
         pair = _Pair(writer, behind[1])
-        pair.is_swallowing = self._is_swallowing
+        pair.is_swallowing, pair.last_word = self._is_swallowing, self._last_word
         self._pairs.add(pair)
         for source, sink in ((reader, behind[1]), (behind[0], writer)):
             task = asyncio.create_task(self._pump(pair, source, sink))
@@ -113,6 +125,7 @@ class Proxy:
                 if self._delay_s:
                     await asyncio.sleep(self._delay_s)
                 if not pair.is_swallowing:
+                    pair.is_swallowing = pair.last_word is not None and pair.last_word in chunk
                     sink.write(chunk)
                     await sink.drain()
         if not pair.is_swallowing:

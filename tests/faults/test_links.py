@@ -1,0 +1,137 @@
+"""Connections behind a proxy that loses things: dead ones end, those that only take long do not, a batch counts once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
+from engine.connectors.log import ensure_feed, read_feed
+from engine.connectors.postgres import close_shared_connections, shared_connection
+from engine.connectors.sink import Sink, change_feed, claim_epoch
+from engine.connectors.views import create_view
+from engine.errors import SinkUnavailable, SourceUnavailable
+from tests.faults.proxy import Proxy, proxy_before
+from tests.integration.test_sink import changes, data, plan, progress, stats, table
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
+
+PATIENCE_S = 0.5
+
+
+@pytest.fixture
+def proxy(dsn: str) -> Iterator[Proxy]:
+    with proxy_before(dsn) as running:
+        yield running
+
+
+def connect(proxy: Proxy) -> LinkedConnection:
+    return LinkedConnection.connect(proxy.dsn, autocommit=True, patience_s=PATIENCE_S)
+
+
+def test_a_statement_that_takes_long_is_waited_for(proxy: Proxy) -> None:
+    with connect(proxy) as connection:
+        row = connection.execute("SELECT pg_sleep(4), 1").fetchone()
+        assert row is not None
+        assert row[1] == 1
+
+
+def test_a_statement_that_waits_for_a_lock_is_waited_for(proxy: Proxy, dsn: str) -> None:
+    with connect(proxy) as connection, psycopg.connect(dsn, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(7)")
+        timer = threading.Timer(4, holder.execute, ("SELECT pg_advisory_unlock(7)",))
+        timer.start()
+        assert connection.execute("SELECT pg_advisory_lock(7)").fetchone() is not None
+        timer.join()
+
+
+def test_an_answer_that_nobody_fetched_yet_is_no_dead_link(proxy: Proxy) -> None:
+    with connect(proxy) as connection, connection.cursor() as cursor:
+        with cursor.copy("COPY (SELECT n, repeat('x', 1000) FROM generate_series(1, 20000) n) TO STDOUT") as copy:
+            rows = 0
+            for rows, _ in enumerate(copy.rows(), 1):
+                if rows == 10:
+                    time.sleep(3)  # a reader that takes its time is what is tested
+        assert rows == 20_000
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["all is silent", "one connection is dead"])
+def test_a_link_that_went_dead_ends_under_who_waits(proxy: Proxy, is_back: bool) -> None:
+    with connect(proxy) as connection:
+        proxy.swallow()
+        if is_back:
+            proxy.restore()
+        begun = time.monotonic()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+        assert time.monotonic() - begun < 30
+
+
+async def test_the_same_without_threads(proxy: Proxy) -> None:
+    connection = await LinkedAsyncConnection.connect(proxy.dsn, autocommit=True, patience_s=PATIENCE_S)
+    await connection.execute("SELECT 1")
+    proxy.lose_answer_to(b"SELECT 2")
+    with pytest.raises(psycopg.OperationalError):
+        await connection.execute("SELECT 2")
+    await connection.close()
+
+
+def test_idle_and_listening_connections_end_with_one_that_is_found_dead(proxy: Proxy) -> None:
+    listening = LinkedConnection.connect(proxy.dsn, autocommit=True)
+    listening.execute("LISTEN nothing")
+    with connect(proxy) as connection, connect(proxy) as idle:
+        proxy.swallow()
+        proxy.restore()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+        for other in (idle, listening):
+            with pytest.raises(psycopg.OperationalError):
+                other.execute("SELECT 1")
+        listening.close()
+
+
+def test_a_reader_says_that_its_source_is_away_and_reads_again(proxy: Proxy) -> None:
+    with shared_connection(proxy.dsn) as connection:
+        connection.execute("SELECT 1")
+    proxy.cut()
+    with pytest.raises(SourceUnavailable), shared_connection(proxy.dsn) as connection:
+        connection.execute("SELECT 1")
+    with shared_connection(proxy.dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    close_shared_connections()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [b"FOR UPDATE", b"UPDATE log.commit", b"pg_notify", b"COMMIT"])
+def test_a_batch_whose_answer_is_lost_counts_once(proxy: Proxy, dsn: str, words: bytes) -> None:
+    query, checkpoint = uuid4(), uuid4()
+    a_plan = plan("table", {"k": "string", "v": "bigint"}, ("k",))
+    with psycopg.connect(dsn, autocommit=True) as direct:
+        direct.execute("DROP TABLE IF EXISTS views.result; DELETE FROM log.feed")
+        with direct.transaction():
+            create_view(direct, a_plan.output)
+            ensure_feed(direct, change_feed("result"), 1)
+        claim_epoch(direct, query, checkpoint, 1)
+        sink = Sink(proxy.dsn, a_plan, query, checkpoint, 1)
+        batches = [table(data(changes(k=["a", "b"], v=[n, n])), progress(n + 1), stats(n, [["s", "late", 1]])) for n in range(3)]
+        sink.commit(0, batches[0])
+        proxy.lose_answer_to(words)
+        with pytest.raises(SinkUnavailable):
+            sink.commit(1, batches[1])
+        proxy.restore()
+        for number in (1, 2):
+            sink.commit(number, batches[number])
+        sink.close()
+        assert rows_of(direct, "SELECT k, v FROM views.result ORDER BY k") == [("a", 2), ("b", 2)]
+        assert sum(frame.height for _, frame in read_feed(direct, change_feed("result"))) == 6
+        assert rows_of(direct, "SELECT count FROM log.counter WHERE reason = 'late' AND owner = %s", query) == [(3,)]
+
+
+def rows_of(connection: psycopg.Connection[Any], statement: str, *params: Any) -> list[Any]:
+    return connection.execute(statement, params).fetchall()
