@@ -67,8 +67,6 @@ def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
     conf = {
         "spark.jars": str(jar),
         "spark.executor.memory": settings.executor_memory,
-        # See ``equip_executors``.
-        "spark.executor.syncLogLevel.enabled": "true",
     }
     if settings.executor_cores is not None:
         conf["spark.executor.cores"] = str(settings.executor_cores)
@@ -87,19 +85,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def equip_executors(context: SparkContext, directory: Path) -> None:
-    """Give every executor that comes the engine's code, and the driver's log level.
-
-    Args:
-        context: of a session on a cluster.
-        directory: this process's own; the code is served from there.
-    """
-    context.addPyFile(str(code_archive(directory)))
-    # Executors know nothing of the driver's file of log settings, and tell some twenty lines for each task and batch. A level that is
-    # only set as a session's option never reaches them.
-    context.setLogLevel("ERROR")
 
 
 def code_archive(directory: Path) -> Path:

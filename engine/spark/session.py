@@ -20,7 +20,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
-from engine.spark.cluster import ClusterSettings, cluster_conf, equip_executors, is_cluster
+from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
 from engine.spark.java import find_java, launchable_home
 from engine.spark.source import PacketSource
@@ -108,7 +108,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
     builder = builder.config("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
     session: SparkSession = builder.getOrCreate()
     if is_cluster(settings.master):
-        equip_executors(session.sparkContext, scratch)
+        session.sparkContext.addPyFile(str(code_archive(scratch)))
     session.dataSource.register(PacketSource)
     return session
 
@@ -134,7 +134,8 @@ def _places(home: Path, scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
         "spark.driver.extraJavaOptions": f'{_JVM} "-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}',
-        "spark.executor.extraJavaOptions": _JVM,
+        # Where a worker's host has this file too, as in the same image. Else executors tell some twenty lines for each task and batch.
+        "spark.executor.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
     }
 
 
