@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import psycopg
+import structlog
 
 from app.driver.launching import query_directory
 from app.driver.ports import LaunchOrder, QueryHandle
@@ -21,6 +23,15 @@ from engine.spark.checkpoint import prepare_checkpoint
 from engine.spark.cluster import ClusterSettings
 from engine.spark.runner import CommittedBatch, RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, build_session
+from engine.spark.warm_up import make_class_archive, warm_up
+
+FIRST_ORDER_S = 0.5
+"""A driver that has queries to go on with is told so at once."""
+
+ARCHIVE_AFTER_S = 60.0
+"""By then the first queries run, and what lives for a moment only is gone."""
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 class SparkRunner:
@@ -52,6 +63,7 @@ class SparkRunner:
             ),
         )
         self._tracing = tracing_of(settings, "slackwater-driver")
+        self._is_wanted, self._is_closed = threading.Event(), threading.Event()
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
     def open(self) -> None:
@@ -61,6 +73,7 @@ class SparkRunner:
             JavaMissing: no usable Java.
         """
         self._session = build_session(self._settings)
+        threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
@@ -77,6 +90,7 @@ class SparkRunner:
             DefinitionInvalid: a relation it reads has gone or changed since it was accepted.
             EngineError: see ``RunningQuery.start``.
         """
+        self._is_wanted.set()
         order.note_phase("planning")
         plan = self._plan(order)
         order.note_phase("restoring")
@@ -89,10 +103,24 @@ class SparkRunner:
 
     def close(self) -> None:
         """Stop the session; its JVM ends with this process. The last spans are sent."""
+        self._is_wanted.set()
+        self._is_closed.set()
         if self._session is not None:
             self._session.stop()
         if self._tracing is not None:
             self._tracing.close()
+
+    def _use_spare_time(self) -> None:
+        """Do beforehand what the first query, and later starts, would wait for. No query needs it: what goes wrong is only told."""
+        try:
+            if not self._is_wanted.wait(FIRST_ORDER_S):
+                warm_up(self._opened)
+                log.info("spark_warmed_up")
+            if not self._is_closed.wait(ARCHIVE_AFTER_S):
+                make_class_archive(self._settings)
+        except Exception:
+            if not self._is_closed.is_set():
+                log.warning("spare_time_wasted", exc_info=True)
 
     def _trace(self, batch: CommittedBatch) -> None:
         if self._tracing is not None:

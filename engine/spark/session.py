@@ -20,9 +20,10 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
+from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
-from engine.spark.java import find_java, launchable_home
+from engine.spark.java import Java, find_java, launchable_home
 from engine.spark.source import PacketSource
 
 LOCAL_FILES_JAR = Path(__file__).parent / "jars" / "slackwater-localfs.jar"
@@ -75,6 +76,7 @@ class SparkSettings:
         shuffle_partitions: how many tasks may work at once.
         app_name: shown by a cluster's master.
         cluster: counts where the master is a cluster's.
+        archive_to: the JVM writes its classes there when it ends, instead of taking them from an archive.
     """
 
     data_dir: Path
@@ -83,6 +85,7 @@ class SparkSettings:
     shuffle_partitions: int = 2
     app_name: str = "slackwater"
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    archive_to: Path | None = None
 
 
 def build_session(settings: SparkSettings) -> SparkSession:
@@ -93,7 +96,8 @@ def build_session(settings: SparkSettings) -> SparkSession:
     """
     home = (settings.data_dir / "spark").resolve()
     scratch = _scratch(home)
-    os.environ["JAVA_HOME"] = str(launchable_home(find_java(), home))
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(launchable_home(java, home))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.master.startswith("local") and sys.platform == "linux":
         os.environ["PYSPARK_PYTHON"] = str(start_fork_server(scratch).executable)
@@ -102,7 +106,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
     builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
-    for name, value in {**_SETTINGS, **_places(home, scratch), **_executors(settings)}.items():
+    for name, value in {**_SETTINGS, **_places(home, scratch, _archive_option(settings, java)), **_executors(settings)}.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.driver.memory", settings.driver_memory)
     builder = builder.config("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
@@ -128,12 +132,28 @@ def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
             gateway.proc.wait()
 
 
-def _places(home: Path, scratch: Path) -> dict[str, str]:
+def class_archive(settings: SparkSettings, java: Java) -> Path:
+    """Return where the archive of classes for this session's JVM is, whether it exists or not."""
+    home = (settings.data_dir / "spark").resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    return archive_of(home, java, _JVM, _spark_home(home) / "jars")
+
+
+def _archive_option(settings: SparkSettings, java: Java) -> str:
+    if settings.archive_to is not None:
+        return f'"-XX:ArchiveClassesAtExit={settings.archive_to}"'
+    archive = class_archive(settings, java)
+    # What cannot be mapped after all is passed over: -Xshare is auto.
+    return f'"-XX:SharedArchiveFile={archive}"' if archive.exists() else ""
+
+
+def _places(home: Path, scratch: Path, archive: str) -> dict[str, str]:
+    jvm = f'{_JVM} {archive} "-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}'
     return {
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.local.dir": str(scratch),
         "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
-        "spark.driver.extraJavaOptions": f'{_JVM} "-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}',
+        "spark.driver.extraJavaOptions": jvm,
         # Where a worker's host has this file too, as in the same image. Else executors tell some twenty lines for each task and batch.
         "spark.executor.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
     }

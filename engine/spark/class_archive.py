@@ -1,0 +1,41 @@
+"""Where the JVM finds Spark's classes already parsed and checked (class data sharing of the JVM, "AppCDS").
+
+Half of the CPU that a JVM spends until the first batch goes into loading 20,000 classes. An archive of them is made once per data directory
+by a process of its own (``engine.spark.warm_up``) and mapped by every later start. Its name tells what it was made from, so that one which is
+stale is never looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from engine.spark.java import Java
+
+_PREFIX, _SUFFIX = "classes-", ".jsa"
+
+
+def archive_of(home: Path, java: Java, options: str, classpath: Path) -> Path:
+    """Return where the archive for a JVM is, whether it exists or not.
+
+    Args:
+        home: Spark's folder in the data directory.
+        java: what it runs on.
+        options: that the JVM is started with; some of them make an archive useless.
+        classpath: the folder of Spark's jars, as the JVM is told it; the JVM compares paths, sizes and times.
+    """
+    jars = sorted((jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in classpath.iterdir())
+    made_from = repr((str(java.home), java.version, options, str(classpath), jars))
+    return home / f"{_PREFIX}{hashlib.sha256(made_from.encode()).hexdigest()[:16]}{_SUFFIX}"
+
+
+def can_archive(java: Java) -> bool:
+    """Whether this Java brings the archive of its own classes that ours is put upon; runtimes cut down to a size do not."""
+    return any((java.home / "lib" / "server").glob("classes*.jsa"))
+
+
+def remove_stale(archive: Path) -> None:
+    """Remove the archives beside this one: of another Java or another Spark, and drafts that were left."""
+    for path in archive.parent.glob(f"{_PREFIX}*"):
+        if path != archive:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,157 @@
+"""Spark's whole path gone through once with a query of one empty batch, so that the first real one finds it trodden.
+
+The first query of a JVM loads some 8,000 classes, RocksDB's library and the compilers of Spark's plans: 3 to 5 s of CPU, while whoever made it
+waits. A driver that has nothing to do does it beforehand. The same run, in a process of its own and at the lowest priority, makes the archive
+of classes that later JVMs start from (``engine.spark.class_archive``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import structlog
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from pyspark.sql.types import StructType
+
+from engine.connectors.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
+from engine.spark.class_archive import can_archive, remove_stale
+from engine.spark.cluster import ClusterSettings, is_cluster
+from engine.spark.java import find_java
+from engine.spark.session import SparkSettings, class_archive, session_of
+
+FORMAT = "slackwater-warm-up"
+
+BATCHES = 2
+"""The second one reads the state of the first."""
+
+PATIENCE_S = 60
+_TASKS = (0, 1)
+_LOWEST_PRIORITY = 19
+_ARCHIVING_MEMORY = "512m"
+_ARCHIVING_BYTES = 2 << 30
+"""An archive is worth a quarter of a start; not the last memory of a host."""
+
+_FIELDS = tuple(PACKET_SCHEMA.names)
+_PacketRow = Row(*_FIELDS)
+log = structlog.stdlib.get_logger(__name__)
+
+
+class _Nothing(DataSource):
+    """A source of ``BATCHES`` batches without records, made of what the real one is made of."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return PACKET_DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        return _NothingReader()
+
+
+class _NothingReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return {"batch": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802 - Spark's name
+        return {"batch": min(start["batch"] + 1, BATCHES)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002
+        return [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        yield packet_batch(Packet(task, "tick", 0, 0, 0, 0, None, None, 0, b"") for task in _TASKS)
+
+
+class _KeepsNothing(StatefulProcessor):
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("manifest", "manifest string")
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Iterator[Row],
+        timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[Row]:
+        self._state.get()
+        self._state.update(("{}",))
+        yield from rows
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+def warm_up(session: SparkSession) -> None:
+    """Run the query in a driver's session and remove what it left."""
+    checkpoint = mkdtemp(prefix="warm-up-", dir=session.conf.get("spark.local.dir"))
+    session.dataSource.register(_Nothing)
+    packets = session.readStream.format(FORMAT).load()
+    packets = packets.groupBy("task").transformWithState(_KeepsNothing(), PACKET_DDL, "Append", "None")
+    writer = packets.writeStream.foreachBatch(_take).outputMode("append").queryName(FORMAT)
+    query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 milliseconds").start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _take(batch: DataFrame, batch_id: int) -> None:  # noqa: ARG001
+    batch.toArrow()
+
+
+def make_class_archive(settings: SparkSettings) -> bool:
+    """Make the archive of classes for later starts, where there is none and it can be made; takes tens of seconds, at the lowest priority.
+
+    Returns:
+        Whether there is one now.
+    """
+    java = find_java()
+    archive = class_archive(settings, java)
+    if archive.exists() or is_cluster(settings.master):
+        return archive.exists()
+    if not can_archive(java) or psutil.virtual_memory().available < _ARCHIVING_BYTES:
+        return False
+    remove_stale(archive)
+    lean = replace(settings, driver_memory=_ARCHIVING_MEMORY, cluster=ClusterSettings())
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=json.dumps({name: str(value) for name, value in asdict(lean).items() if name in ("data_dir", "master")}),
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0 or not archive.exists():
+        log.warning("class_archive_not_made", exit_code=done.returncode, detail=done.stderr[-500:])
+        return False
+    log.info("class_archive_made", bytes=archive.stat().st_size)
+    return True
+
+
+def main() -> None:
+    """Make the archive: run the warm-up in a JVM that writes its classes down when it ends."""
+    os.nice(_LOWEST_PRIORITY)
+    given = json.load(sys.stdin)
+    settings = SparkSettings(Path(given["data_dir"]), given["master"], _ARCHIVING_MEMORY)
+    archive = class_archive(settings, find_java())
+    draft = archive.with_suffix(f".draft-{os.getpid()}")
+    with session_of(replace(settings, archive_to=draft)) as session:
+        warm_up(session)
+    draft.replace(archive)
+
+
+if __name__ == "__main__":
+    main()
