@@ -157,7 +157,10 @@ class StatusAnswer(Answer):
 
     name: str
     state: QueryState
-    phase: str | None = Field(description="What it does inside its state.")
+    phase: str | None = Field(
+        description="What it does inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first"
+        " commit: `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way)."
+    )
     desired_state: DesiredState
     conditions: list[str] = Field(
         description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"

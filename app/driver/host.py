@@ -97,10 +97,18 @@ class QueryHost:
             return HandleReport(hosted.kind, hosted.order.epoch, age_ms, hosted.error)
 
     def phase(self, query_id: UUID) -> str | None:
-        """Say how far a launch is; None when there is none."""
+        """Say how far a launch is, or a running query that has committed nothing yet; None otherwise."""
         with self._lock:
             hosted = self._hosted.get(query_id)
-            return hosted.phase if hosted is not None and hosted.kind is HandleKind.LAUNCHING else None
+            if hosted is None or hosted.kind not in (HandleKind.LAUNCHING, HandleKind.RUNNING):
+                return None
+            if hosted.handle is None:
+                return hosted.phase
+        try:
+            return hosted.handle.phase
+        except Exception as error:  # noqa: BLE001 - whether it is dead is found out, and told, by ``report``
+            log.debug("phase_unknown", query=hosted.order.name, error=str(error))
+            return None
 
     def stop(self, query_id: UUID) -> None:
         """Ask a live handle to stop; its report is STOPPING until it is over, then ABSENT. Returns at once."""

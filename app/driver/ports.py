@@ -35,6 +35,10 @@ class QueryHandle(Protocol):
     def is_active(self) -> bool:
         """Whether it may still read or write."""
 
+    @property
+    def phase(self) -> str | None:
+        """What it does before its first commit; None after that, and while it waits for records. May raise instead."""
+
     def error(self) -> Exception | None:
         """Why it ended by itself; None while it is active and after a ``stop``."""
 
@@ -74,7 +78,7 @@ class Host(Protocol):
         """Say how the handle of a query is."""
 
     def phase(self, query_id: UUID) -> str | None:
-        """Say how far a launch is; None when there is none."""
+        """Say how far a launch is, or a running query that has committed nothing yet; None otherwise."""
 
     def launch(self, order: LaunchOrder) -> None:
         """Begin a launch; the query must have no live handle."""

@@ -154,7 +154,7 @@ class Reconciler:
                 pass
 
     def _note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
-        phase = self._host.phase(leased.query_id) if leased.status.state is State.STARTING else None
+        phase = self._host.phase(leased.query_id) if leased.status.state in (State.STARTING, State.RUNNING) else None
         if phase != leased.phase:
             self._leases.note_phase(connection, leased, phase)
 

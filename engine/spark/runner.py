@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import pyarrow as pa
@@ -38,6 +38,9 @@ from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_po
 from engine.spark.surroundings import Surroundings
 
 REMEMBERED_BATCHES = 32
+_WAITING = "Waiting for data to arrive"
+"""What Spark says of a query that has looked and found nothing."""
+
 log = structlog.stdlib.get_logger(__name__)
 
 _STARTING = threading.Lock()
@@ -174,6 +177,16 @@ class RunningQuery:
         """It has neither failed nor ended."""
         return bool(self._query.isActive)
 
+    @property
+    def phase(self) -> Literal["preparing", "first_batch"] | None:
+        """What it does before its first commit; None after that."""
+        if self._commits.has_committed:
+            return None
+        status = self._query.status
+        if status["isDataAvailable"]:
+            return "first_batch"
+        return None if status["message"] == _WAITING else "preparing"
+
     def error(self) -> EngineError | None:
         """Return why it ended; None while it runs, and after an orderly end."""
         if self._query.isActive or self._is_stopping:
@@ -255,6 +268,7 @@ class _Commits:
         on_commit: Callable[[CommittedBatch], None] | None,
     ) -> None:
         self.failure: BaseException | None = None
+        self.has_committed = False
         self.query: StreamingQuery | None = None
         self._launch = launch
         self._on_commit = on_commit
@@ -272,6 +286,7 @@ class _Commits:
             self.failure = error
             self.close()
             raise told_to_spark(error) from None
+        self.has_committed = True
         rows = _rows_read(packets)
         self._rows.append((batch_id, rows))
         self._log.debug("batch_committed", batch_id=batch_id, rows=rows)

@@ -131,6 +131,10 @@ class ArmedHandle:
     def is_active(self) -> bool:
         return self._handle.is_active
 
+    @property
+    def phase(self) -> str | None:
+        return self._handle.phase
+
     def error(self) -> Exception | None:
         return self._handle.error()
 

@@ -37,6 +37,10 @@ class StubQuery:
     def is_active(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def phase(self) -> str | None:
+        return self._behaviour.get("phase")
+
     def error(self) -> Exception | None:
         return self._error
 

@@ -200,6 +200,16 @@ def test_a_query_that_does_not_stop_makes_its_driver_hand_over_the_others_and_en
         control.reaches(stubborn, "running", epoch=2)
 
 
+def test_a_running_query_shows_what_it_does_before_its_first_commit(dsn: str, tmp_path: Path, control: Control) -> None:
+    busy, ordinary = control.add(phase="first_batch"), control.add()
+    with driver(dsn, fast_settings(tmp_path)):
+        control.reaches(busy, "running")
+        until("it says what it does", lambda: control.status(busy)["phase"] == "first_batch")
+        assert control.reaches(ordinary, "running")["phase"] is None
+        control.want(busy, "stopped")
+        assert control.reaches(busy, "stopped")["phase"] is None
+
+
 def test_a_launch_that_hangs_is_given_up_and_the_others_go_on_in_the_next_driver(
     dsn: str, tmp_path: Path, control: Control
 ) -> None:

@@ -20,6 +20,7 @@ class Idle:
     """A handle, and the runner that gives it, of a query that does nothing."""
 
     is_active = True
+    phase = None
     is_alive = True
 
     def open(self) -> None:

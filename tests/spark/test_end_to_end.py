@@ -245,6 +245,22 @@ def test_a_stopped_query_goes_on_where_it_was(launcher: Launcher) -> None:
     assert launcher.commit(identity)["batch_id"] == 1
 
 
+def test_a_query_tells_what_it_does_until_its_first_commit(launcher: Launcher) -> None:
+    register_flights(launcher)
+    launcher.append("flights", many_flights(100))
+    query = launcher.launch(launcher.plan(**counting()), identity := uuid4(), 1)
+    told: set[str | None] = set()
+
+    def has_committed() -> bool:
+        told.add(query.phase)
+        return launcher.commit(identity)["batch_id"] == 0
+
+    wait_for(has_committed)
+    assert told >= {"preparing", "first_batch"}
+    wait_for(lambda: query.phase is None)
+    assert query.stop(DEADLINE_SECONDS)
+
+
 @pytest.mark.slow
 def test_a_checkpoint_that_was_moved_to_another_directory_goes_on(launcher: Launcher) -> None:
     register_flights(launcher)
