@@ -20,10 +20,12 @@ import polars as pl
 import pyarrow as pa
 
 PacketKind = Literal["data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats"]
+from engine.errors import ExternalError
+
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
-    "min_ts long, max_ts long, now_ms long, blob binary"
+    "min_ts long, max_ts long, now_ms long, blob binary, file string"
 )
 PACKET_SCHEMA = pa.schema(
     [
@@ -38,6 +40,7 @@ PACKET_SCHEMA = pa.schema(
         ("now_ms", pa.int64()),
         ("blob", pa.binary()),
     ]
+        ("file", pa.string()),
 )
 
 SMALL_FRAME_ROWS = 2_048
@@ -63,6 +66,7 @@ class Packet:
         now_ms: the batch's wall clock (T5).
         blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats`` and ``tick``; empty for ``active``.
     """
+        file: the file that holds the blob (``engine.connectors.blob_files``); None where the packet does.
 
     task: int
     kind: PacketKind
@@ -75,6 +79,17 @@ class Packet:
     now_ms: int
     blob: bytes
 
+    file: str | None = None
+
+
+class HasBlob(Protocol):
+    """A packet, or a row of Spark that holds one."""
+
+    @property
+    def blob(self) -> bytes: ...
+
+    @property
+    def file(self) -> str | None: ...
 
 def emitted_by(stage_index: int) -> int:
     """Return what stands for an input in the packets that a stage emits: below every ``Input.index``."""
@@ -118,9 +133,24 @@ def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
 
 
 def unpack(table: pa.Table | pa.RecordBatch) -> list[Packet]:
-    """Read packets back from Arrow rows; columns are taken by name."""
+    """Read packets back from Arrow rows, with their blobs; columns are taken by name."""
     columns = [table.column(field.name).to_pylist() for field in PACKET_SCHEMA]
-    return [Packet(*row) for row in zip(*columns, strict=True)]
+    packets = [Packet(*row) for row in zip(*columns, strict=True)]
+    return [packet if packet.file is None else replace(packet, blob=blob_of(packet), file=None) for packet in packets]
+
+
+def blob_of(packet: HasBlob) -> bytes:
+    """Return a packet's blob, wherever it is.
+
+    Raises:
+        ExternalError: its file cannot be read.
+    """
+    if packet.file is None:
+        return packet.blob
+    try:
+        return Path(packet.file).read_bytes()
+    except OSError as error:
+        raise ExternalError(f"{packet.file} cannot be read: {error.strerror}. The query makes it again by itself") from error
 
 
 def split_by_ordinal(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:

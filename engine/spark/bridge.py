@@ -20,11 +20,13 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
+from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import (
     PACKET_SCHEMA,
     Packet,
     PacketKind,
     Route,
+    blob_of,
     data_packets,
     decode_frame,
     emitted_by,
@@ -86,16 +88,24 @@ class StageProcessor(StatefulProcessor):
         tasks: task ids by ordinal.
         segments: folder of this launch's segments.
         surroundings: what a worker on a cluster compares itself with before it works.
+        aside: where large blobs go; None: through Spark.
     """
 
     def __init__(
-        self, plan: Plan, stage_index: int, tasks: tuple[int, ...], segments: Path, surroundings: Surroundings | None = None
+        self,
+        plan: Plan,
+        stage_index: int,
+        tasks: tuple[int, ...],
+        segments: Path,
+        surroundings: Surroundings | None = None,
+        aside: BlobFolder | None = None,
     ) -> None:
         self._plan = plan
         self._stage = plan.stages[stage_index]
         self._tasks = tasks
         self._segments = segments
         self._surroundings = surroundings
+        self._aside = aside
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState(MANIFEST, MANIFEST_DDL)
@@ -112,7 +122,7 @@ class StageProcessor(StatefulProcessor):
             if row.kind == "active" and row.input == emitted_by(self._stage.index - 1):
                 batch.is_upstream_active = True
             elif row.kind == "tick":
-                tick = json.loads(row.blob)
+                tick = json.loads(blob_of(row))
                 batch.awake_ms = tick["awake_ms"]
                 batch.is_release = batch.is_release or tick.get("is_release", False)
                 batch.readings += [Reading(*item) for item in tick["readings"]]
@@ -120,7 +130,7 @@ class StageProcessor(StatefulProcessor):
             elif row.kind == "data" and self._reads(row.input):
                 batch.slices.append(self._slice(row))
             elif row.kind == "replay" and row.input == self._stage.index:
-                batch.replayed_records.append(decode_frame(row.blob))
+                batch.replayed_records.append(decode_frame(blob_of(row)))
             elif row.kind == "replayed" and self._reads(row.input):
                 batch.replayed_slices.append(self._slice(row))
             else:
@@ -129,7 +139,8 @@ class StageProcessor(StatefulProcessor):
             batch.now_ms = max(batch.now_ms or 0, row.now_ms)
         if batch.now_ms is not None:
             with marked():
-                for packet in self._work(self._tasks.index(key[0]), batch, batch.now_ms):
+                for made in self._work(self._tasks.index(key[0]), batch, batch.now_ms):
+                    packet = made if self._aside is None else self._aside.lay_aside(made)
                     yield _PacketRow(*(getattr(packet, name) for name in _FIELDS))
 
     def close(self) -> None:
@@ -143,8 +154,8 @@ class StageProcessor(StatefulProcessor):
 
     def _slice(self, row: Row) -> Slice:
         if row.input < 0:
-            return Slice(UPSTREAM, "", row.partition, decode_frame(row.blob))
-        return Slice(row.input, self._plan.inputs[row.input].feed.name, row.partition, decode_frame(row.blob))
+            return Slice(UPSTREAM, "", row.partition, decode_frame(blob_of(row)))
+        return Slice(row.input, self._plan.inputs[row.input].feed.name, row.partition, decode_frame(blob_of(row)))
 
     def _work(self, ordinal: int, batch: _Batch, now_ms: int) -> list[Packet]:
         if self._surroundings is not None:

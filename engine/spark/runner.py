@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.connectors.admission import BatchLimit
+from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import PACKET_DDL
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
@@ -156,7 +157,10 @@ class RunningQuery:
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
         sink = Sink(dsn, plan, query_id, checkpoint_id, epoch)
-        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit)
+        aside = _blob_folder(spark, checkpoint_dir)
+        if aside is not None:
+            aside.open()
+        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit, aside)
         with _STARTING:
             packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
@@ -224,17 +228,28 @@ def _packets(
     spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Path, dsn: str, options: RunOptions, layout: Layout
 ) -> DataFrame:
     """Build the stream of what the last stage makes."""
-    surroundings = _surroundings(spark, checkpoint_dir)
+    surroundings, aside = _surroundings(spark, checkpoint_dir), _blob_folder(spark, checkpoint_dir)
     limit = BatchLimit(options.max_rows, options.max_bytes)
     clock = Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None
     cores = spark.sparkContext.defaultParallelism
     replays = _replays(plan, query_id, dsn)
     spec = SourceSpec(
-        dsn, plan.inputs, layout.tasks, layout.start, limit, cores, clock, plan.release, replays, surroundings, layout.generation
+        dsn,
+        plan.inputs,
+        layout.tasks,
+        layout.start,
+        limit,
+        cores,
+        clock,
+        plan.release,
+        replays,
+        surroundings,
+        layout.generation,
+        aside,
     )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:
-        processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / layout.segments, surroundings)
+        processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / layout.segments, surroundings, aside)
         packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
     return packets
 
@@ -246,6 +261,14 @@ def _surroundings(spark: SparkSession, checkpoint_dir: Path) -> Surroundings | N
     surroundings = Surroundings.of_driver(checkpoint_dir)
     require_fit_workers(spark.sparkContext, surroundings)
     return surroundings
+
+
+def _blob_folder(spark: SparkSession, checkpoint_dir: Path) -> BlobFolder | None:
+    """Return where a launch's large blobs go; None where workers may be on other hosts."""
+    if is_cluster(spark.sparkContext.master):
+        return None
+    scratch = Path(spark.conf.get("spark.local.dir") or "")
+    return BlobFolder(scratch / "blobs" / checkpoint_dir.parent.name / checkpoint_dir.name)
 
 
 def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
@@ -266,7 +289,9 @@ class _Commits:
         logger: structlog.stdlib.BoundLogger,
         launch: tuple[str, int],
         on_commit: Callable[[CommittedBatch], None] | None,
+        aside: BlobFolder | None,
     ) -> None:
+        self._aside = aside
         self.failure: BaseException | None = None
         self.has_committed = False
         self.query: StreamingQuery | None = None
@@ -282,6 +307,8 @@ class _Commits:
             packets = batch.toArrow()
             report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
             self._sink.commit(batch_id, packets, spark_phases(report, batch_id))
+            if self._aside is not None:
+                self._aside.clear()
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self.failure = error
             self.close()
@@ -298,6 +325,8 @@ class _Commits:
 
     def close(self) -> None:
         self._sink.close()
+        if self._aside is not None:
+            self._aside.close()
 
 
 def _rows_read(packets: pa.Table) -> int:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartition, admit
+from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
 from engine.connectors.postgres import shared_connection
@@ -89,6 +90,7 @@ class SourceSpec:
         surroundings: what a worker on a cluster compares itself with before it reads.
         generation: of the tasks (``Layout.generation``). Where the offset log has another one, the next batch brings every task a tick: each
             then commits what it has taken over, and tells of it.
+        aside: where large blobs go; None: through Spark.
     """
 
     dsn: str
@@ -102,6 +104,7 @@ class SourceSpec:
     replays: ReplayReader | None = None
     surroundings: Surroundings | None = None
     generation: int = 0
+    aside: BlobFolder | None = None
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -244,7 +247,8 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
                 packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
-                yield packet_batch(self._told(packets, partition, index))
+                told = self._told(packets, partition, index)
+                yield packet_batch(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
 
     def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; where the feed is held for, tell every task how far it was read."""

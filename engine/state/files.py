@@ -42,7 +42,7 @@ CHECKSUM_AT: Final = len("000000000000-00000000-")
 
 _SEGMENT: Final = ".arrow"
 _DEAD: Final = ".dead"
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space, no quota, no larger file allowed."""
 
 _CURE: Final = "Bring back the checkpoint directory that goes with this database from a copy, or start again with ?state=discard"
@@ -161,7 +161,7 @@ class FileSegmentStore:
         except OSError as error:
             # What is left of it would only keep the disk full.
             path.unlink(missing_ok=True)
-            if error.errno in _FULL:
+            if error.errno in NO_SPACE:
                 raise DiskFull(f"{path} cannot be written: {error.strerror}. Free space; the query goes on by itself") from error
             raise
 

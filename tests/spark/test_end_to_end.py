@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -122,6 +123,31 @@ def test_windows_fill_a_view_and_its_change_feed(launcher: Launcher) -> None:
     phases = commit["detail"]["phases_ms"]
     assert phases.keys() == {"process", "sink", *SPARK_PHASES.values()}
     assert phases["spark_trigger"] >= phases["spark_add_batch"] > 0
+
+
+def test_large_batches_pass_beside_spark_and_leave_no_files(launcher: Launcher) -> None:
+    register_flights(launcher)
+    register_weather(launcher)
+    flights = many_flights(60_000)
+    launcher.append("weather", [{"k": f"K{number}", "temp": number, "ts": 0} for number in range(17)])
+    for part in flights.iter_slices(30_000):
+        launcher.append("flights", part)
+    blobs = Path(launcher.spark.conf.get("spark.local.dir") or "") / "blobs"
+    sizes: list[int] = []
+
+    def note(_: CommittedBatch) -> None:
+        sizes.append(len([path for path in blobs.rglob("*") if path.is_file()]))
+
+    plan = launcher.plan(
+        name="by_carrier", **{"from": {"stream": "flights"}}, tasks=2,
+        joins=[{"table": "weather", "as": "w", "on": "flights.k = w.k"}],
+        group_by=["carrier"], window={"type": "tumbling", "size": "1h", "grace": "1d", "retention": "36500d"},
+        aggregate={"flights": "count(*)", "total": "sum(n)"}, into={"table": "by_carrier"},
+    )  # fmt: skip
+    launcher.run(plan, max_rows=40_000, on_commit=note)
+    assert hourly_rows(launcher, "by_carrier") == hourly_oracle(flights, "carrier")
+    assert sizes
+    assert not any(sizes)
 
 
 def test_a_second_stage_groups_by_another_key(launcher: Launcher) -> None:
