@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow lint bench clean
+.PHONY: help demo serve test test-slow faults lint bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,8 +33,11 @@ serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER
 test: $(VENV)/dev-ok ## run the tests
 	@$(BIN)/python -m pytest -m 'not slow and not bench' $(ARGS)
 
-test-slow: $(VENV)/dev-ok ## run the tests that take minutes
-	@$(BIN)/python -m pytest -m slow $(ARGS)
+test-slow: $(VENV)/dev-ok ## run the tests that take minutes, but for those of `make faults`
+	@$(BIN)/python -m pytest -m 'slow and not faults' $(ARGS)
+
+faults: $(VENV)/dev-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 lint: $(VENV)/dev-ok ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .

@@ -12,16 +12,17 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-PacketKind = Literal["data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats"]
 from engine.errors import ExternalError
 
+PacketKind = Literal["data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats"]
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
@@ -39,8 +40,8 @@ PACKET_SCHEMA = pa.schema(
         ("max_ts", pa.int64()),
         ("now_ms", pa.int64()),
         ("blob", pa.binary()),
-    ]
         ("file", pa.string()),
+    ]
 )
 
 SMALL_FRAME_ROWS = 2_048
@@ -65,8 +66,8 @@ class Packet:
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
         blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats`` and ``tick``; empty for ``active``.
-    """
         file: the file that holds the blob (``engine.connectors.blob_files``); None where the packet does.
+    """
 
     task: int
     kind: PacketKind
@@ -78,7 +79,6 @@ class Packet:
     max_ts: int | None
     now_ms: int
     blob: bytes
-
     file: str | None = None
 
 
@@ -90,6 +90,7 @@ class HasBlob(Protocol):
 
     @property
     def file(self) -> str | None: ...
+
 
 def emitted_by(stage_index: int) -> int:
     """Return what stands for an input in the packets that a stage emits: below every ``Input.index``."""

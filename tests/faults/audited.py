@@ -141,6 +141,7 @@ class Script:
     """Makes requests until it is told to end; then those that close every window and let go of every buffer.
 
     Attributes:
+        per_round: orders in one request.
         orders: what was made, in the order of arrival.
         versions: item → event time → version and region.
         changes: how many changes of items were made.
@@ -148,6 +149,7 @@ class Script:
     """
 
     chance: random.Random
+    per_round: int = PER_ROUND
     orders: list[Order] = field(default_factory=list)
     versions: dict[str, dict[int, tuple[int, str]]] = field(default_factory=lambda: defaultdict(dict))
     changes: int = 0
@@ -159,16 +161,16 @@ class Script:
         yield self._changes([(item, self.chance.choice(REGIONS), START_MS - LATE_MS - DISORDER_MS) for item in ITEMS])
         rounds = 0
         while not self.is_over:
-            now_ms = START_MS + rounds * PER_ROUND * STEP_MS
+            now_ms = START_MS + rounds * self.per_round * STEP_MS
             yield self._changes(
                 [
                     (item, self.chance.choice(REGIONS), now_ms - self.chance.choice((0, 0, self.chance.randrange(2_500))))
                     for item in self.chance.sample(ITEMS, 2)
                 ]
             )
-            yield self._sent([self._order(now_ms + step * STEP_MS) for step in range(PER_ROUND)])
+            yield self._sent([self._order(now_ms + step * STEP_MS) for step in range(self.per_round)])
             rounds += 1
-        yield from self._last(START_MS + rounds * PER_ROUND * STEP_MS)
+        yield from self._last(START_MS + rounds * self.per_round * STEP_MS)
 
     def bodies(self) -> Iterator[Body]:
         for relation, records in self.requests():
@@ -213,7 +215,7 @@ class Oracle:
     def __init__(self, script: Script) -> None:
         self.orders = {order.id: order for order in script.orders}
         self.changes = script.changes
-        self._flush_ms = script.flush_ms
+        self.flush_ms = script.flush_ms
         self._times = {item: sorted(versions) for item, versions in script.versions.items()}
         self._versions = script.versions
 
@@ -229,9 +231,7 @@ class Oracle:
 
     def joined(self) -> dict[int, int]:
         """Order → version. What came last still waits: nothing has moved the clock beyond it."""
-        return {
-            order.id: self._as_of(order)[0] for order in self.in_time if order.item is not None and order.at <= self._flush_ms
-        }
+        return {order.id: self.as_of(order)[0] for order in self.in_time if order.item is not None and order.at <= self.flush_ms}
 
     def copies(self) -> list[int]:
         return [order.id for order in self.orders.values() if order.value % 2 == 0]
@@ -246,18 +246,18 @@ class Oracle:
     def finals(self, query: str) -> dict[Group, tuple[int, int]]:
         match query:
             case "counts":
-                closed = (order for order in self.in_time if order.at < self._flush_ms + LATE_MS)
+                closed = (order for order in self.in_time if order.at < self.flush_ms + LATE_MS)
                 return _summed((order.key, _window(order.at), order.value) for order in closed)
             case "regions":
-                closed = (order for order in self.in_time if order.at < self._flush_ms and order.item is not None)
-                return _summed((self._as_of(order)[1], _window(order.at), order.value) for order in closed)
+                closed = (order for order in self.in_time if order.at < self.flush_ms and order.item is not None)
+                return _summed((self.as_of(order)[1], _window(order.at), order.value) for order in closed)
             case _:
                 return _summed(self._in_sessions())
 
     def _in_sessions(self) -> Iterator[tuple[str, int, int]]:
         by_key: dict[str, list[Order]] = defaultdict(list)
         for order in self.in_time:
-            if order.at < self._flush_ms + LATE_MS:
+            if order.at < self.flush_ms + LATE_MS:
                 by_key[order.key].append(order)
         for key, orders in by_key.items():
             first, last = 0, -GAP_MS - 1
@@ -267,7 +267,7 @@ class Oracle:
                 last = order.at
                 yield key, first, order.value
 
-    def _as_of(self, order: Order) -> tuple[int, str]:
+    def as_of(self, order: Order) -> tuple[int, str]:
         assert order.item is not None
         times = self._times[order.item]
         return self._versions[order.item][times[bisect_right(times, order.at) - 1]]

@@ -21,7 +21,7 @@ import psutil
 import app.testing.service
 from app.client import Client, ServiceError
 from app.driver.process_group import end_session, session_members
-from app.testing.service import command_of, kill
+from app.testing.service import STOP_S, command_of, kill
 
 T = TypeVar("T")
 
@@ -91,6 +91,13 @@ class Service(app.testing.service.Service):
         kill([psutil.Process(self._process.pid), *self._children(), *self._database()])
         self._process.wait()
         self.start()
+
+    def stop(self) -> None:
+        """Stop it in order, to be started again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(STOP_S) == 0
+        self._process = None
 
     def driver(self) -> psutil.Process:
         """Return the driver that the service supervises."""

@@ -91,11 +91,11 @@ class Scene:
 
     def die_at(self, point: str, passage: int, action: str | None = None) -> None:
         """Run a driver until it dies at a point, which an action brings it to if need be."""
-        begun = time.monotonic()
+        begun, before = time.monotonic(), {name: self.client.status(name)["epoch"] for name in QUERIES}
         driver = ArmedDriver(self.running, self.dsn, point, passage)
         try:
             if action is not None:
-                until("the queries run", self._all_run, PASSED_S)
+                until("the queries run", partial(self._run_above, before), PASSED_S)
                 getattr(self, f"_{action}")()
             until(f"the driver is dead at: {point}", lambda: driver.has_died, PASSED_S)
         finally:
@@ -119,8 +119,10 @@ class Scene:
         finally:
             driver.end()
 
-    def _all_run(self) -> bool:
-        return all(self.client.status(name)["state"] == "running" for name in QUERIES)
+    def _run_above(self, epochs: dict[str, int]) -> bool:
+        """Whether all run in a later launch; what a dead driver has left says running, too."""
+        statuses = [self.client.status(name) for name in QUERIES]
+        return all(status["state"] == "running" and status["epoch"] > epochs[status["name"]] for status in statuses)
 
     def _edit(self) -> None:
         """Another grace goes on with the state; no order is so late that it would matter."""
