@@ -31,6 +31,9 @@ CONNECT_TIMEOUT_SECONDS = 10
 # pauses between attempts.
 LINK_OPTIONS = {"connect_timeout": 4, "patience_s": 2.0}
 POOL_PATIENCE_SECONDS = 6.0
+# A connection that died in the middle of a transaction holds its locks until the database notices; an append's lock stops its whole feed.
+APPEND_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=15000"}
+TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"}
 
 
 def migrate(dsn: str) -> None:
@@ -74,15 +77,16 @@ class Database:
         """Build the pools without connecting; ``open`` connects."""
         url = sqlalchemy_url(dsn)
         sizes = {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": POOL_PATIENCE_SECONDS}
-        linked = {**LINK_OPTIONS, "async_creator_fn": LinkedAsyncConnection.connect}
-        control = sa.create_engine(url, pool_pre_ping=True, connect_args=LINK_OPTIONS, **sizes)
+        given = {**LINK_OPTIONS, **TRANSACTION_OPTIONS}
+        linked = {**given, "async_creator_fn": LinkedAsyncConnection.connect}
+        control = sa.create_engine(url, pool_pre_ping=True, connect_args=given, **sizes)
         event.listen(control, "do_connect", lambda _dialect, _record, args, options: LinkedConnection.connect(*args, **options))
         return cls(
             dsn=dsn,
             control=control,
             turns=asyncio.Semaphore(2 * pool_size),
             reads=create_async_engine(url, pool_pre_ping=True, connect_args=linked, **sizes),
-            appends=linked_pool(dsn, max_size=pool_size, check=psycopg_pool.AsyncConnectionPool.check_connection),
+            appends=linked_pool(dsn, APPEND_OPTIONS, max_size=pool_size, check=psycopg_pool.AsyncConnectionPool.check_connection),
             pulls=linked_pool(dsn, {"autocommit": True}, max_size=pool_size, configure=_read_only),
         )
 

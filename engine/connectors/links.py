@@ -165,7 +165,7 @@ class LinkedConnection(psycopg.Connection[Any]):
 
     @classmethod
     def connect(cls, conninfo: str = "", *, patience_s: float | None = None, **kwargs: Any) -> Self:  # type: ignore[override]
-        connection = super().connect(conninfo, **with_keepalives(conninfo, kwargs))
+        connection = super().connect(conninfo, **_completed(conninfo, kwargs))
         connection.link = _watch().add(connection, psycopg.conninfo.make_conninfo(conninfo, **_target(kwargs)), patience_s)
         return connection
 
@@ -189,7 +189,7 @@ class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
     async def connect(  # type: ignore[override]
         cls, conninfo: str = "", *, patience_s: float | None = None, **kwargs: Any
     ) -> Self:
-        connection = await super().connect(conninfo, **with_keepalives(conninfo, kwargs))
+        connection = await super().connect(conninfo, **_completed(conninfo, kwargs))
         connection.link = _watch().add(connection, psycopg.conninfo.make_conninfo(conninfo, **_target(kwargs)), patience_s)
         return connection
 
@@ -204,10 +204,13 @@ class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
             link.waiting_since = None
 
 
-def with_keepalives(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Add to the options of a connection what neither they nor its DSN say about a dead link."""
+def _completed(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Add to the options of a connection what neither they nor its DSN say about a dead link; the server's settings of both count."""
     said = conninfo_to_dict(conninfo)
-    return {name: value for name, value in _LINK_DEFAULTS.items() if name not in said} | options
+    completed = {name: value for name, value in _LINK_DEFAULTS.items() if name not in said} | options
+    if "options" in said and "options" in options:
+        completed["options"] = f"{said['options']} {options['options']}"
+    return completed
 
 
 def _target(options: dict[str, Any]) -> dict[str, Any]:

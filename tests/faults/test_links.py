@@ -11,6 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from engine.connectors.fence import cut_off_older
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
 from engine.connectors.log import ensure_feed, read_feed
 from engine.connectors.postgres import close_shared_connections, shared_connection
@@ -96,6 +97,14 @@ def test_idle_and_listening_connections_end_with_one_that_is_found_dead(proxy: P
         listening.close()
 
 
+def test_a_dsns_own_options_count_beside_ours(dsn: str) -> None:
+    own = psycopg.conninfo.make_conninfo(dsn, options="-c statement_timeout=7s", keepalives_idle=77)
+    with LinkedConnection.connect(own, options="-c lock_timeout=5s") as connection:
+        shown = connection.execute("SELECT current_setting('statement_timeout'), current_setting('lock_timeout')").fetchone()
+        assert shown == ("7s", "5s")
+        assert connection.info.get_parameters()["keepalives_idle"] == "77"
+
+
 def test_a_reader_says_that_its_source_is_away_and_reads_again(proxy: Proxy) -> None:
     with shared_connection(proxy.dsn) as connection:
         connection.execute("SELECT 1")
@@ -124,7 +133,10 @@ def test_a_batch_whose_answer_is_lost_counts_once(proxy: Proxy, dsn: str, words:
         proxy.lose_answer_to(words)
         with pytest.raises(SinkUnavailable):
             sink.commit(1, batches[1])
-        proxy.restore()
+        # The database does not know yet that the link is dead: its side of it goes on holding the fence.
+        assert cut_off_older(direct, query, 2) == 1
+        claim_epoch(direct, query, checkpoint, 2)
+        sink = Sink(dsn, a_plan, query, checkpoint, 2)
         for number in (1, 2):
             sink.commit(number, batches[number])
         sink.close()
