@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -37,6 +36,7 @@ from engine.spark.inspection import CURE
 from engine.spark.look_ahead import LookAhead
 from engine.spark.seals import is_whole, sealed
 from engine.spark.surroundings import Surroundings
+from engine.spark.wall_clock import WallClock
 
 FORMAT = "slackwater"
 
@@ -158,10 +158,12 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         spec: what is read, and how much at once.
         feeds: a reader for each feed, with the inputs that read it.
+        clock: of the batches.
     """
 
-    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs]) -> None:
+    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None) -> None:
         self._spec = spec
+        self._clock = clock or WallClock()
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
         self._look_ahead = LookAhead()
@@ -182,7 +184,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _require_whole(start)
             backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
             admitted = admit(backlogs, self._spec.limit)
-            now_ms = max(start["now_ms"], time.time_ns() // 1_000_000)
+            now_ms = self._clock.now_ms(start["now_ms"])
             is_first = self._looked_ms is None
             self._note_look(backlogs, admitted, now_ms)
             if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
