@@ -204,6 +204,11 @@ class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
             link.waiting_since = None
 
 
+def is_usable(connection: psycopg.Connection[Any]) -> bool:
+    """Whether an idle connection is open; one that the server has ended has that to tell, and else there is nothing to read."""
+    return not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]
+
+
 def _completed(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
     """Add to the options of a connection what neither they nor its DSN say about a dead link; the server's settings of both count."""
     said = conninfo_to_dict(conninfo)

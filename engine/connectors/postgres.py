@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from engine.connectors.links import LinkedConnection
+from engine.connectors.links import LinkedConnection, is_usable
 from engine.errors import SourceUnavailable
 
 Connection = psycopg.Connection[Any]
@@ -49,7 +49,10 @@ def shared_connection(dsn: str) -> Iterator[Connection]:
     key = (os.getpid(), dsn)
     try:
         connection = _CONNECTIONS.get(key)
-        if connection is None or connection.closed:
+        if connection is not None and not is_usable(connection):
+            connection.close()
+            connection = None
+        if connection is None:
             connection = _CONNECTIONS[key] = connect(dsn, "slackwater-reader")
         yield connection
     except psycopg.OperationalError as error:

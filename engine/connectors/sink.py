@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
+from engine.connectors.links import is_usable
 from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
@@ -206,7 +207,9 @@ class Sink:
             self._conn = None
 
     def _connection(self) -> psycopg.Connection[Any]:
-        if self._conn is None or self._conn.closed:
+        if self._conn is not None and not is_usable(self._conn):
+            self.close()
+        if self._conn is None:
             self._conn = connect(self._dsn, sink_name(self._query_id, self._epoch))
         return self._conn
 

@@ -105,15 +105,46 @@ def test_a_dsns_own_options_count_beside_ours(dsn: str) -> None:
         assert connection.info.get_parameters()["keepalives_idle"] == "77"
 
 
-def test_a_reader_says_that_its_source_is_away_and_reads_again(proxy: Proxy) -> None:
+def test_a_reader_does_not_see_that_its_idle_connection_was_cut(proxy: Proxy) -> None:
     with shared_connection(proxy.dsn) as connection:
         connection.execute("SELECT 1")
     proxy.cut()
-    with pytest.raises(SourceUnavailable), shared_connection(proxy.dsn) as connection:
-        connection.execute("SELECT 1")
     with shared_connection(proxy.dsn) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
     close_shared_connections()
+
+
+def read_while_it_is_cut(proxy: Proxy) -> None:
+    with shared_connection(proxy.dsn) as connection:
+        proxy.cut()
+        connection.execute("SELECT 1")
+
+
+def test_a_reader_says_that_its_source_is_away_and_reads_again(proxy: Proxy) -> None:
+    with pytest.raises(SourceUnavailable):
+        read_while_it_is_cut(proxy)
+    proxy.refuse()
+    with pytest.raises(SourceUnavailable), shared_connection(proxy.dsn) as connection:
+        connection.execute("SELECT 1")
+    proxy.restore()
+    with shared_connection(proxy.dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    close_shared_connections()
+
+
+def test_a_sink_does_not_see_that_its_idle_connection_was_cut(proxy: Proxy, dsn: str) -> None:
+    query, checkpoint, a_plan = uuid4(), uuid4(), plan("table", {"k": "string", "v": "bigint"}, ("k",))
+    with psycopg.connect(dsn, autocommit=True) as direct:
+        direct.execute("DROP TABLE IF EXISTS views.result; DELETE FROM log.feed")
+        with direct.transaction():
+            create_view(direct, a_plan.output)
+            ensure_feed(direct, change_feed("result"), 1)
+        claim_epoch(direct, query, checkpoint, 1)
+    sink = Sink(proxy.dsn, a_plan, query, checkpoint, 1)
+    sink.commit(0, table(progress(1), stats(1)))
+    proxy.cut()
+    sink.commit(1, table(progress(2), stats(2)))
+    sink.close()
 
 
 @pytest.mark.slow
