@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from pydantic import SecretStr
 
@@ -51,6 +52,9 @@ class Api:
     def ask(self, name: str) -> httpx.Response:
         method, path, body = REQUESTS[name]
         return self._client.request(method, path, json=body)
+
+    def put(self, path: str, body: Any) -> httpx.Response:
+        return self._client.put(path, json=body)
 
     def ask_all(self) -> dict[str, tuple[httpx.Response, float]]:
         """Ask everything at once, each thing three times; return the slowest answer of each."""
@@ -135,11 +139,29 @@ def test_a_database_that_swallows_everything_is_told_in_time_and_found_again(api
     print(f"well after {api.wait_until_well():.1f} s")
 
 
+@pytest.mark.slow
 def test_connections_that_died_without_a_word_are_replaced(api: Api) -> None:
     api.ask_all()
     api.proxy.swallow()
     api.proxy.restore()
     print(f"well after {api.wait_until_well():.1f} s")
+
+
+def test_a_full_disk_of_the_database_is_told_as_such(api: Api, dsn: str) -> None:
+    full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(full)
+        for table in ("log.batch", "slackwater.relation"):
+            connection.execute(f"CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON {table} EXECUTE FUNCTION full_disk()")
+        try:
+            refused = [api.ask("append"), api.put("/v1/streams/others", STREAM)]
+        finally:
+            connection.execute("DROP FUNCTION full_disk CASCADE")
+    for answer in refused:
+        assert answer.status_code == 503, answer.text
+        assert answer.json()["code"] == "database_full"
+        assert int(answer.headers["retry-after"]) > 1
+    assert api.ask("append").is_success
 
 
 @pytest.mark.slow

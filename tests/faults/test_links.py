@@ -38,11 +38,12 @@ def connect(proxy: Proxy) -> LinkedConnection:
 
 def test_a_statement_that_takes_long_is_waited_for(proxy: Proxy) -> None:
     with connect(proxy) as connection:
-        row = connection.execute("SELECT pg_sleep(4), 1").fetchone()
+        row = connection.execute("SELECT pg_sleep(2.5), 1").fetchone()
         assert row is not None
         assert row[1] == 1
 
 
+@pytest.mark.slow
 def test_a_statement_that_waits_for_a_lock_is_waited_for(proxy: Proxy, dsn: str) -> None:
     with connect(proxy) as connection, psycopg.connect(dsn, autocommit=True) as holder:
         holder.execute("SELECT pg_advisory_lock(7)")
@@ -52,6 +53,7 @@ def test_a_statement_that_waits_for_a_lock_is_waited_for(proxy: Proxy, dsn: str)
         timer.join()
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_fetched_yet_is_no_dead_link(proxy: Proxy) -> None:
     with connect(proxy) as connection, connection.cursor() as cursor:
         with cursor.copy("COPY (SELECT n, repeat('x', 1000) FROM generate_series(1, 20000) n) TO STDOUT") as copy:
