@@ -8,17 +8,27 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, settings
+import pytest
+from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from engine.core.pipeline import Pipeline
-from engine.core.ports import SegmentStore, named_segments
+from engine.core.ports import named_segments
 from engine.core.repartition.tasks import repartitioned
+from engine.definition.queries import QueryDefinition
+from engine.errors import RepartitionPremature
+from engine.plan.build import build_plan
 from engine.plan.clock import needs_ticks
 from engine.plan.folding import unfolded
-from engine.plan.model import Plan
+from engine.plan.model import Feed, Plan, StreamTableJoin, TimeLimitSuppression, WallClockSuppression, WindowedAggregation
 from engine.state.memory import MemorySegmentStore
-from tests.property.test_definitions_run import Record, _comparable, _slices, run, runs
+from tests.property.test_definitions_run import Record, _comparable, run, runs, table
+from tests.stored.kinds import CATALOG, FEED, KINDS, MINUTE_MS, closing, definition, slices
+from tests.stored.kinds import records as some_records
+
+
+def stores_of(plan: Plan) -> dict[tuple[int, int], MemorySegmentStore]:
+    return {(stage.index, task): MemorySegmentStore() for stage in plan.stages for task in range(plan.tasks)}
 
 
 class Tasks:
@@ -26,38 +36,36 @@ class Tasks:
 
     def __init__(self, plan: Plan, tasks: int) -> None:
         self.plan = replace(plan, tasks=tasks)
-        self._stores: dict[tuple[int, int], MemorySegmentStore] = {}
-        self._pipeline = Pipeline(self.plan, None, self._store)
-
-    def _store(self, stage: int, task: int) -> SegmentStore:
-        return self._stores.setdefault((stage, task), MemorySegmentStore())
+        self._stores = stores_of(self.plan)
+        self._pipeline = Pipeline(self.plan, None, lambda *place: self._stores[place])
 
     def change(self, tasks: int) -> None:
         """Share the state out; nothing of the old tasks is there afterwards."""
         states = json.loads(json.dumps(self._pipeline.snapshot()))
-        old, self._stores = self._stores, {}
+        after = replace(self.plan, tasks=tasks)
+        stores = stores_of(after)
         shared = [
             repartitioned(
                 stage,
                 self.plan,
-                [(state, old[stage.index, task]) for task, state in enumerate(states[stage.index])],
-                [self._store(stage.index, task) for task in range(tasks)],
+                [(state, self._stores[stage.index, task]) for task, state in enumerate(states[stage.index])],
+                [stores[stage.index, task] for task in range(tasks)],
             )
             for stage in self.plan.stages
         ]
-        self.plan = replace(self.plan, tasks=tasks)
+        self.plan, self._stores = after, stores
         shared = json.loads(json.dumps(shared))
         for stage, found in enumerate(shared):
             for task, state in enumerate(found):
                 assert named_segments(state) <= self._stores[stage, task].segment_ids
-        self._pipeline = Pipeline(self.plan, shared, self._store)
+        self._pipeline = Pipeline(self.plan, shared, lambda *place: self._stores[place])
 
-    def process(self, records: Sequence[Record], first: int, now_ms: int) -> tuple[list[tuple[Any, ...]], bool]:
-        step = self._pipeline.process(_slices(self.plan, records, first), now_ms=now_ms)
+    def process(self, records: Sequence[Any], first: int, now_ms: int) -> tuple[list[tuple[Any, ...]], bool]:
+        step = self._pipeline.process(slices(self.plan, records, first), now_ms=now_ms)
         return [_comparable(row) for frame in step.changes for row in frame.rows()], step.failure is None
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(runs(), st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_before(
     given_run: tuple[Plan, list[Record], list[int]], between: list[int]
@@ -79,3 +87,117 @@ def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_be
         assert sorted(changes) == sorted(expected)
     else:
         assert changes == expected
+
+
+ARRIVAL = {"first_by_arrival", "last_by_arrival", "collect_list", "concat", "trace"}
+FAR_MS = 400 * 86_400_000
+
+
+def depends_on_tasks(plan: Plan) -> bool:
+    """Whether results of records in the order of time still depend on which keys share a task's clock or order."""
+    for operator in (operator for stage in plan.stages for operator in stage.operators):
+        if isinstance(operator, StreamTableJoin) and operator.history_retention_ms is None and operator.grace_ms is not None:
+            return True  # what is released meets the latest row of that moment
+        if isinstance(operator, TimeLimitSuppression | WallClockSuppression) and operator.buffer is not None:
+            return True
+        functions = {column.function for column in getattr(operator, "aggregates", ())}
+        if len(plan.stages) > 1 and functions & ARRIVAL:
+            return True
+    return plan.idle_after_ms is not None
+
+
+def in_order(records: Sequence[Record]) -> list[Record]:
+    """The records at rising times, and behind them one of each relation that releases and closes what waits."""
+    rising = [record._replace(ts=place * 300_000) for place, record in enumerate(records)]
+    names = {record.relation: record for record in records if record.op == 0}
+    return [*rising, *(record._replace(ts=FAR_MS) for record in names.values())]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(runs(), st.lists(st.integers(1, 4), min_size=6, max_size=6))
+def test_records_in_the_order_of_time_give_the_same_whatever_the_number_of_tasks_becomes(
+    given_run: tuple[Plan, list[Record], list[int]], counts: list[int]
+) -> None:
+    plan, given_records, cuts = given_run
+    assume(not depends_on_tasks(plan))
+    plan = unfolded(plan)
+    records = in_order(given_records)
+    batches = [*pairwise([0, *(cut for cut in cuts if cut < len(given_records)), len(given_records)])]
+    final = (len(given_records), len(records), FAR_MS)
+    found = []
+    for numbers in ([1] * len(batches), [1, *counts]):
+        tasks, changes = Tasks(plan, 1), []
+        steps = [(*batch, batch[0] * 40_000) for batch in batches]
+        for (start, stop, now_ms), count in zip(steps, numbers, strict=False):
+            tasks.change(count)
+            made, _ = tasks.process(records[start:stop], start, now_ms)
+            changes += made
+        tasks.change(1)
+        for place in range(final[0], final[1]):
+            made, _ = tasks.process(records[place : place + 1], place, FAR_MS + place)
+            changes += made
+        found.append(changes)
+    assert comparable(plan, found[1]) == comparable(plan, found[0])
+
+
+def comparable(plan: Plan, changes: list[tuple[Any, ...]]) -> Any:
+    """Give changes a form that does not depend on how tasks took turns: what a table shows at the end, or all of them sorted."""
+    operators = [operator for stage in plan.stages for operator in stage.operators]
+    has_finals = any(isinstance(operator, WindowedAggregation) and operator.emit != "changes" for operator in operators)
+    return sorted(changes) if plan.output.kind == "stream" or has_finals else table(plan, changes)
+
+
+def planned(kind: str) -> Plan:
+    plan = build_plan(QueryDefinition.model_validate(definition(kind)), CATALOG)
+    feed = Feed(FEED, "log", "all")
+    return unfolded(replace(plan, inputs=tuple(replace(item, feed=feed) for item in plan.inputs)))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(sorted({*KINDS} - {"idle", "running_lists"})),
+    st.integers(0, 10**6),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 25)), min_size=1, max_size=5),
+)
+def test_state_of_every_kind_goes_on_with_another_number_of_tasks(kind: str, seed: int, steps: list[tuple[int, int]]) -> None:
+    plan = planned(kind)
+    given_records = some_records(seed, sum(count for _, count in steps))
+    last = closing(given_records[-1].ts)
+    found = []
+    for numbers in ([1] * len(steps), [tasks for tasks, _ in steps]):
+        tasks, changes, first = Tasks(plan, numbers[0]), [], 0
+        for number, (_, count) in zip(numbers, steps, strict=True):
+            tasks.change(number)
+            batch = given_records[first : first + count]
+            changes += tasks.process(batch, first, batch[-1].ts)[0]
+            first += count
+        tasks.change(1)
+        for place, each in enumerate(last, first):
+            changes += tasks.process([each], place, each.ts)[0]
+        found.append(changes)
+    assert comparable(plan, found[1]) == comparable(plan, found[0])
+
+
+def test_tasks_that_closed_more_than_a_raised_grace_would_do_not_come_together_yet() -> None:
+    plan = planned("tumbling_final")
+    tasks = Tasks(plan, 4)
+    given_records = some_records(1, 40)
+    ahead = Record("s", {"k": "a", "g": "X", "n": 1, "x": 1.0}, given_records[-1].ts + 600 * MINUTE_MS, 0)
+    tasks.process([*given_records, ahead], 0, 0)
+    tasks.plan = longer(tasks.plan, 30 * 60 * MINUTE_MS)
+    with pytest.raises(RepartitionPremature, match="the grace was raised"):
+        tasks.change(1)
+    tasks.plan = longer(tasks.plan, 0)
+    tasks.change(1)
+    assert tasks.process(closing(ahead.ts), 41, 0)[0]
+
+
+def longer(plan: Plan, grace_ms: int) -> Plan:
+    stages = [
+        replace(
+            stage,
+            operators=tuple(replace(each, grace_ms=grace_ms) if hasattr(each, "grace_ms") else each for each in stage.operators),
+        )
+        for stage in plan.stages
+    ]
+    return replace(plan, stages=tuple(stages))
