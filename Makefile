@@ -30,8 +30,8 @@ demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real fli
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
 	@$(BIN)/slackwater serve
 
-test: $(VENV)/dev-ok ## run the tests
-	@$(BIN)/python -m pytest -m 'not slow and not bench' $(ARGS)
+test: $(VENV)/dev-ok ## run the tests, two files at a time (one: ARGS='-n 0')
+	@$(BIN)/python -m pytest -m 'not slow and not bench' -n 2 --dist loadfile $(ARGS)
 
 test-slow: $(VENV)/dev-ok ## run the tests that take minutes, but for those of `make faults`
 	@$(BIN)/python -m pytest -m 'slow and not faults' $(ARGS)
