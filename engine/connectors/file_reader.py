@@ -18,6 +18,7 @@ from engine.connectors.admission import Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise, empty_rejects
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
+from engine.connectors.json_records import line_bounds
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
@@ -176,7 +177,10 @@ class FileReader:
         skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
         data = read_range(path, split.file_start + skipped, split.file_end)
         base = split.start + skipped
-        rows = count_records(data, header is not None) if data else 0
+        if header is None:
+            bounds = line_bounds(data)
+            return Piece(len(bounds[0]), lambda relation, member: parse_text(data, None, relation, member, base, bounds))
+        rows = count_records(data, is_csv=True) if data else 0
         return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base))
 
     def _parquet_chunks(self, stretch: Stretch) -> Iterator[Chunk]:

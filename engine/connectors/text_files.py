@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from engine.connectors.csv_records import parse_csv, parse_header, record_bounds
-from engine.connectors.json_records import line_bounds, parse_lines
+from engine.connectors.json_records import Lines, line_bounds, parse_lines
 from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
 
@@ -84,11 +84,16 @@ def sample(path: Path, start: int, end: int, header: list[str] | None) -> tuple[
 
 
 def parse_text(
-    data: bytes, header: list[str] | None, relation: RelationSchema, member: pl.Expr | None, base: int
+    data: bytes,
+    header: list[str] | None,
+    relation: RelationSchema,
+    member: pl.Expr | None,
+    base: int,
+    bounds: Lines | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Parse whole records; offsets are ``base`` plus the record's first byte. ``header`` is None for ndjson."""
+    """Parse whole records; offsets are ``base`` plus the record's first byte. ``header`` is None for ndjson, for which ``bounds`` count."""
     if header is None:
-        raw, rejects, starts = parse_lines(data, relation, "ignore", member)
+        raw, rejects, starts = parse_lines(data, relation, "ignore", member, bounds)
     else:
         raw, rejects, starts = parse_csv(data, header, relation)
     places = pl.Series("places", starts, dtype=pl.Int64) + base
