@@ -84,7 +84,7 @@ def folded(follower: Follower) -> dict[str, tuple[int, int]]:
     return {row["key"]: (row["n"], row["total"]) for row in follower.rows()}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 def test_nothing_is_lost_or_repeated_when_a_part_of_each_kind_is_killed() -> None:
     seed = seeded()
     chance = random.Random(seed)

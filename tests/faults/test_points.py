@@ -32,7 +32,7 @@ from tests.faults.service import Driverless, Feeder, seeded, service_of, until
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(7_200)]
 
 TIMES = int(os.environ.get("FAULTS_TIMES", "5"))
-PASSED_S = 300.0
+PASSED_S = 600.0
 QUERIES = ("regions", "copies")
 
 ACTIONS: dict[str, tuple[tuple[str, int], ...]] = {
