@@ -166,7 +166,7 @@ def decide(snapshot: Snapshot, limits: Limits) -> Action:
         case State.STOPPED:
             return _orphan(snapshot, limits) or _stopped(snapshot)
         case State.BACKOFF | State.FAILED:
-            return _orphan(snapshot, limits) or _broken(snapshot)
+            return _orphan(snapshot, limits) or _broken(snapshot, limits)
 
 
 def _without_lease(snapshot: Snapshot, limits: Limits) -> Action:
@@ -263,7 +263,7 @@ def _paused(snapshot: Snapshot) -> Action:
             return _release_if_draining(snapshot) or WAIT
 
 
-def _broken(snapshot: Snapshot) -> Action:
+def _broken(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 20 to 22, for backoff and failed."""
     status, wants = snapshot.status, snapshot.wish.wants
     if wants is Desired.STOPPED:
@@ -276,7 +276,8 @@ def _broken(snapshot: Snapshot) -> Action:
         return Action(effect=Effect.RELEASE)
     if wants is Desired.PAUSED:
         return Action("20", transition(snapshot, State.PAUSED))
-    if status.next_attempt_ms is None or snapshot.now_ms >= status.next_attempt_ms:
+    if status.next_attempt_ms is None or not 0 < status.next_attempt_ms - snapshot.now_ms <= limits.backoff_longest_ms:
+        # Due; or further off than any wait is: the database's clock was set back.
         return _launch(snapshot, "22", attempt=status.attempt)
     return _release_if_draining(snapshot) or WAIT
 

@@ -20,10 +20,11 @@ from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 
 Connection = psycopg.Connection[Any]
 
-# What has no living lease and something to be done. An errand (stopping, purging) takes no place; whatever else does.
+# What has no living lease and something to be done. An errand (stopping, purging) takes no place; whatever else does. A lease that would
+# live longer than any can (the setting's bound) was given before the database's clock was set back, and not renewed since.
 _DUE = """
     FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
-    WHERE (s.lease_owner IS NULL OR s.lease_expires_at < now())
+    WHERE (s.lease_owner IS NULL OR s.lease_expires_at NOT BETWEEN now() AND now() + interval '10 minutes')
       AND (q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL) = %(is_errand)s
       AND CASE s.state
             WHEN 'stopped' THEN q.desired_state <> 'stopped' OR q.deleted_at IS NOT NULL

@@ -58,6 +58,16 @@ def test_one_claim_never_gives_a_query_to_two_drivers(dsn: str, control: Control
     assert sorted(itertools.chain(*claimed)) == sorted(queries)
 
 
+def test_a_lease_of_a_driver_that_is_gone_is_free_when_the_databases_clock_was_set_back(dsn: str, control: Control) -> None:
+    query = control.add()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == [query]
+        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == []
+        connection.execute("UPDATE slackwater.query_status SET lease_expires_at = lease_expires_at + interval '1 hour'")
+        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == [query]
+        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == []
+
+
 def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn: str, control: Control) -> None:
     query, me = control.add(), uuid4()
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -129,7 +139,7 @@ def test_a_lease_that_was_taken_away_stops_the_query(dsn: str, tmp_path: Path, c
         control.reaches(query, "running")
         control.works(query)
         control.execute(
-            "UPDATE slackwater.query_status SET lease_owner = %s, lease_expires_at = now() + interval '1 h',"
+            "UPDATE slackwater.query_status SET lease_owner = %s, lease_expires_at = now() + interval '5 min',"
             " version = version + 1 WHERE query_id = %s",
             stranger,
             query,

@@ -251,7 +251,7 @@ def test_21_an_edit_or_a_restart_is_honoured_at_once(state: State) -> None:
     assert (action.status.attempt, action.status.error, action.status.observed_nonce) == (0, None, 2)
 
 
-@pytest.mark.parametrize(("due_in_ms", "rule"), [(1, ""), (0, "22"), (-1, "22")])
+@pytest.mark.parametrize(("due_in_ms", "rule"), [(1, ""), (0, "22"), (-1, "22"), (60_000, ""), (3_600_000, "22")])
 def test_22_the_next_attempt_begins_when_it_is_due(due_in_ms: int, rule: str) -> None:
     action = decided(State.BACKOFF, attempt=2, error=RETRYABLE, next_attempt_ms=NOW + due_in_ms)
     assert action.rule == rule
