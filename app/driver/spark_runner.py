@@ -116,7 +116,7 @@ class SparkRunner:
             if not self._is_wanted.wait(FIRST_ORDER_S):
                 warm_up(self._opened)
                 log.info("spark_warmed_up")
-            if not self._is_closed.wait(ARCHIVE_AFTER_S):
+            if self._of_service.spark.class_archive and not self._is_closed.wait(ARCHIVE_AFTER_S):
                 make_class_archive(self._settings)
         except Exception:
             if not self._is_closed.is_set():

@@ -80,6 +80,7 @@ class Service:
             "SLACKWATER_DATA_DIR": str(self.data_dir),
             "SLACKWATER_PORT": str(self.port),
             "SLACKWATER_DRIVER__STOP_TIMEOUT_MS": "15000",
+            "SLACKWATER_SPARK__CLASS_ARCHIVE": "false",  # for later starts, which a temporary directory seldom sees
             **self._settings,
         }
 

@@ -43,8 +43,8 @@ _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.minBatchesToRetain": str(MIN_BATCHES_TO_RETAIN),
-    # An idle query asks its source this often; together with NOTIFY-free polling it bounds the latency of the first record.
-    "spark.sql.streaming.pollingDelay": "50ms",
+    # The source itself waits for records; when it says that it found none, it has waited for long.
+    "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",

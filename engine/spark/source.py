@@ -35,6 +35,7 @@ from engine.spark.failures import marked
 from engine.spark.inspection import CURE
 from engine.spark.look_ahead import LookAhead
 from engine.spark.seals import is_whole, sealed
+from engine.spark.silence import Silence
 from engine.spark.surroundings import Surroundings
 from engine.spark.wall_clock import WallClock
 
@@ -129,7 +130,7 @@ class PacketSource(DataSource):
     def streamReader(self, schema: StructType) -> PacketReader:  # noqa: ARG002, N802 - Spark's name
         spec = SourceSpec.decoded(self.options[SPEC_OPTION])
         feeds = open_feeds(spec.dsn, spec.inputs)
-        return PacketReader(spec, feeds if spec.replays is None else [*feeds, (spec.replays, ())])
+        return PacketReader(spec, feeds if spec.replays is None else [*feeds, (spec.replays, ())], silence=Silence())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +159,20 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         spec: what is read, and how much at once.
         feeds: a reader for each feed, with the inputs that read it.
+        silence: how it waits where there is nothing; None: not at all.
         clock: of the batches.
     """
 
-    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None) -> None:
+    def __init__(
+        self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None, silence: Silence | None = None
+    ) -> None:
         self._spec = spec
         self._clock = clock or WallClock()
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
         self._look_ahead = LookAhead()
         self._ahead = Limit(spec.limit.max_rows, spec.limit.max_bytes)
+        self._silence = silence
         self._looked_ms: int | None = None
         self._awake_ms = 0
 
@@ -179,7 +184,19 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._targets = {reader.feed.name: reader.ends() for reader, _ in self._feeds}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
-        """Return where the next batch ends; ``start`` itself when nothing is new."""
+        """Return where the next batch ends; ``start`` itself when nothing is new.
+
+        What comes while this waits is left for the next call, so that the time until its answer is that of planning.
+        """
+        found = self._look(start)
+        if self._silence is not None:
+            if found is not start:
+                self._silence.broken()
+            elif self._targets is None:
+                self._silence.wait(lambda: self._look(start) is not start)
+        return found
+
+    def _look(self, start: Offset) -> Offset:
         with marked():
             _require_whole(start)
             backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]

@@ -14,6 +14,7 @@ from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start
 from engine.connectors.packets import Packet
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.spark.silence import Silence
 from engine.spark.source import PacketReader, SourceSpec, SplitGroup, open_feeds
 
 FUTURE_MS = 9_999_999_999_999
@@ -51,12 +52,14 @@ class FakeFeed:
         yield Packet(request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
 
 
-def a_reader(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0) -> PacketReader:
+def a_reader(
+    *feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0, silence: Silence | None = None
+) -> PacketReader:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
     spec = SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), cores, release=release)
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
-    return PacketReader(spec, pairs)
+    return PacketReader(spec, pairs, silence=silence)
 
 
 def a_feed(name: str, **length: int) -> FakeFeed:
@@ -191,3 +194,16 @@ def test_what_arrived_after_the_look_is_read_later() -> None:
     second = latest(reader, first)
     assert second["feeds"]["log:a"]["0"] in (50, 60)
     assert latest(reader, second)["feeds"]["log:a"]["0"] > second["feeds"]["log:a"]["0"]
+
+
+def test_what_comes_while_the_reader_waits_is_for_the_next_call() -> None:
+    feed = a_feed("a", p0=20)
+
+    def something_comes(_: float) -> None:
+        feed.length[0] = 30
+
+    reader = a_reader(feed, silence=Silence(sleep=something_comes))
+    read = latest(reader, reader.initialOffset())
+    assert read["feeds"] == {feed.feed.name: {"0": 20}}
+    assert latest(reader, read) is read
+    assert latest(reader, read)["feeds"] == {feed.feed.name: {"0": 30}}
