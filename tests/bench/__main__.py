@@ -1,6 +1,8 @@
 """`python -m tests.bench nxt [--size small|large] [--skip-quality]`: the NX-T jobs on the real service, with figures and correctness.
 `python -m tests.bench core [--size tiny|small] [--json FILE]`: the engine alone on one core, operator by operator; see `core`.
 `python -m tests.bench sse`: what event streams cost and how soon they tell; see `sse`.
+`python -m tests.bench latency`: how soon a record is a visible row, and where the time goes; see `latency`.
+`python -m tests.bench many`: 1 to 20 light queries in one driver; see `many`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed:
@@ -19,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import reads, sse
+from tests.bench import latency, many, reads, sse
 from tests.bench.files import write_input
 from tests.bench.jobs import Measured, count_final, join_from_feed, join_two_inputs
 from tests.bench.nxt import check_values
@@ -34,9 +36,15 @@ def main() -> int:
         return sse.main(sys.argv[2:])
     if sys.argv[1:2] == ["reads"]:
         return reads.main(sys.argv[2:])
+    if sys.argv[1:2] == ["latency"]:
+        return latency.main(sys.argv[2:])
+    if sys.argv[1:2] == ["many"]:
+        return many.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument(
-        "suite", choices=["nxt", "core", "sse", "reads"], help="core, sse and reads have options of their own: core --help"
+        "suite",
+        choices=["nxt", "core", "sse", "reads", "latency", "many"],
+        help="all but nxt have options of their own: core --help",
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")
     parser.add_argument("--runs", type=int, default=1, help="repeat the timed jobs; every run is printed")

@@ -1,0 +1,133 @@
+"""Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--seconds 30] [--json FILE]`.
+
+Each query has a stream of its own with 20 records a second; all are created at once in a fresh service. Then they rest, for the cost of a
+query that has nothing to do. Memory is proportional set size, so that shared pages count once; per query is what is more than without any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.roles import cpu_by_role, memory_by_role
+from tests.bench.service import Service, fresh_service
+from tests.bench.steady import Lane, as_json, observe, quantile
+
+PER_SECOND = 20
+EVERY_S = 0.5
+TASKS = 1
+WARM_S = 15.0
+REST_S = 15.0
+START_S = 300.0
+POLL_S = 0.1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; returns 1 where a query did not run to the end, never for a time."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench many")
+    parser.add_argument("--queries", type=int, nargs="+", default=[1, 5, 10, 20])
+    parser.add_argument("--seconds", type=float, default=30.0, help="measured, after the warm-up")
+    parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    figures = []
+    for number in options.queries:
+        with fresh_service(options.work.resolve()) as service:
+            figures.append(_measure(service, number, options.seconds))
+            Console(width=150).print(figures[-1], highlight=False)
+    _print(figures)
+    as_json(options.json, figures)
+    return 0 if all(each["alive"] == each["queries"] and each["attempts"] == 0 for each in figures) else 1
+
+
+def _measure(service: Service, number: int, seconds: float) -> dict[str, Any]:
+    lanes = [Lane(f"s{place}", PER_SECOND, EVERY_S) for place in range(number)]
+    _await_driver(service)
+    empty = memory_by_role(service.pid)
+    for lane in lanes:
+        service.client.register("streams", lane.name, lane.stream())
+        service.client.append("streams", lane.name, b'{"key":"first","sent":0}')
+    begun = time.monotonic()
+    with ThreadPoolExecutor(number) as pool:
+        list(pool.map(service.client.put_query, [lane.query(TASKS) for lane in lanes]))
+    first_s, all_s = _await_commits(service, number, begun)
+    begun_ms = time.time() * 1000
+    url = f"http://127.0.0.1:{service.port}"
+    observe(url, lanes, WARM_S)
+    before, clock = cpu_by_role(service.pid), time.monotonic()
+    since_ms = int(time.time() * 1000)
+    observed = observe(url, lanes, seconds)
+    after, busy_s = cpu_by_role(service.pid), time.monotonic() - clock
+    memory = memory_by_role(service.pid)
+    resting, clock = cpu_by_role(service.pid), time.monotonic()
+    time.sleep(REST_S)
+    rested, rest_s = cpu_by_role(service.pid), time.monotonic() - clock
+    latencies = sorted(each for lane in observed.values() for each in lane.latencies(since_ms))
+    statuses = [service.client.status(f"seen_{lane.name}") for lane in lanes]
+    more = {role: (size - empty.get(role, 0.0)) / number for role, size in memory.items()}
+    return {
+        "queries": number,
+        "alive": sum(status["state"] == "running" for status in statuses),
+        "attempts": sum(status["attempt"] for status in statuses),
+        "first_result_s": first_s,
+        "all_results_s": all_s,
+        "p50_s": quantile(latencies, 0.5),
+        "p99_s": quantile(latencies, 0.99),
+        "cores": {role: (spent - before.get(role, 0.0)) / busy_s for role, spent in after.items()},
+        "idle_cores_per_query": {role: (spent - resting.get(role, 0.0)) / rest_s / number for role, spent in rested.items()},
+        "memory_mib": memory,
+        "memory_per_query_mib": more,
+        "seconds": time.time() - begun_ms / 1000,
+    }
+
+
+def _await_driver(service: Service) -> None:
+    """Wait for a driver that has gone through its warm-up: what is measured is queries, not its start."""
+    deadline = time.monotonic() + START_S
+    log = service.data_dir / "driver.log"
+    while not log.exists() or "spark_warmed_up" not in log.read_text(errors="replace"):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no driver within {START_S:.0f} s")
+        time.sleep(POLL_S)
+
+
+def _await_commits(service: Service, number: int, begun: float) -> tuple[float, float]:
+    """Return the seconds until the first and until the last query had committed."""
+    first: float | None = None
+    while True:
+        statuses = [service.client.status(f"seen_s{place}") for place in range(number)]
+        done = sum(status["batch_id"] is not None for status in statuses)
+        if done and first is None:
+            first = time.monotonic() - begun
+        if done == number and first is not None:
+            return first, time.monotonic() - begun
+        if time.monotonic() - begun > START_S:
+            raise TimeoutError(f"{done} of {number} queries have committed: {[status['state'] for status in statuses]}")
+        time.sleep(POLL_S)
+
+
+def _print(figures: Sequence[dict[str, Any]]) -> None:
+    table = Table(title=f"light queries ({PER_SECOND} records/s each) in one driver, created at once")
+    table.add_column("queries")
+    for each in figures:
+        table.add_column(str(each["queries"]), justify="right")
+
+    def line(name: str, value: Any) -> None:
+        table.add_row(name, *(value(each) for each in figures))
+
+    line("alive, restarts", lambda each: f"{each['alive']}, {each['attempts']}")
+    line("first / all results after, s", lambda each: f"{each['first_result_s']:.1f} / {each['all_results_s']:.1f}")
+    line("latency p50 / p99, s", lambda each: f"{each['p50_s']:.2f} / {each['p99_s']:.2f}")
+    line("cores, busy", lambda each: f"{sum(each['cores'].values()):.2f}")
+    line("% of a core per resting query", lambda each: f"{sum(each['idle_cores_per_query'].values()) * 100:.2f}")
+    for role in ("Python workers", "JVM", "driver", "API"):
+        line(f"MiB per query: {role}", lambda each, role=role: f"{each['memory_per_query_mib'].get(role, 0.0):.0f}")
+    line("MiB per query, all", lambda each: f"{sum(each['memory_per_query_mib'].values()):.0f}")
+    Console(width=150).print(table)
