@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from engine.connectors.bodies import parse_records
 from engine.connectors.canonical import TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
-from engine.connectors.json_records import BodyMalformed, parse_lines
+from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
 from engine.plan.model import RelationSchema
@@ -208,6 +208,18 @@ def test_another_relations_record_in_a_shared_feed_is_no_reject() -> None:
     accepted, refused = canonicalise(raw, bids, NOW_MS, TYPED_FILE, member)
     assert accepted["price"].to_list() == [5]
     assert pl.concat([malformed, refused]).select("offset", "reason").rows() == [(2, "wrong_type")]
+
+
+def test_lines_whose_bounds_are_known_are_judged_alike() -> None:
+    lines = [json.dumps({"k": "x", "t": number}).encode() for number in range(700)]
+    lines[600], lines[10] = b'{"k": 1, "t": }', b""
+    chunk = b"\n".join(lines)
+    raw, rejects, starts = parse_lines(chunk, EVENTS, "ignore")
+    again, same, places = parse_lines(chunk, EVENTS, "ignore", bounds=line_bounds(chunk))
+    assert raw["_offset"].to_list() == [number for number in range(699) if number != 599]
+    assert (rejects["offset"].to_list(), same["offset"].to_list()) == ([599], [599])
+    assert raw.equals(again)
+    assert starts.tolist() == places.tolist()
 
 
 def test_unknown_columns_of_files_are_ignored() -> None:
