@@ -80,7 +80,7 @@ class _Link:
         if since is None or self.patience_s is None or now - since < self.patience_s:
             return False
         fileno = self.fileno
-        return fileno is not None and not select.select([fileno], [], [], 0)[0]
+        return fileno is not None and not _has_something(fileno)
 
     def shut(self) -> None:
         """End the connection under whoever waits on it."""
@@ -206,7 +206,7 @@ class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
 
 def is_usable(connection: psycopg.Connection[Any]) -> bool:
     """Whether an idle connection is open; one that the server has ended has that to tell, and else there is nothing to read."""
-    return not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]
+    return not connection.closed and not _has_something(connection.fileno())
 
 
 def _completed(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -221,6 +221,13 @@ def _completed(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
 def _target(options: dict[str, Any]) -> dict[str, Any]:
     """Pick from the options of a connection what says where it goes."""
     return {name: options[name] for name in ("host", "hostaddr", "port", "dbname", "user", "password") if name in options}
+
+
+def _has_something(fileno: int) -> bool:
+    """Whether there is something to read, an end among it; ``select`` knows no numbers above 1,023."""
+    poll = select.poll()
+    poll.register(fileno, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _shut(fileno: int) -> None:

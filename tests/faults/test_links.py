@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -74,6 +76,23 @@ def test_a_link_that_went_dead_ends_under_who_waits(proxy: Proxy, is_back: bool)
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
         assert time.monotonic() - begun < 30
+
+
+def test_a_dead_link_with_a_high_number_ends_too(proxy: Proxy) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with connect(proxy) as connection:
+            assert connection.fileno() > 1_023
+            proxy.swallow()
+            proxy.restore()
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("SELECT 1")
+    finally:
+        for fileno in taken:
+            os.close(fileno)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_the_same_without_threads(proxy: Proxy) -> None:
