@@ -1,13 +1,14 @@
-"""`python -m tests.bench nxt [--size small|large] [--skip-quality]`: the NX-T jobs on the real service, with figures and correctness.
+"""`python -m tests.bench nxt [--size small|large] [--only JOB …] [--json FILE] [--skip-quality]`: the NX-T jobs on the real service, with
+figures and correctness; see `speed`.
 `python -m tests.bench core [--size tiny|small] [--json FILE]`: the engine alone on one core, operator by operator; see `core`.
 `python -m tests.bench sse`: what event streams cost and how soon they tell; see `sse`.
 `python -m tests.bench latency`: how soon a record is a visible row, and where the time goes; see `latency`.
 `python -m tests.bench many`: 1 to 20 light queries in one driver; see `many`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
-Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver) fed through the files connector. Printed:
-records per second from the first read to the last commit, CPU seconds per million records and peak memory of the whole process tree, and
-what the answers are worth against the oracle.
+Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
+first read to the last commit and of the steady part, CPU seconds per million records of the process tree and of Postgres apart, peak memory,
+and what the answers are worth against the oracle.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from rich.table import Table
 
 from tests.bench import latency, many, reads, sse
 from tests.bench.files import write_input
-from tests.bench.jobs import Measured, count_final, join_from_feed, join_two_inputs
+from tests.bench.jobs import join_from_feed
 from tests.bench.nxt import check_values
 from tests.bench.oracle import PUBLISHED_WRONG
+from tests.bench.speed import JOBS, measure_speed
 
 
 def main() -> int:
@@ -48,6 +50,8 @@ def main() -> int:
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")
     parser.add_argument("--runs", type=int, default=1, help="repeat the timed jobs; every run is printed")
+    parser.add_argument("--only", nargs="+", choices=sorted(JOBS), help="only these timed jobs")
+    parser.add_argument("--json", type=Path, help="also write every timed run there")
     parser.add_argument("--skip-quality", action="store_true", help="leave out the eight runs that reproduce the published table")
     parser.add_argument("--skip-speed", action="store_true", help="only reproduce the published table")
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench", help="folder for inputs and states")
@@ -59,9 +63,9 @@ def main() -> int:
     work = options.work.resolve()
     is_right = True
     if not options.skip_speed:
-        _speed(console, options.size, options.runs, work)
+        is_right = measure_speed(console, options, work)
     if not options.skip_quality:
-        is_right = _quality(console, work)
+        is_right &= _quality(console, work)
     return 0 if is_right else 1
 
 
@@ -69,22 +73,6 @@ def _core(arguments: list[str]) -> int:
     """Run the other suite in a process of its own: how many cores Polars may use is fixed when it is imported."""
     environment = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.call([sys.executable, "-m", "tests.bench.core", *arguments], env=environment)
-
-
-def _speed(console: Console, size: str, runs: int, work: Path) -> None:
-    folders = write_input(size, work / "input")
-    table = Table(title=f"NX-T {size}: files -> Spark -> engine -> log (J1) or view (J2)")
-    for name in ("job", "records", "seconds", "records/s", "records/s with start", "CPU s/M", "peak MiB", "answers"):
-        table.add_column(name, justify="right" if name not in ("job", "answers") else "left")
-    for _ in range(runs):
-        for measured in (
-            join_two_inputs(size, folders, work, grace_s=10),
-            count_final(size, folders, work, key="auction"),
-            count_final(size, folders, work, key="bidder"),
-        ):
-            table.add_row(*_cells(measured))
-            console.print(f"{measured.job}: {measured.records_per_second:,.0f} records/s; {measured.answers}", highlight=False)
-    console.print(table)
 
 
 def _quality(console: Console, work: Path) -> bool:
@@ -104,19 +92,6 @@ def _quality(console: Console, work: Path) -> bool:
         console.print(f"grace {grace_s} s: {measured.wrong_or_missing:,} (published {published:,})", highlight=False)
     console.print(table)
     return is_right
-
-
-def _cells(measured: Measured) -> tuple[str, ...]:
-    return (
-        measured.job,
-        f"{measured.records:,}",
-        f"{measured.seconds:.1f}",
-        f"{measured.records_per_second:,.0f}",
-        f"{measured.records / measured.seconds_with_start:,.0f}",
-        f"{measured.cpu_seconds / measured.records * 1e6:.2f}",
-        f"{measured.peak_bytes / 2**20:,.0f}",
-        measured.answers,
-    )
 
 
 if __name__ == "__main__":

@@ -22,21 +22,23 @@ def write_input(size: str, root: Path) -> dict[str, Path]:
     if (root / size / "complete").exists():
         return folders
     bids, versions, order = replay(size)
-    bid_rows, version_rows = _bid_rows(bids), _version_rows(versions)
-    _write(bid_rows, folders["bids"])
-    _write(version_rows, folders["versions"])
-    _write(_interleaved(bid_rows, version_rows, order), folders["feed"])
+    of_bids, of_versions = bid_rows(bids), version_rows(versions)
+    _write(of_bids, folders["bids"])
+    _write(of_versions, folders["versions"])
+    _write(_interleaved(of_bids, of_versions, order), folders["feed"])
     (root / size / "complete").touch()
     return folders
 
 
-def _bid_rows(bids: Bids) -> pl.DataFrame:
+def bid_rows(bids: Bids) -> pl.DataFrame:
+    """Return bids as records; ``n`` is their number."""
     return pl.DataFrame(
         {"auction": bids.auction, "price": bids.price, "bidder": bids.bidder, "ts": bids.ts + BASE_MS, "n": bids.number}
     )
 
 
-def _version_rows(versions: Versions) -> pl.DataFrame:
+def version_rows(versions: Versions) -> pl.DataFrame:
+    """Return versions as records."""
     return pl.DataFrame({"auction": versions.key, "version": versions.version, "ts": versions.ts + BASE_MS})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,69 +11,44 @@ from psycopg import sql
 
 from app.client import Client, Json
 from engine.connectors.log import read_feed
-from tests.bench.meter import TreeMeter
 from tests.bench.oracle import judge_join, judge_windows
-from tests.bench.service import Service, fresh_service
+from tests.bench.service import fresh_service
+from tests.bench.sources import FileSource, Input, Source
+from tests.bench.timed import Measured, Run, run_query
 
 WINDOW_MS = 10_000
 WINDOW_GRACE_MS = 5_000
-POLL_SECONDS = 0.2
-JOB_SECONDS = 600.0
 BID = {"auction": "bigint", "price": "bigint", "bidder": "bigint", "ts": "bigint", "n": "bigint"}
 VERSION = {"auction": "bigint", "version": "bigint", "ts": "bigint"}
+HISTORY = {"versioned": {"history_retention": "1h"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One run.
-
-    Attributes:
-        records: input records read, of all inputs.
-        seconds: from the commit before the first records to the last commit.
-        seconds_with_start: from POST of the query to the last commit.
-        wrong_or_missing: joined bids with another version than the true one; 0 for windows.
-        answers: what the answers are worth, in words.
-    """
-
-    job: str
-    records: int
-    seconds: float
-    seconds_with_start: float
-    cpu_seconds: float
-    peak_bytes: int
-    wrong_or_missing: int
-    answers: str
-
-    @property
-    def records_per_second(self) -> float:
-        return self.records / self.seconds
-
-
-def join_two_inputs(size: str, folders: dict[str, Path], work: Path, grace_s: int) -> Measured:
-    """J1: two directories, four tasks, merged by event time."""
+def join_two_inputs(size: str, source: Source, work: Path, grace_s: int) -> Measured:
+    """J1: two inputs, four tasks, merged by event time, into the log."""
     with fresh_service(work) as service:
-        _register(service.client, "tables", "versions", VERSION, folders["versions"], {"versioned": {"history_retention": "1h"}})
-        _register(service.client, "streams", "bids", BID, folders["bids"], {})
-        run = _run(service, _join(grace_s, tasks=4), _rows(folders["versions"]) + _rows(folders["bids"]))
-        return _judged_join(service, f"J1 join, grace {grace_s} s, two inputs", size, run)
+        _register(service.client, "tables", "versions", VERSION, source.connector("versions"), HISTORY)
+        _register(service.client, "streams", "bids", BID, source.connector("bids"), {})
+        inputs: tuple[Input, ...] = ("versions", "bids")
+        records = sum(source.fill(service.dsn, of) for of in inputs)
+        run = run_query(service, _join(grace_s, tasks=4), records)
+        return _judged_join(service.dsn, f"J1 join, grace {grace_s} s, {source.name} -> log", size, run)
 
 
 def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int) -> Measured:
     """J1 on one directory that holds both sides in arrival order, one task: equals the published table."""
     with fresh_service(work) as service:
         columns = {**BID, **VERSION, "kind": "string"}
-        feed = folders["feed"]
-        _register(
-            service.client, "tables", "versions", columns, feed,
-            {"versioned": {"history_retention": "1h"}}, where="kind = 'version'",
-        )  # fmt: skip
-        _register(service.client, "streams", "bids", columns, feed, {}, where="kind = 'bid'")
-        run = _run(service, _join(grace_s, tasks=1), _rows(feed))
-        return _judged_join(service, f"J1 join, grace {grace_s} s, one feed", size, run)
+        connector = {"type": "files", "path": str(folders["feed"]), "format": "ndjson"}
+        _register(service.client, "tables", "versions", columns, {**connector, "where": "kind = 'version'"}, HISTORY)
+        _register(service.client, "streams", "bids", columns, {**connector, "where": "kind = 'bid'"}, {})
+        source = FileSource(folders)
+        records = source.fill(service.dsn, "bids") + source.fill(service.dsn, "versions")
+        run = run_query(service, _join(grace_s, tasks=1), records)
+        return _judged_join(service.dsn, f"J1 join, grace {grace_s} s, one feed", size, run)
 
 
-def count_final(size: str, folders: dict[str, Path], work: Path, key: str) -> Measured:
-    """J2: final counts per key; four tasks."""
+def count_final(size: str, source: Source, work: Path, key: str) -> Measured:
+    """J2: final counts per key into a view; four tasks."""
     query = {
         "name": "counts",
         "from": {"stream": "bids"},
@@ -87,53 +60,24 @@ def count_final(size: str, folders: dict[str, Path], work: Path, key: str) -> Me
         "into": {"table": "counts"},
     }
     with fresh_service(work) as service:
-        _register(service.client, "streams", "bids", BID, folders["bids"], {})
-        run = _run(service, query, _rows(folders["bids"]))
+        _register(service.client, "streams", "bids", BID, source.connector("bids"), {})
+        run = run_query(service, query, source.fill(service.dsn, "bids"))
         start = sql.SQL("(extract(epoch FROM window_start) * 1000)::bigint")
         statement = sql.SQL("SELECT {}, {}, bids FROM views.counts").format(sql.Identifier(key), start)
         with psycopg.connect(service.dsn) as connection:
             rows = connection.execute(statement).fetchall()
         got = pl.DataFrame(rows, schema={"key": pl.Int64, "start": pl.Int64, "count": pl.Int64}, orient="row")
         quality = judge_windows(size, got, key, WINDOW_MS, WINDOW_GRACE_MS)
+        share = quality.counted / quality.expected_counted
         answers = (
-            f"{quality.counted:,} bids in {quality.rows:,} final windows; one task in arrival order would count "
-            f"{quality.expected_counted:,} in {quality.expected_rows:,}; {quality.equal:,} equal"
+            f"{quality.counted:,} bids in {quality.rows:,} final windows, {share:.2%} of the "
+            f"{quality.expected_counted:,} that one task counts in arrival order; {quality.equal:,} of {quality.expected_rows:,} equal"
         )
-        return run.measured(f"J2 final count per {key}", answers)
+        return run.measured(f"J2 final count per {key}, {source.name} -> view", answers, counted_share=share)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    records: int
-    seconds: float
-    seconds_with_start: float
-    cpu_seconds: float
-    peak_bytes: int
-    status: Json
-
-    def measured(self, job: str, answers: str, wrong_or_missing: int = 0) -> Measured:
-        return Measured(
-            job, self.records, self.seconds, self.seconds_with_start, self.cpu_seconds, self.peak_bytes, wrong_or_missing, answers
-        )
-
-
-def _run(service: Service, query: Json, records: int) -> _Run:
-    """Start the query and wait until it has committed everything."""
-    with TreeMeter(service.pid) as meter:
-        posted = time.monotonic()
-        service.client.put_query(query)
-        service.client.status(query["name"], wait_for="running", timeout=60)
-        running = time.monotonic()
-        while (status := service.client.status(query["name"]))["read_rows"] < records:
-            if status["state"] == "failed" or time.monotonic() - posted > JOB_SECONDS:
-                raise RuntimeError(f"{status['state']} after {status['read_rows']} of {records} records: {status['error']}")
-            time.sleep(POLL_SECONDS)
-        done = time.monotonic()
-    return _Run(records, done - running, done - posted, meter.cpu_seconds, meter.peak_bytes, status)
-
-
-def _judged_join(service: Service, job: str, size: str, run: _Run) -> Measured:
-    with psycopg.connect(service.dsn) as connection:
+def _judged_join(dsn: str, job: str, size: str, run: Run) -> Measured:
+    with psycopg.connect(dsn) as connection:
         frame = pl.concat([frame.select("n", "version") for _, frame in read_feed(connection, "joined")])
     quality = judge_join(size, frame["n"], frame["version"])
     waiting = sum(run.status["buffered"].values())
@@ -158,15 +102,6 @@ def _join(grace_s: int, tasks: int) -> Json:
     }  # fmt: skip
 
 
-def _register(
-    client: Client, kind: str, name: str, columns: dict[str, str], folder: Path, extra: Json, where: str | None = None
-) -> None:
-    connector: dict[str, Any] = {"type": "files", "path": str(folder), "format": "ndjson"}
-    if where is not None:
-        connector["where"] = where
+def _register(client: Client, kind: str, name: str, columns: dict[str, str], connector: dict[str, Any], extra: Json) -> None:
     definition = {"key": ["auction"], "columns": columns, "event_time": "ts", "connector": connector, **extra}
     client.register(kind, name, definition)
-
-
-def _rows(folder: Path) -> int:
-    return sum(chunk.count(b"\n") for path in folder.iterdir() for chunk in [path.read_bytes()])

@@ -1,35 +1,50 @@
-"""CPU seconds and peak memory of a process tree, sampled from outside."""
+"""CPU seconds and peak memory of process trees, sampled from outside, by what the processes do."""
 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 import psutil
 
+from tests.bench.roles import role_of
+
 SAMPLE_SECONDS = 0.25  # short-lived children that live between two samples are missed; Spark's and Postgres's live longer
+
+Cpu = Mapping[str, float]
 
 
 class TreeMeter:
-    """Sample a process and its descendants while the ``with`` block runs.
+    """Sample processes and their descendants while the ``with`` block runs.
+
+    Args:
+        pids: the roots.
 
     Attributes:
-        cpu_seconds: user and system time spent inside the block by every process seen.
         peak_bytes: greatest sum of the unique set sizes, so that shared pages count once per process at most.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
+    def __init__(self, *pids: int) -> None:
+        self._roots = [psutil.Process(pid) for pid in pids]
+        self._lock = threading.Lock()
         self._first: dict[int, float] = {}
         self._last: dict[int, float] = {}
+        self._roles: dict[int, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.peak_bytes = 0
 
-    @property
-    def cpu_seconds(self) -> float:
-        return sum(last - self._first[pid] for pid, last in self._last.items())
+    def cpu(self) -> dict[str, float]:
+        """Return user and system seconds since the block began, by role, of every process seen."""
+        self._sample(is_first=False)
+        spent: defaultdict[str, float] = defaultdict(float)
+        with self._lock:
+            for pid, last in self._last.items():
+                spent[self._roles[pid]] += last - self._first[pid]
+        return dict(spent)
 
     def __enter__(self) -> Self:
         self._sample(is_first=True)
@@ -39,25 +54,31 @@ class TreeMeter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
-        self._sample(is_first=False)
 
     def _run(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
             self._sample(is_first=False)
 
     def _sample(self, *, is_first: bool) -> None:
-        total = 0
-        try:
-            processes = [self._root, *self._root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
-        for process in processes:
+        with self._lock:
+            total = 0
+            for process in self._processes():
+                try:
+                    times = process.cpu_times()
+                    total += process.memory_info().rss - getattr(process.memory_info(), "shared", 0)
+                    self._roles[process.pid] = role_of(process)
+                except psutil.Error:
+                    continue
+                spent = times.user + times.system
+                self._first.setdefault(process.pid, spent if is_first else 0.0)
+                self._last[process.pid] = spent
+            self.peak_bytes = max(self.peak_bytes, total)
+
+    def _processes(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for root in self._roots:
             try:
-                times = process.cpu_times()
-                total += process.memory_info().rss - getattr(process.memory_info(), "shared", 0)
-            except psutil.Error:
+                found += [root, *root.children(recursive=True)]
+            except psutil.NoSuchProcess:
                 continue
-            spent = times.user + times.system
-            self._first.setdefault(process.pid, spent if is_first else 0.0)
-            self._last[process.pid] = spent
-        self.peak_bytes = max(self.peak_bytes, total)
+        return found

@@ -1,0 +1,100 @@
+"""Where the timed jobs read the NX-T input: directories of files, or the built-in log with everything appended before the query starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import polars as pl
+import psycopg
+
+from engine.connectors.log import append_batches, encode_batch, find_feed
+from engine.core.hashing import key_hash
+from tests.bench.files import bid_rows, version_rows
+from tests.bench.nxt import replay
+
+PARTITIONS = 4
+BATCH_ROWS = 10_000  # what a client that sends large bodies makes of each request
+HUGE_SHARE = 7  # tenths of the keys that are in the huge partition
+SMALL_BATCH_ROWS = 500  # a producer of small requests
+
+Layout = Literal["even", "huge", "behind"]
+Input = Literal["bids", "versions"]
+
+
+class Source(Protocol):
+    """One form of the input.
+
+    Attributes:
+        name: in tables.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def connector(self, of: Input) -> dict[str, Any]:
+        """Return the connector of a relation."""
+        ...
+
+    def fill(self, dsn: str, of: Input) -> int:
+        """Put the records where the registered relation reads them; returns how many there are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """Directories that ``files.write_input`` has written."""
+
+    folders: dict[str, Path]
+    name: str = "files"
+
+    def connector(self, of: Input) -> dict[str, Any]:
+        return {"type": "files", "path": str(self.folders[of]), "format": "ndjson"}
+
+    def fill(self, dsn: str, of: Input) -> int:
+        return sum(path.read_bytes().count(b"\n") for path in self.folders[of].iterdir())
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """Four partitions of the log, in arrival order within each.
+
+    Attributes:
+        layout: ``even``: by the key's hash. ``huge``: 70 % of the keys are in one partition. ``behind``: one partition was appended after
+            all others were, in small batches; its records are as old as theirs.
+    """
+
+    size: str
+    layout: Layout = "even"
+
+    @property
+    def name(self) -> str:
+        return "log" if self.layout == "even" else f"log, one partition {self.layout}"
+
+    def connector(self, of: Input) -> dict[str, Any]:
+        return {"type": "log", "partitions": PARTITIONS}
+
+    def fill(self, dsn: str, of: Input) -> int:
+        bids, versions, _ = replay(self.size)
+        frame = bid_rows(bids) if of == "bids" else version_rows(versions)
+        frame = frame.with_columns(pl.col("ts").alias("_ts"), pl.lit(0, pl.Int8).alias("_op"))
+        hashes = key_hash(frame, ["auction"]).to_numpy()
+        partition = (hashes % np.uint64(PARTITIONS)).astype(np.int64)
+        if self.layout == "huge":
+            partition[(hashes >> np.uint64(8)) % np.uint64(10) < HUGE_SHARE] = 0
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            feed = find_feed(connection, of)
+            if feed is None:
+                raise RuntimeError(f"there is no feed {of!r}")
+            parts = [frame.filter(pl.Series(partition == number)) for number in range(PARTITIONS)]
+            if self.layout == "behind":
+                last = parts.pop()
+            for first in range(0, max(part.height for part in parts), BATCH_ROWS):
+                cut = [(number, part.slice(first, BATCH_ROWS)) for number, part in enumerate(parts)]
+                append_batches(connection, feed.id, [(number, encode_batch(part, 0)) for number, part in cut if part.height])
+            if self.layout == "behind":
+                rest = [(PARTITIONS - 1, encode_batch(part, 0)) for part in last.iter_slices(SMALL_BATCH_ROWS)]
+                append_batches(connection, feed.id, rest)
+        return frame.height
