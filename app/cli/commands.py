@@ -14,13 +14,12 @@ from rich.console import Console
 from app import __version__
 from app.cli.doctor import examine
 from app.cli.keys import keys, say_who_may
-from app.cli.opening import only_service, open_database, read_settings, require_tracing
+from app.cli.opening import make_current, only_service, open_database, read_settings, require_tracing
 from app.cli.server import run
 from app.cli.slow_clients import impatient_protocol
 from app.cli.test_command import run_tests
 from app.main import create_app
 from app.settings import effective
-from app.store.database import migrate
 from app.telemetry import configure_logging
 
 # Long polls end with the connection; a client that follows reconnects.
@@ -55,7 +54,7 @@ def serve(
     # As Ctrl-C does: uvicorn takes it while it serves and repeats it when it is done, and the database must be stopped after that.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with only_service(settings), open_database(settings, is_owner=True) as dsn:
-        migrate(dsn)
+        make_current(dsn)
         app = create_app(settings.model_copy(update={"database_url": SecretStr(dsn)}), has_driver=not no_driver)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
         _out.print(f"Slackwater {__version__}: http://{shown}:{settings.port}/docs describes every request", soft_wrap=True)
@@ -94,7 +93,7 @@ def migrate_command() -> None:
     settings = read_settings()
     configure_logging(settings.log)
     with open_database(settings) as dsn:
-        migrate(dsn)
+        make_current(dsn)
     _out.print("the schema is current")
 
 

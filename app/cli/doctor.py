@@ -17,6 +17,7 @@ import psycopg
 from app.settings import Settings
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.tracing import TracingMissing, tracing_of
 
 MINIMUM_PYTHON = (3, 11)
@@ -132,7 +133,10 @@ def _reachable(dsn: str, origin: str) -> Finding:
         with psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             connection.execute("CREATE TEMPORARY TABLE slackwater_probe (n integer) ON COMMIT DROP")
             may_create = connection.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
+            refuse_newer(connection)
             server = f"Postgres {connection.info.server_version // 10_000} ({origin})"
+    except SchemaTooNew as error:
+        return Finding("Database", False, str(error), "install that version of Slackwater")
     except (psycopg.Error, UnicodeError) as error:
         detail = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
         return Finding(

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.opening import open_database, read_settings
+from app.cli.opening import make_current, open_database, read_settings
 from app.domain.access import Role, key_name
 from app.errors import AppError
 from app.settings import Settings
 from app.store.api_keys import create_key, has_keys, list_keys, revoke_key
-from app.store.database import migrate, sqlalchemy_url
+from app.store.database import sqlalchemy_url
 from app.telemetry import configure_logging
 from engine.definition.durations import parse_duration
 
@@ -93,7 +93,7 @@ def _transaction() -> Iterator[sa.Connection]:
     configure_logging(settings.log)
     try:
         with open_database(settings) as dsn:
-            migrate(dsn)
+            make_current(dsn)
             with _connected(dsn) as connection:
                 yield connection
     except AppError as error:

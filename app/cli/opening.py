@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from app.settings import Settings, UnknownSetting, load_settings
+from app.store.database import migrate
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
+from app.store.schema_version import SchemaTooNew
 from app.tracing import TracingMissing, tracing_of
 
 _err = Console(stderr=True)
@@ -67,6 +69,15 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
     finally:
         if is_owner or not embedded.is_adopted:
             embedded.stop()
+
+
+def make_current(dsn: str) -> None:
+    """Migrate a database; says what is wrong where a newer version has been there, and exits."""
+    try:
+        migrate(dsn)
+    except SchemaTooNew as error:
+        _err.print(f"[red]{escape(str(error))}[/]", soft_wrap=True)
+        raise typer.Exit(1) from error
 
 
 @contextmanager

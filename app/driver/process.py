@@ -32,6 +32,7 @@ from app.driver.reconciler import Reconciler
 from app.settings import DriverSettings, Settings
 from app.store import drivers, transitions
 from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.store.schema_version import refuse_newer
 from app.store.transitions import LeasedQuery
 from engine.connectors.links import LinkedConnection
 
@@ -78,10 +79,17 @@ def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], id
 
     Returns:
         The exit code. Threads may still hang: leave with ``os._exit``.
+
+    Raises:
+        SchemaTooNew: a newer version has upgraded the database.
     """
     if settings.database_url is None:
         raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
-    return DriverProcess(settings, settings.database_url.get_secret_value(), make_runner(settings), identity).run()
+    dsn = settings.database_url.get_secret_value()
+    # One that is away is waited for below.
+    with suppress(psycopg.OperationalError), psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        refuse_newer(connection)
+    return DriverProcess(settings, dsn, make_runner(settings), identity).run()
 
 
 class DriverProcess:

@@ -15,6 +15,7 @@ from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.files_root import check_directory
+from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -133,7 +134,7 @@ class SparkRunner:
         return self._session
 
     def _plan(self, order: LaunchOrder) -> Plan:
-        definition = QueryDefinition.model_validate(order.definition)
+        definition = opened(QueryDefinition, order.definition)
         with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             plan = build_plan(definition, load_catalog(connection))
             for feed in (read.feed for read in plan.inputs):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import psycopg
 
+from app.store.stored import opened
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.types import Schema
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry
@@ -50,7 +51,7 @@ def entry_of(
 
 def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
     """Read a source's definition back."""
-    return (TableDefinition if kind == "table" else StreamDefinition).model_validate(definition)
+    return opened(TableDefinition if kind == "table" else StreamDefinition, definition)
 
 
 def output_to_json(output: Output) -> dict[str, Any]:

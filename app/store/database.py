@@ -21,6 +21,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import app
+from app.store.schema_version import refuse_newer
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
 
 # Any number, the same in every process: two processes that start together must not migrate together.
@@ -37,12 +38,17 @@ TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"
 
 
 def migrate(dsn: str) -> None:
-    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current."""
+    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current.
+
+    Raises:
+        SchemaTooNew: a newer version has upgraded it.
+    """
     config = Config()
     config.set_main_option("script_location", str(Path(app.__file__).resolve().parent.parent / "migrations"))
     config.set_main_option("sqlalchemy.url", sqlalchemy_url(dsn).render_as_string(hide_password=False).replace("%", "%%"))
     with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as lock:
         lock.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+        refuse_newer(lock)
         command.upgrade(config, "head")
 
 

@@ -21,6 +21,7 @@ from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.relation_edits import in_use
 from app.store.relations import find_relation, kept_result, readers_of
+from app.store.stored import opened
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed
@@ -220,7 +221,7 @@ def _stored(definition: QueryDefinition) -> dict[str, Any]:
 
 def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> bool:
     try:
-        before = build_plan(QueryDefinition.model_validate(stored.definition), load_catalog(raw(connection)))
+        before = build_plan(opened(QueryDefinition, stored.definition), load_catalog(raw(connection)))
     except DefinitionInvalid:
         return False
     return fits_kept_state(before, plan)

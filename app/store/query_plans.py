@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from app.store.catalog import load_catalog
 from app.store.log_tables import commit
 from app.store.queries import QueryRow, get_query
+from app.store.stored import opened
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -56,7 +57,7 @@ def get_planned(connection: sa.Connection, name: str, *, is_locking: bool = Fals
     if not is_locking:
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
     row = get_query(connection, name, is_locking=is_locking)
-    definition = QueryDefinition.model_validate(row.definition)
+    definition = opened(QueryDefinition, row.definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
     found = connection.execute(
         sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, commit.c.detail).where(

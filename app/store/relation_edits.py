@@ -15,6 +15,7 @@ from app.store.catalog import entry_of, load_catalog
 from app.store.log_tables import reject
 from app.store.materialisations import follow, is_internal
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
+from app.store.stored import opened
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.log import drop_feed, ensure_feed, find_feed, heads, set_retention
@@ -203,7 +204,7 @@ def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry:
         .order_by(query.c.name)
     )
     followed = ((name, definition) for name, definition in rows if not is_internal(name))
-    return [name for name, definition in followed if not _fits(QueryDefinition.model_validate(definition), before, after)]
+    return [name for name, definition in followed if not _fits(opened(QueryDefinition, definition), before, after)]
 
 
 def _fits(definition: QueryDefinition, before: Catalog, after: Catalog) -> bool:

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.store.database import migrate, sqlalchemy_url
+from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.store.tables import metadata
 
 
@@ -42,6 +43,22 @@ def test_migrating_at_the_same_time_is_harmless(postgres_dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
         assert connection.execute("SELECT count(*) FROM slackwater.query").fetchone() == (0,)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_database_that_a_newer_version_upgraded_is_refused(postgres_dsn: str) -> None:
+    name = f"newer_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    dsn = sa.make_url(postgres_dsn).set(database=name).render_as_string(hide_password=False)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        refuse_newer(connection)
+        connection.execute("CREATE TABLE alembic_version (version_num text)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+        for look in (lambda: migrate(dsn), lambda: refuse_newer(connection)):
+            with pytest.raises(SchemaTooNew, match=r"9999.*Run that version"):
+                look()
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 

@@ -160,11 +160,11 @@ def records(seed: int, count: int, start_ms: int = 0) -> list[Record]:
 
 
 def closing(start_ms: int) -> list[Record]:
-    """Make one record of each relation, days apart and of a key of its own: what waits by event time goes with them."""
+    """Make a record or more of each relation, days apart and of a key of its own: what waits by event time goes with them."""
     row = {"k": "last", "g": "last", "n": 1, "x": 1.0}
     return [
-        Record(name, {column: row[column] for column in body["columns"]}, start_ms + place * 2 * DAY_MS, 0)
-        for place, (name, (_, body)) in enumerate(SOURCES.items(), 1)
+        Record(name, {column: row[column] for column in SOURCES[name][1]["columns"]}, start_ms + place * 2 * DAY_MS, 0)
+        for place, name in enumerate([*SOURCES, "s", "s"], 1)
     ]
 
 

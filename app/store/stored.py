@@ -1,0 +1,37 @@
+"""Definitions as the database keeps them, read back by this version's models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from engine.errors import DefinitionInvalid, Problem
+from engine.plan.problems import problems_of
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def opened(model: type[Model], stored: Mapping[str, Any]) -> Model:
+    """Return a stored definition.
+
+    What an earlier version has stored is valid for every later one; so what is not was written by a later one.
+
+    Raises:
+        DefinitionInvalid: with what this version does not know.
+    """
+    try:
+        return model.model_validate(stored)
+    except ValidationError as error:
+        raise DefinitionInvalid(
+            [
+                Problem(
+                    problem.pointer,
+                    "stored_by_newer_version",
+                    f"{problem.detail}: the stored definition has what this version of Slackwater does not know. Run the version that "
+                    "stored it, or replace the definition",
+                )
+                for problem in problems_of(error)
+            ]
+        ) from error

@@ -1,0 +1,88 @@
+"""What a version stores, as files in one archive: made once by ``python -m tests.stored``, opened by every later version.
+
+``kinds/<kind>/`` has, for each kind of ``tests.stored.kinds``, ``definition.json`` (as the database keeps it), ``before.json`` and
+``after.json`` (records, and what the query made of them), ``state.json`` (the manifests between the two, by stage and task) and
+``segments/<stage>/<task>/*.arrow``. ``relations.json`` has the sources' definitions. ``log/`` has batches of the log with every type,
+``checkpoint/`` the driver's own files, ``cursors.json`` texts that clients keep.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from engine.core.pipeline import Pipeline
+from engine.core.ports import SegmentStore
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.plan.build import build_plan
+from engine.plan.catalog import CatalogEntry, source_entry
+from engine.plan.model import Feed, Plan
+from engine.state.files import FileSegmentStore
+from tests.stored.kinds import FEED, Record, slices
+
+FOLDER: Final = Path(__file__).parent
+SUFFIX: Final = ".tar.xz"
+KEPT_MANIFESTS: Final = 5
+
+
+def archives() -> list[Path]:
+    """Return the archives of all versions."""
+    return sorted(FOLDER.glob(f"*{SUFFIX}"))
+
+
+def unpack(archive: Path, target: Path) -> None:
+    with tarfile.open(archive) as opened:
+        opened.extractall(target, filter="data")
+
+
+def pack(source: Path, archive: Path) -> None:
+    """Put a folder into an archive: the same bytes for the same files."""
+    with tarfile.open(archive, "w:xz", preset=9) as made:
+        for path in sorted(source.rglob("*")):
+            if path.is_file():
+                content = path.read_bytes()
+                entry = tarfile.TarInfo(path.relative_to(source).as_posix())
+                entry.size = len(content)
+                made.addfile(entry, io.BytesIO(content))
+
+
+def catalog_of(relations: dict[str, Any]) -> dict[str, CatalogEntry]:
+    """Read the sources back."""
+    models = {"stream": StreamDefinition, "table": TableDefinition}
+    return {name: source_entry(name, models[kind].model_validate(body)) for name, (kind, body) in relations.items()}
+
+
+def plan_of(stored: dict[str, Any], catalog: dict[str, CatalogEntry]) -> Plan:
+    """Plan a stored definition; all sources are read from one feed, whose order is then that of the records."""
+    plan = build_plan(QueryDefinition.model_validate(stored), catalog)
+    return replace(plan, inputs=tuple(replace(item, feed=Feed(FEED, "log", "all")) for item in plan.inputs))
+
+
+def run(plan: Plan, state: Any, segments: Path, records: list[Record], first: int) -> tuple[list[Any], Any]:
+    """Let a query handle records in two batches; returns what it made of them, as JSON has it, and its state behind them."""
+    batch = 0 if state is None else 2
+
+    def store(stage: int, task: int) -> SegmentStore:
+        opened = FileSegmentStore(segments / str(stage) / str(task), KEPT_MANIFESTS)
+        opened.begin(batch)
+        return opened
+
+    pipeline = Pipeline(plan, state, store)
+    made: list[Any] = []
+    middle = len(records) // 2
+    for start, stop in ((0, middle), (middle, len(records))):
+        part = records[start:stop]
+        step = pipeline.process(slices(plan, part, first + start), now_ms=part[-1].ts)
+        made += [row for frame in (*step.changes, *step.opened) for row in frame.rows()]
+        state = json.loads(json.dumps(pipeline.snapshot()))
+    return as_json(made), state
+
+
+def as_json(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    return json.loads(json.dumps([[repr(value) if value is not None else None for value in row] for row in rows]))
