@@ -46,6 +46,12 @@ _SETTINGS = {
     # The source itself waits for records; when it says that it found none, it has waited for long.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Spark handles a few packets a batch. Making, compiling and loading code for them, checking every step of the planner and planning anew by
+    # what a stage brought cost more than they could win: 0.6 s of CPU until the first batch, a tenth of every later one.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
