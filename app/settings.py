@@ -107,7 +107,7 @@ class DriverSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     poll_ms: int = Field(default=2_000, ge=10)
-    lease_ttl_ms: int = Field(default=15_000, ge=100)
+    lease_ttl_ms: int = Field(default=15_000, ge=100, le=600_000)  # a longer one is taken for one of a clock that was set back
     heartbeat_ms: int = Field(default=3_000, ge=10)
     start_timeout_ms: int = Field(default=120_000, ge=1_000)
     stop_timeout_ms: int = Field(default=30_000, ge=100)
@@ -177,6 +177,7 @@ class Settings(BaseSettings):
         client_timeout_s: a request's head must come within it, and its body bring a KiB per second; slower connections are closed.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
+        history_rows: how many events, and how many runs, of each query are kept: the newest.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
         pool_size: database connections per pool (control plane, reads, appends).
     """
@@ -202,6 +203,7 @@ class Settings(BaseSettings):
     client_timeout_s: float = Field(default=20.0, gt=0)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
+    history_rows: int = Field(default=10_000, ge=100)
     otel_endpoint: str | None = None
     pool_size: int = Field(default=8, ge=1, le=200)
     spark: SparkSettings = SparkSettings()
