@@ -100,7 +100,7 @@ def decoded(error: BaseException) -> EngineError:
         mark = json.loads(marks[-1])
         return _class_of(mark["code"])(mark["message"])
     if full := _NO_SPACE.search(text):
-        return DiskFull(f"the checkpoint cannot be written: {full[0]}. Free space; the query goes on by itself")
+        return DiskFull(f"the checkpoint cannot be written: {full[0]}. Free space: the next attempt goes on from the last commit")
     if damaged := _damaged_state(text):
         return StateCorrupt(damaged)
     if _LOST_WORKER.search(text):

@@ -162,7 +162,9 @@ class FileSegmentStore:
             # What is left of it would only keep the disk full.
             path.unlink(missing_ok=True)
             if error.errno in NO_SPACE:
-                raise DiskFull(f"{path} cannot be written: {error.strerror}. Free space; the query goes on by itself") from error
+                raise DiskFull(
+                    f"{path} cannot be written: {error.strerror}. Free space: the next attempt goes on from the last commit"
+                ) from error
             raise
 
     def _path(self, segment_id: str) -> Path:
