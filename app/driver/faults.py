@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from app.domain.states import ErrorReport
-from engine.errors import DefinitionInvalid, EngineError
+from engine.errors import DefinitionInvalid, DiskFull, EngineError
+from engine.state.files import NO_SPACE
 
 # A JVM's stack trace can be a megabyte; the log has all of it.
 MAX_DETAIL_CHARS = 4_000
@@ -21,6 +22,9 @@ def report_of(error: Exception) -> ErrorReport:
         return ErrorReport(error.code, error.domain, error.retryable, detail)
     if isinstance(error, psycopg.OperationalError):
         return ErrorReport("database_unavailable", "external", is_retryable=True, detail=detail)
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        detail = f"a launch needs space on the disk of the checkpoints: {error}. Free space: the next attempt goes on from the last commit"
+        return ErrorReport(DiskFull.code, DiskFull.domain, DiskFull.retryable, detail)
     return ErrorReport(
         "internal_error", "internal", is_retryable=True, detail=f"{type(error).__name__}: {detail}"[:MAX_DETAIL_CHARS]
     )

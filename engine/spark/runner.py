@@ -173,6 +173,8 @@ class RunningQuery:
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(query_id))
             try:
                 return cls(writer.start(), commits)
+            except Exception as error:
+                raise decoded(error) from error
             finally:
                 spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
