@@ -42,7 +42,7 @@ from app.store.bell import Bell
 from app.store.database import Database
 from app.store.gates import Gates
 from app.store.readable import Readables
-from app.store.retention import trim_periodically
+from app.store.retention import Kept, trim_periodically
 from app.store.tails import Tails
 from app.telemetry import Metrics
 from app.tracing import Tracing, tracing_of
@@ -141,7 +141,7 @@ def _lifespan(
                         services.database.dsn,
                         services.metrics,
                         services.settings.trim_interval_s,
-                        services.settings.changes_retention_ms,
+                        Kept(services.settings.changes_retention_ms, services.settings.history_rows),
                     )
                 ),
             ]

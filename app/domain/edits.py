@@ -95,6 +95,7 @@ _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/suppress/buffer(/\w+)?", False, "what is held stays; the new bounds are looked at after the next change"),
     (r"/suppress/event_driven", False, _FROM_NOW_ON),
     (r"/idle(/after)?", False, _FROM_NOW_ON),
+    (r"/into/retention", False, "records older than a shorter retention are removed; what is gone does not come back"),
     (r"/into/versioned/history_retention", True, "versions beyond a shorter retention can no longer be read"),
     (_TASKS, False, _SHARED_OUT),
     (r"/late_records/\w+", False, "limits reads only: what is beyond it is removed when the next late record is kept"),

@@ -68,6 +68,7 @@ def output_to_json(output: Output) -> dict[str, Any]:
         "history_retention_ms": output.history_retention_ms,
         "closes_after_ms": output.closes_after_ms,
         "has_open": output.has_open,
+        "log_retention_ms": output.log_retention_ms,
     }
 
 
@@ -85,4 +86,5 @@ def output_of(stored: Mapping[str, Any]) -> Output:
         history_retention_ms=stored.get("history_retention_ms"),
         closes_after_ms=stored.get("closes_after_ms"),
         has_open=stored.get("has_open", False),
+        log_retention_ms=stored.get("log_retention_ms"),
     )

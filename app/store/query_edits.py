@@ -24,7 +24,7 @@ from app.store.relations import find_relation, kept_result, readers_of
 from app.store.stored import opened
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.log import drop_feed, ensure_feed, find_feed
+from engine.connectors.log import drop_feed, ensure_feed, find_feed, set_retention
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
@@ -245,7 +245,8 @@ def _make_relation(connection: sa.Connection, query_id: UUID, output: Output) ->
         )
     if output.kind == "table":
         create_view(raw(connection), output)
-    ensure_feed(raw(connection), log_feed, CHANGE_PARTITIONS if output.kind == "table" else output.partitions)
+    partitions = CHANGE_PARTITIONS if output.kind == "table" else output.partitions
+    ensure_feed(raw(connection), log_feed, partitions, output.log_retention_ms)
     connection.execute(
         sa.insert(relation).values(
             id=uuid.uuid4(),
@@ -314,6 +315,8 @@ def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output
             continue
         if before.history_retention_ms != output.history_retention_ms:
             _refuse_if_read(connection, stored)
+        if before.log_retention_ms != output.log_retention_ms:
+            set_retention(raw(connection), output.name, output.log_retention_ms)
         connection.execute(
             sa.update(relation)
             .where(relation.c.id == row.id)

@@ -1,8 +1,13 @@
-"""Periodic tidying: what the log's retention no longer keeps, expired idempotency keys, rejects beyond their bound."""
+"""Periodic tidying: what the log's retention no longer keeps, expired idempotency keys, rejects and history beyond their bounds.
+
+What a query's own commits keep within bounds (late records, windows, versions of keys that change) is not looked at here.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import dataclass
 
 import anyio.to_thread
 import psycopg
@@ -10,6 +15,7 @@ import structlog
 
 from app.store.change_retention import trim_changes, trim_replays
 from app.store.idempotency import FORGET_EXPIRED_SQL
+from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
 from engine.connectors.log import trim
 from engine.connectors.postgres import connect
@@ -23,15 +29,54 @@ _TRIM_OWNER = """
     DELETE FROM log.reject WHERE owner = %(owner)s
     AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
 """
+# A driver that was killed where nobody watches over it leaves its row. One that is only frozen makes it again when it wakes up.
+_FORGET_DRIVERS = "DELETE FROM slackwater.driver WHERE heartbeat_at < now() - interval '1 day'"
+# What has not ended yet is the newest of its query.
+_TRIM_HISTORY = (
+    """
+    DELETE FROM slackwater.query_event e USING (
+        SELECT q.id AS query_id, (
+            SELECT id FROM slackwater.query_event WHERE query_id = q.id ORDER BY id DESC OFFSET %(kept)s LIMIT 1
+        ) AS last FROM slackwater.query q
+    ) old WHERE e.query_id = old.query_id AND e.id <= old.last
+    """,
+    """
+    DELETE FROM slackwater.query_run r USING (
+        SELECT q.id AS query_id, (
+            SELECT epoch FROM slackwater.query_run WHERE query_id = q.id ORDER BY epoch DESC OFFSET %(kept)s LIMIT 1
+        ) AS last FROM slackwater.query q
+    ) old WHERE r.query_id = old.query_id AND r.epoch <= old.last
+    """,
+)
+THOROUGH_S = 3_600.0
+"""Seconds between two looks at whole histories of versions: what they find is no longer readable and only takes space."""
+
 log = structlog.stdlib.get_logger(__name__)
 
 
-async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, changes_retention_ms: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How much is kept.
+
+    Attributes:
+        changes_ms: how long changes of derived tables, and replays that were taken in; feeds of sources and derived streams say so themselves.
+        history_rows: how many events, and how many runs, of each query: the newest.
+    """
+
+    changes_ms: int
+    history_rows: int = 10_000
+
+
+async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: Kept) -> None:
     """Trim every ``interval_s`` seconds until cancelled; a database that is away is tried again the next time."""
+    looked_at = time.monotonic()
     while True:
         await asyncio.sleep(interval_s)
         try:
-            removed = await anyio.to_thread.run_sync(trim_once, dsn, changes_retention_ms)
+            removed = await anyio.to_thread.run_sync(trim_once, dsn, kept)
+            if time.monotonic() - looked_at >= THOROUGH_S:
+                await anyio.to_thread.run_sync(forget_versions, dsn)
+                looked_at = time.monotonic()
         except psycopg.Error as error:
             log.warning("log_trim_failed", error=str(error))
             continue
@@ -40,19 +85,17 @@ async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, chang
             log.info("log_trimmed", batches=removed)
 
 
-def trim_once(dsn: str, changes_retention_ms: int) -> int:
-    """Trim once, unless another process is at it. Returns the number of record batches removed.
-
-    Args:
-        dsn: the database.
-        changes_retention_ms: how long changes of derived tables, and replays that were taken in, are kept; feeds of sources say so themselves.
-    """
+def trim_once(dsn: str, kept: Kept) -> int:
+    """Trim once, unless another process is at it. Returns the number of record batches removed."""
     with connect(dsn, "slackwater-trim") as connection:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (TRIM_LOCK,)).fetchone()
         if row is None or not row[0]:
             return 0
-        removed = trim(connection) + trim_changes(connection, changes_retention_ms)
-        removed += trim_replays(connection, changes_retention_ms)
+        removed = trim(connection) + trim_changes(connection, kept.changes_ms)
+        removed += trim_replays(connection, kept.changes_ms)
+        connection.execute(_FORGET_DRIVERS)
+        for statement in _TRIM_HISTORY:
+            connection.execute(statement, {"kept": kept.history_rows})
         connection.execute(FORGET_EXPIRED_SQL)
         for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
             connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

@@ -167,10 +167,14 @@ class Idle(Model):
 
 
 class Into(Model):
-    """The derived relation: exactly one of ``stream`` and ``table``."""
+    """The derived relation: exactly one of ``stream`` and ``table``.
+
+    ``retention`` says how long a stream's log keeps its records; absent: for ever, as a source's does.
+    """
 
     stream: Name | None = None
     table: Name | None = None
+    retention: Duration | None = None
     connector: dict[str, Any] | None = None
     versioned: ResultHistory | None = None
     materialize_open: bool = False
@@ -179,6 +183,10 @@ class Into(Model):
     def _names_one(self) -> Into:
         if (self.stream is None) == (self.table is None):
             raise ValueError("name exactly one result: {'stream': name} or {'table': name}")
+        if self.retention is not None and self.stream is None:
+            raise ValueError(
+                "retention is of a stream's log; rows of a table stay: windows for window.retention, versions for versioned.history_retention"
+            )
         return self
 
     @property

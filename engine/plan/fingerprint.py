@@ -86,4 +86,4 @@ def _state_of_input(source: Input) -> Input:
 
 def _state_of_output(output: Output) -> Output:
     history_ms = None if output.history_retention_ms is None else 0
-    return replace(output, retention_ms=None, history_retention_ms=history_ms, closes_after_ms=None)
+    return replace(output, retention_ms=None, history_retention_ms=history_ms, closes_after_ms=None, log_retention_ms=None)

@@ -532,6 +532,7 @@ class Output:
         retention_ms: how long closed windows stay readable, else None.
         history_retention_ms: R of a result that is a versioned table, else None.
         has_open: open windows of a result that shows only final ones are kept for reading too.
+        log_retention_ms: how long the log of a stream keeps its records, None: for ever.
         closes_after_ms: stream time that far behind a window's end says that its row cannot change any more (W5); None: nothing says it.
     """
 
@@ -546,6 +547,7 @@ class Output:
     history_retention_ms: int | None = None
     closes_after_ms: int | None = None
     has_open: bool = False
+    log_retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

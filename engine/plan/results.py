@@ -121,6 +121,7 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         history_retention_ms=None if into.versioned is None else into.versioned.history_retention,
         closes_after_ms=None if grouping is None else closes_after(scope.definition, grouping.operator),
         has_open=into.materialize_open,
+        log_retention_ms=into.retention,
     )
 
 

@@ -250,6 +250,13 @@ def _batch_id() -> int:
 
 
 def _keep(place: tuple[str, int, int], manifest: str, task: Task, store: FileSegmentStore) -> None:
+    """Keep a task; forget the oldest beyond the bound, and those of launches that are over.
+
+    A launch's folder goes with its query or has the next launch's name. What is mapped of it would hold its disk space.
+    """
+    for folder in {kept for kept, _, _ in _kept if kept != place[0] and not Path(kept).exists()}:
+        for gone in [each for each in _kept if each[0] == folder]:
+            del _kept[gone]
     _kept[place] = (manifest, task, store)
     while len(_kept) > KEPT_TASKS:
         _kept.popitem(last=False)

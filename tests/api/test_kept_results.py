@@ -74,7 +74,7 @@ async def test_a_kept_stream_goes_on_serving_its_readers(client: httpx.AsyncClie
     assert (await client.delete("/v1/queries/joined", params={"state": "keep"})).status_code == 204
     assert (await client.get("/v1/streams/joined/records")).json()["stale"] is True
     problem(await client.delete("/v1/streams/joined"), 409, "relation_in_use")
-    edited = await client.put("/v1/queries/reader", params={"state": "discard"}, json={**READER, "tasks": 2})
+    edited = await client.put("/v1/queries/reader", params={"state": "discard"}, json={**READER, "start": "latest"})
     assert edited.status_code == 200, edited.text
     assert (await client.delete("/v1/queries/reader")).status_code == 204
     assert (await client.delete("/v1/streams/joined")).status_code == 204

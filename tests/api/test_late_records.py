@@ -11,7 +11,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from app.store.retention import trim_once
+from app.store.retention import Kept, trim_once
 from engine.connectors.log import read_feed
 from engine.core.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
@@ -161,11 +161,11 @@ async def test_replays_that_were_taken_in_leave_after_a_while(client: httpx.Asyn
         assert (await client.post(REPLAY, json={"ids": [numbers[event_time_ms]]})).status_code == 202
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE log.batch SET appended_at = now() - interval '2 days'")
-        assert trim_once(dsn, 86_400_000) == 0, "not yet taken in"
+        assert trim_once(dsn, Kept(86_400_000)) == 0, "not yet taken in"
         position = "jsonb_build_object('replay:' || query_id, jsonb_build_object('0', 1))"
         connection.execute(f"UPDATE log.commit SET position = {position}")
-        assert trim_once(dsn, 3 * 86_400_000) == 0, "not yet old enough"
-        assert trim_once(dsn, 86_400_000) == 1
+        assert trim_once(dsn, Kept(3 * 86_400_000)) == 0, "not yet old enough"
+        assert trim_once(dsn, Kept(86_400_000)) == 1
     assert [row[0] for row in fed(dsn)] == [3_000]
 
 
@@ -238,7 +238,7 @@ async def test_an_unknown_column_of_a_filter_is_named(client: httpx.AsyncClient,
 
 async def test_a_new_beginning_and_a_deletion_forget_what_was_to_be_replayed(client: httpx.AsyncClient, dsn: str) -> None:
     await client.post(REPLAY, json={"filter": {"reason": "late_dropped"}})
-    assert (await client.put("/v1/queries/joined?state=discard", json={**JOIN, "tasks": 2})).status_code == 200
+    assert (await client.put("/v1/queries/joined?state=discard", json={**JOIN, "start": "latest"})).status_code == 200
     assert (fed(dsn), await browse(client)) == ([], [])
 
 

@@ -90,7 +90,7 @@ async def test_discarding_state_fences_the_launch_that_runs(client: httpx.AsyncC
         connection.execute(
             "INSERT INTO log.commit (query_id, checkpoint_id, epoch) SELECT id, checkpoint_id, 7 FROM slackwater.query"
         )
-    await client.put("/v1/queries/delays", params={"state": "discard"}, json={**WINDOWS, "tasks": 2})
+    await client.put("/v1/queries/delays", params={"state": "discard"}, json={**WINDOWS, "start": "latest"})
     with psycopg.connect(dsn) as connection:
         fence = connection.execute(
             "SELECT c.epoch, c.batch_id, c.checkpoint_id = q.checkpoint_id FROM log.commit c JOIN slackwater.query q ON q.id = c.query_id"
@@ -102,7 +102,7 @@ async def test_what_another_query_reads_cannot_begin_anew_or_go(client: httpx.As
     await client.put("/v1/queries/joined", json=JOIN)
     reader = {"name": "reader", "from": {"stream": "joined"}, "into": {"stream": "reader_out"}}
     assert (await client.post("/v1/queries", json=reader)).status_code == 201
-    edited = {**JOIN, "tasks": 2}
+    edited = {**JOIN, "start": "latest"}
     problem(await client.put("/v1/queries/joined", params={"state": "discard"}, json=edited), 409, "relation_in_use")
     problem(await client.delete("/v1/queries/joined"), 409, "relation_in_use")
     assert (await client.delete("/v1/queries/reader")).status_code == 204

@@ -256,3 +256,21 @@ async def test_a_new_beginning_has_nothing_to_release(client: httpx.AsyncClient,
     params = {"release": "now", "state": "discard"}
     await client.put("/v1/queries/joined", params=params, json={**JOIN, "start": "latest"})
     assert stored(dsn)[1:] == (0, 0)
+
+
+async def test_the_log_of_a_stream_keeps_what_its_retention_says(client: httpx.AsyncClient, dsn: str, problem: Problem) -> None:
+    def retention() -> Any:
+        with psycopg.connect(dsn) as connection:
+            return connection.execute("SELECT retention_ms FROM log.feed WHERE name = 'joined'").fetchone()
+
+    await client.post("/v1/queries", json={**JOIN, "into": {"stream": "joined", "retention": "2d"}})
+    before = stored(dsn)
+    assert retention() == (2 * 86_400_000,)
+    for kept, retention_ms in (("1d", 86_400_000), (None, None)):
+        edited = {**JOIN, "into": {"stream": "joined", "retention": kept}}
+        assert (await preview(client, edited))["changes"][0]["kind"] == "in_place"
+        assert (await client.put("/v1/queries/joined", json=edited)).status_code == 200
+        assert (retention(), stored(dsn)[0]) == ((retention_ms,), before[0])
+    table = {**WINDOWS, "into": {"table": "delays", "retention": "2d"}}
+    body = problem(await client.post("/v1/queries", json=table), 422, "invalid_value")
+    assert "window.retention" in body["errors"][0]["detail"]

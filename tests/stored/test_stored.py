@@ -37,6 +37,15 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+def within(stored: Any, now: Any) -> bool:
+    """Whether everything stored is still said; later versions may say more."""
+    if isinstance(stored, dict):
+        return isinstance(now, dict) and all(name in now and within(value, now[name]) for name, value in stored.items())
+    if isinstance(stored, list):
+        return isinstance(now, list) and len(stored) == len(now) and all(map(within, stored, now))
+    return type(stored) is type(now) and bool(stored == now)
+
+
 def records_of(value: dict[str, Any]) -> list[Record]:
     return [Record(*each) for each in value["records"]]
 
@@ -69,7 +78,7 @@ def test_stored_definitions_mean_what_they_meant(stored: Path, tmp_path: Path) -
     for folder in sorted((stored / "kinds").iterdir()):
         definition = read(folder / "definition.json")
         spelled_out = opened(QueryDefinition, definition).model_dump(mode="json", by_alias=True)
-        assert {name: spelled_out[name] for name in definition} == definition, folder.name
+        assert within(definition, spelled_out), folder.name
         before = read(folder / "before.json")
         made, _ = run(plan_of(definition, catalog), None, tmp_path / folder.name, records_of(before), 0)
         assert made == before["made"], folder.name
