@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.roles import cpu_by_role, memory_by_role
-from tests.bench.service import Service, fresh_service
+from tests.bench.service import Service, await_driver, fresh_service
 from tests.bench.steady import Lane, as_json, observe, quantile
 
 PER_SECOND = 20
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _measure(service: Service, number: int, seconds: float) -> dict[str, Any]:
     lanes = [Lane(f"s{place}", PER_SECOND, EVERY_S) for place in range(number)]
-    _await_driver(service)
+    await_driver(service)
     empty = memory_by_role(service.pid)
     for lane in lanes:
         service.client.register("streams", lane.name, lane.stream())
@@ -86,16 +86,6 @@ def _measure(service: Service, number: int, seconds: float) -> dict[str, Any]:
         "memory_per_query_mib": more,
         "seconds": time.time() - begun_ms / 1000,
     }
-
-
-def _await_driver(service: Service) -> None:
-    """Wait for a driver that has gone through its warm-up: what is measured is queries, not its start."""
-    deadline = time.monotonic() + START_S
-    log = service.data_dir / "driver.log"
-    while not log.exists() or "spark_warmed_up" not in log.read_text(errors="replace"):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no driver within {START_S:.0f} s")
-        time.sleep(POLL_S)
 
 
 def _await_commits(service: Service, number: int, begun: float) -> tuple[float, float]:

@@ -24,6 +24,7 @@ class TreeMeter:
         pids: the roots.
 
     Attributes:
+        before: CPU seconds that the processes had spent when the block began.
         peak_bytes: greatest sum of the unique set sizes, so that shared pages count once per process at most.
     """
 
@@ -35,6 +36,7 @@ class TreeMeter:
         self._roles: dict[int, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self.before = 0.0
         self.peak_bytes = 0
 
     def cpu(self) -> dict[str, float]:
@@ -48,6 +50,7 @@ class TreeMeter:
 
     def __enter__(self) -> Self:
         self._sample(is_first=True)
+        self.before = sum(self._first.values())
         self._thread.start()
         return self
 

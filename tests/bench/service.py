@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from uuid import uuid4
 from app.client import Client
 from app.demo.service import running_service
 from app.store.embedded_postgres import EmbeddedPostgres
+
+START_S = 180.0
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,16 @@ def fresh_service(work: Path) -> Iterator[Service]:
     finally:
         postgres.stop()
         shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def await_driver(service: Service) -> None:
+    """Wait for a driver that has gone through its warm-up: what is measured is queries, not its start."""
+    deadline = time.monotonic() + START_S
+    log = service.data_dir / "driver.log"
+    while not log.exists() or "spark_warmed_up" not in log.read_text(errors="replace"):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no driver within {START_S:.0f} s")
+        time.sleep(POLL_S)
 
 
 def free_port() -> int:

@@ -13,7 +13,7 @@ import psycopg
 
 from app.client import Json
 from tests.bench.meter import Cpu, TreeMeter
-from tests.bench.service import Service
+from tests.bench.service import Service, await_driver
 
 POLL_SECONDS = 0.1
 LOOK_SECONDS = 5.0  # a status costs the API 5 ms
@@ -54,6 +54,7 @@ class Measured:
         steady_records: read between the first commit and the last full batch's.
         steady_seconds: how long that took.
         cpu: seconds from POST to the last commit, by role.
+        start_cpu_seconds: what the service had spent before: its own start, the JVM's and Spark's.
         steady_cpu: seconds of the steady part, by role.
         sink_ms: what the batches' transactions took together.
         wrong_or_missing: joined bids with another version than the true one; 0 for windows.
@@ -74,6 +75,7 @@ class Measured:
     wrong_or_missing: int
     answers: str
     counted_share: float | None = None
+    start_cpu_seconds: float = 0.0
 
     @property
     def records_per_second(self) -> float:
@@ -100,6 +102,7 @@ class Run:
     running: float
     commits: tuple[Commit, ...]
     peak_bytes: int
+    start_cpu_seconds: float
     status: Json
 
     def measured(self, job: str, answers: str, wrong_or_missing: int = 0, counted_share: float | None = None) -> Measured:
@@ -124,15 +127,17 @@ class Run:
             wrong_or_missing,
             answers,
             counted_share,
+            self.start_cpu_seconds,
         )
 
 
 def run_query(service: Service, query: Json, records: int) -> Run:
-    """Start a query, the only one of its service, and wait until it has committed everything.
+    """Start a query, the only one of its service, once the driver is warm, and wait until it has committed everything.
 
     Raises:
         RuntimeError: it failed, or took too long.
     """
+    await_driver(service)
     with psycopg.connect(service.dsn, autocommit=True) as connection:
         postmaster = psutil.Process(connection.info.backend_pid).parent()
         with TreeMeter(service.pid, *([] if postmaster is None else [postmaster.pid])) as meter:
@@ -154,4 +159,4 @@ def run_query(service: Service, query: Json, records: int) -> Run:
                             f"{status['state']} after {status['read_rows']} of {records} records: {status['error']}"
                         )
                 time.sleep(POLL_SECONDS)
-    return Run(records, posted, running, tuple(commits), meter.peak_bytes, service.client.status(query["name"]))
+    return Run(records, posted, running, tuple(commits), meter.peak_bytes, meter.before, service.client.status(query["name"]))
