@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults lint bench clean
+.PHONY: help demo serve test test-slow faults soak lint bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ test-slow: $(VENV)/dev-ok ## run the tests that take minutes, but for those of `
 
 faults: $(VENV)/dev-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
 	@$(BIN)/python -m tests.faults $(ARGS)
+
+soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing
+	@$(BIN)/python -m pytest -s tests/faults/test_soak.py $(ARGS)
 
 lint: $(VENV)/dev-ok ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .
