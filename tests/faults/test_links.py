@@ -66,7 +66,9 @@ def test_an_answer_that_nobody_fetched_yet_is_no_dead_link(proxy: Proxy) -> None
         assert rows == 20_000
 
 
-@pytest.mark.parametrize("is_back", [False, True], ids=["all is silent", "one connection is dead"])
+@pytest.mark.parametrize(
+    "is_back", [pytest.param(False, id="all is silent", marks=pytest.mark.slow), pytest.param(True, id="one connection is dead")]
+)
 def test_a_link_that_went_dead_ends_under_who_waits(proxy: Proxy, is_back: bool) -> None:
     with connect(proxy) as connection:
         proxy.swallow()
@@ -78,6 +80,7 @@ def test_a_link_that_went_dead_ends_under_who_waits(proxy: Proxy, is_back: bool)
         assert time.monotonic() - begun < 30
 
 
+@pytest.mark.slow
 def test_a_dead_link_with_a_high_number_ends_too(proxy: Proxy) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
