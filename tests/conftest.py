@@ -15,9 +15,14 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from hypothesis import HealthCheck, settings
 from psycopg import conninfo, sql
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# On a machine that other tests share, slow is no news.
+settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared_machine")
 
 
 def pytest_sessionfinish() -> None:

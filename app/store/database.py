@@ -7,6 +7,7 @@ synchronous DDL (views, feeds), and each statement then exists once. Reads and a
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import app
 from app.store.schema_version import refuse_newer
-from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
+from engine.connectors.links import LinkedAsyncConnection, LinkedConnection, is_usable
 
 # Any number, the same in every process: two processes that start together must not migrate together.
 MIGRATION_LOCK = 0x51AC
@@ -92,7 +93,7 @@ class Database:
             control=control,
             turns=asyncio.Semaphore(2 * pool_size),
             reads=create_async_engine(url, pool_pre_ping=True, connect_args=linked, **sizes),
-            appends=linked_pool(dsn, APPEND_OPTIONS, max_size=pool_size, check=psycopg_pool.AsyncConnectionPool.check_connection),
+            appends=linked_pool(dsn, APPEND_OPTIONS, max_size=pool_size),
             pulls=linked_pool(dsn, {"autocommit": True}, max_size=pool_size, configure=_read_only),
         )
 
@@ -109,11 +110,26 @@ class Database:
         self.control.dispose()
 
 
-def linked_pool(
-    dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any
-) -> psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]:
+class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
+    """A pool that gives no connection which the database has ended.
+
+    The pool's own check asks the database each time, and pauses longer and longer between one dead connection and the next.
+    """
+
+    async def getconn(self, timeout: float | None = None) -> psycopg.AsyncConnection:
+        """See ``AsyncConnectionPool``. Dead ones give way to new ones at once."""
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            connection = await super().getconn(max(0.0, deadline - time.monotonic()))
+            if is_usable(connection):
+                return connection
+            await connection.close()
+            await self.putconn(connection)
+
+
+def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any) -> LinkedPool:
     """Build a pool, not open yet, whose connections notice a database that is gone, and that tries anew for each who asks."""
-    return psycopg_pool.AsyncConnectionPool(
+    return LinkedPool(
         dsn,
         connection_class=LinkedAsyncConnection,
         kwargs={**LINK_OPTIONS, **(options or {})},

@@ -188,14 +188,14 @@ class Readables:
 
     async def _fetch(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
         params = {**wanted.params, "relation": table.relation_id, "query": table.query_id}
-        for is_last in [*[False] * self._database.pulls.max_size, True]:
+        for is_last in (False, True):
             async with self._database.pulls.connection() as connection:
                 try:
                     cursor = connection.cursor(binary=wanted.is_binary)
                     await cursor.execute(wanted.statement, params, prepare=True)
                     return await cursor.fetchone()
                 except psycopg.OperationalError:
-                    # A connection that died while nobody used it, and the others may have with it: the pool makes another.
+                    # It died just now: the pool makes another.
                     if is_last or not connection.closed:
                         raise
         raise AssertionError("the last attempt returns or raises")

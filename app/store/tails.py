@@ -187,7 +187,6 @@ class Tails:
             min_size=0,
             max_size=POOL_SIZE,
             configure=_consistent,
-            check=psycopg_pool.AsyncConnectionPool.check_connection,
         )
 
     @contextmanager

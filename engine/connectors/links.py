@@ -204,7 +204,7 @@ class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
             link.waiting_since = None
 
 
-def is_usable(connection: psycopg.Connection[Any]) -> bool:
+def is_usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether an idle connection is open; one that the server has ended has that to tell, and else there is nothing to read."""
     return not connection.closed and not _has_something(connection.fileno())
 

@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 
-ADDRESS_VARIABLE = "SLACKWATER_FORK_SERVER"
+ADDRESS_VARIABLE = "_SLACKWATER_FORK_SERVER"
 """Names the server's socket to whatever Spark starts."""
 
 PATIENCE_S = 60.0

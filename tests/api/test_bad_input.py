@@ -336,12 +336,15 @@ async def test_a_bad_cursor_is_refused(client: httpx.AsyncClient, problem: Probl
 
 
 async def test_a_fault_of_ours_shows_nothing_but_the_request_id(client: httpx.AsyncClient, dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("UPDATE slackwater.relation SET definition = '{\"columns\": 5}' WHERE name = 'weather'")
     transport = httpx.ASGITransport(client._transport.app, raise_app_exceptions=False)  # type: ignore[attr-defined]
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
-        response = await http.get("/v1/tables/weather", headers={"x-request-id": "my-id"})
-    assert response.status_code == 500
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE slackwater.relation RENAME COLUMN definition TO mislaid")
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+                response = await http.get("/v1/tables/weather", headers={"x-request-id": "my-id"})
+        finally:
+            connection.execute("ALTER TABLE slackwater.relation RENAME COLUMN mislaid TO definition")
+    assert response.status_code == 500, response.text
     body = response.json()
     assert (body["code"], body["request_id"], response.headers["x-request-id"]) == ("internal_error", "my-id", "my-id")
-    assert "columns" not in response.text
+    assert "definition" not in response.text

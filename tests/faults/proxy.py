@@ -112,6 +112,9 @@ class Proxy:
         else:
             behind = await asyncio.open_connection(host, int(port or 5432))
         pair = _Pair(writer, behind[1])
+        if self._server is None:  # Gone since this one knocked.
+            pair.reset()
+            return
         pair.is_swallowing, pair.last_word = self._is_swallowing, self._last_word
         self._pairs.add(pair)
         for source, sink in ((reader, behind[1]), (behind[0], writer)):

@@ -17,7 +17,7 @@ from app.store.append_transaction import Appended
 from app.store.appender import Appender
 from app.store.database import Database
 from app.store.relation_edits import put_source
-from app.store.retention import trim_once
+from app.store.retention import Kept, trim_once
 from app.telemetry import Metrics
 from engine.connectors.log import read_feed
 from engine.definition.relations import StreamDefinition
@@ -144,7 +144,7 @@ def test_trimming_honours_retention_and_bounds_rejects(dsn: str) -> None:
             "INSERT INTO log.reject (owner, feed, reason, detail, excerpt, at) "
             "SELECT 'trimmed', 'log:trimmed', 'wrong_type', '', '', now() FROM generate_series(1, 100005)"
         )
-        assert trim_once(dsn, 10**12) == 1
+        assert trim_once(dsn, Kept(changes_ms=10**12)) == 1
         assert connection.execute("SELECT count(*) FROM log.reject WHERE owner = 'trimmed'").fetchone() == (100_000,)
         connection.execute("DELETE FROM log.reject")
 
@@ -152,4 +152,4 @@ def test_trimming_honours_retention_and_bounds_rejects(dsn: str) -> None:
 def test_one_process_trims_at_a_time(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as rival:
         rival.execute("SELECT pg_advisory_lock(%s)", (0x51AD,))
-        assert trim_once(dsn, 10**12) == 0
+        assert trim_once(dsn, Kept(changes_ms=10**12)) == 0

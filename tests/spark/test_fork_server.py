@@ -59,14 +59,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     # Deeper than the path of a Unix socket may be.
     directory = tmp_path_factory.mktemp("fork") / ("a data directory with a long name, " * 4)
     directory.mkdir()
-    before = os.environ.get("SLACKWATER_FORK_SERVER")
+    before = os.environ.get("_SLACKWATER_FORK_SERVER")
     started = start_fork_server(directory)
     yield started
     started.close()
     if before is None:
-        del os.environ["SLACKWATER_FORK_SERVER"]
+        del os.environ["_SLACKWATER_FORK_SERVER"]
     else:
-        os.environ["SLACKWATER_FORK_SERVER"] = before
+        os.environ["_SLACKWATER_FORK_SERVER"] = before
 
 
 @pytest.fixture
@@ -134,15 +134,15 @@ def test_ending_the_fork_ends_what_asked(server: ForkServer, modules: Path) -> N
 def test_without_a_server_python_itself_is_started(modules: Path) -> None:
     directory = modules / "server"
     directory.mkdir()
-    before = os.environ.pop("SLACKWATER_FORK_SERVER", None)
+    before = os.environ.pop("_SLACKWATER_FORK_SERVER", None)
     try:
         gone = start_fork_server(directory)
         gone.close()
         told, errors, code = tell(gone.executable, modules)
     finally:
-        del os.environ["SLACKWATER_FORK_SERVER"]
+        del os.environ["_SLACKWATER_FORK_SERVER"]
         if before is not None:
-            os.environ["SLACKWATER_FORK_SERVER"] = before
+            os.environ["_SLACKWATER_FORK_SERVER"] = before
     assert (told["arguments"], told["is_warm"], told["input"]) == (["one", "two words"], False, "what came in")
     assert (errors, code) == ("also this\n", 7)
 
