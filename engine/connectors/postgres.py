@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from engine.connectors.links import LinkedConnection, is_usable
 from engine.errors import SourceUnavailable
@@ -24,7 +25,7 @@ PATIENCE_SECONDS = 10.0
 """After this time without an answer the database is asked whether it still works on it. A batch that is given up is repeated as a whole,
 so there is no haste."""
 
-_CONNECTIONS: dict[tuple[int, str], Connection] = {}
+_IDLE: dict[tuple[int, str], Connection] = {}
 """Keyed by process id too: a forked worker must not speak on its parent's socket."""
 
 
@@ -41,29 +42,36 @@ def connect(dsn: str, application_name: str) -> Connection:
 
 @contextmanager
 def shared_connection(dsn: str) -> Iterator[Connection]:
-    """Lend this process's connection for reading; not for use by two threads at once.
+    """Lend this process's connection for reading; who asks while it is lent (the thread that looks ahead) gets one that is closed afterwards.
 
     Raises:
         SourceUnavailable: the database cannot be reached, or went away.
     """
     key = (os.getpid(), dsn)
+    connection = _IDLE.pop(key, None)
     try:
-        connection = _CONNECTIONS.get(key)
         if connection is not None and not is_usable(connection):
             connection.close()
             connection = None
         if connection is None:
-            connection = _CONNECTIONS[key] = connect(dsn, "slackwater-reader")
+            connection = connect(dsn, "slackwater-reader")
         yield connection
     except psycopg.OperationalError as error:
-        broken = _CONNECTIONS.pop(key, None)
-        if broken is not None:
-            broken.close()
         raise SourceUnavailable(f"the database cannot be read: {error}") from error
+    finally:
+        if connection is not None:
+            _take_back(key, connection)
 
 
 @atexit.register
 def close_shared_connections() -> None:
     """Close this process's shared connections; the next reader opens another."""
-    for key in [key for key in _CONNECTIONS if key[0] == os.getpid()]:
-        _CONNECTIONS.pop(key).close()
+    for key in [key for key in _IDLE if key[0] == os.getpid()]:
+        _IDLE.pop(key).close()
+
+
+def _take_back(key: tuple[int, str], connection: Connection) -> None:
+    """Keep a connection, unless it is broken, in the middle of something, or one is kept already."""
+    is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+    if not is_idle or _IDLE.setdefault(key, connection) is not connection:
+        connection.close()
