@@ -4,6 +4,7 @@ figures and correctness; see `speed`.
 `python -m tests.bench sse`: what event streams cost and how soon they tell; see `sse`.
 `python -m tests.bench latency`: how soon a record is a visible row, and where the time goes; see `latency`.
 `python -m tests.bench many`: 1 to 20 light queries in one driver; see `many`.
+`python -m tests.bench scale`: tables of millions of keys and full grace buffers beside small ones; see `scale`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
@@ -22,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import latency, many, reads, sse
+from tests.bench import latency, many, reads, scale, sse
 from tests.bench.files import write_input
 from tests.bench.jobs import join_from_feed
 from tests.bench.nxt import check_values
@@ -42,10 +43,12 @@ def main() -> int:
         return latency.main(sys.argv[2:])
     if sys.argv[1:2] == ["many"]:
         return many.main(sys.argv[2:])
+    if sys.argv[1:2] == ["scale"]:
+        return scale.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument(
         "suite",
-        choices=["nxt", "core", "sse", "reads", "latency", "many"],
+        choices=["nxt", "core", "sse", "reads", "latency", "many", "scale"],
         help="all but nxt have options of their own: core --help",
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")

@@ -235,8 +235,8 @@ def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int
     """Handle some batches and return by how much private memory grew at most."""
     numbers = np.arange(MEMORY_BATCHES * TOUCHED_KEYS).reshape(MEMORY_BATCHES, TOUCHED_KEYS)
     frames = [_versions(batch, below(draw(11, own, 0), keys), keys) for batch, own in enumerate(numbers)]
-    before = _private_bytes()
-    with _Peak() as peak:
+    before = private_bytes()
+    with Peak() as peak:
         store = FileSegmentStore(root, KEEP_MANIFESTS)
         table = VersionedTable(COLUMNS, ["item"], BATCH_MS, state, store)
         for batch, frame in enumerate(frames):
@@ -248,7 +248,7 @@ def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int
     return peak.private_bytes - before
 
 
-class _Peak:
+class Peak:
     """Sample this process while the ``with`` block runs.
 
     Attributes:
@@ -270,9 +270,9 @@ class _Peak:
 
     def _run(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
-            self.private_bytes = max(self.private_bytes, _private_bytes())
+            self.private_bytes = max(self.private_bytes, private_bytes())
 
 
-def _private_bytes() -> int:
+def private_bytes() -> int:
     used = psutil.Process().memory_info()
     return int(used.rss - getattr(used, "shared", 0))

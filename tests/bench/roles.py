@@ -7,7 +7,10 @@ from pathlib import Path
 
 import psutil
 
-_MAPPED = "Pss:"
+ALL = "Pss:"
+ANONYMOUS = "Pss_Anon:"
+"""Without pages of files, which are the kernel's to take back."""
+
 _BY_COMMAND = {
     "org.apache.spark": "JVM",
     "app.driver": "driver",
@@ -31,13 +34,13 @@ def cpu_by_role(pid: int) -> dict[str, float]:
     return dict(spent)
 
 
-def memory_by_role(pid: int) -> dict[str, float]:
+def memory_by_role(pid: int, kind: str = ALL) -> dict[str, float]:
     """Return the proportional set sizes in MiB."""
     sizes: defaultdict[str, float] = defaultdict(float)
     for process in _tree(pid):
         try:
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-            sizes[role_of(process)] += next(int(line.split()[1]) for line in lines if line.startswith(_MAPPED)) / 1024
+            sizes[role_of(process)] += next(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
         except (psutil.Error, OSError):
             continue
     return dict(sizes)
