@@ -174,6 +174,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ahead = Limit(spec.limit.max_rows, spec.limit.max_bytes)
         self._silence = silence
         self._looked_ms: int | None = None
+        self._has_planned = False
         self._awake_ms = 0
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -189,6 +190,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         What comes while this waits is left for the next call, so that the time until its answer is that of planning.
         """
         found = self._look(start)
+        self._has_planned |= found is not start
         if self._silence is not None:
             if found is not start:
                 self._silence.broken()
@@ -202,10 +204,9 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
             admitted = admit(backlogs, self._spec.limit)
             now_ms = self._clock.now_ms(start["now_ms"])
-            is_first = self._looked_ms is None
             self._note_look(backlogs, admitted, now_ms)
             if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
-                is_due = self._has_news(start) or self._is_due(start["now_ms"], now_ms, is_first=is_first)
+                is_due = self._has_news(start) or self._is_due(start["now_ms"], now_ms)
                 return self._offset(start["feeds"], now_ms) if is_due else start
         self._ask_for_next(backlogs, admitted)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
@@ -306,11 +307,11 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, last in reader.ends().items()
         }
 
-    def _is_due(self, last_ms: int, now_ms: int, *, is_first: bool) -> bool:
+    def _is_due(self, last_ms: int, now_ms: int) -> bool:
         """Whether some task asked to be woken by now. A launch wakes all: the definition may have been edited in place."""
         if self._spec.clock is None or now_ms <= last_ms:
             return False
-        if is_first and last_ms > 0:
+        if not self._has_planned and last_ms > 0:
             return True
         with shared_connection(self._spec.dsn) as connection:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
@@ -321,11 +322,10 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _backlogs(self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset) -> Iterator[Backlog]:
         name = reader.feed.name
-        begun = start["feeds"].get(name, {})
         ends = reader.ends() if self._targets is None else self._targets[name]
         is_table = all(item.relation.kind == "table" for item in inputs)
         for partition, end in sorted(ends.items()):
-            first = begun.get(str(partition), 0)
+            first = start["feeds"].get(name, {}).get(str(partition), 0)
             if first >= end:
                 continue
             chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead), end)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -15,7 +16,8 @@ from engine.connectors.packets import Packet
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.spark.silence import Silence
-from engine.spark.source import PacketReader, SourceSpec, SplitGroup, open_feeds
+from engine.spark.source import Clock, PacketReader, SourceSpec, SplitGroup, open_feeds
+from engine.spark.wall_clock import WallClock
 
 FUTURE_MS = 9_999_999_999_999
 
@@ -115,6 +117,18 @@ def test_a_release_goes_with_the_records_that_are_there_and_a_new_beginning_need
 def test_the_clock_never_goes_backwards() -> None:
     reader = a_reader(a_feed("a", p0=30))
     assert latest(reader, {"feeds": {"log:a": {"0": 0}}, "now_ms": FUTURE_MS})["now_ms"] == FUTURE_MS
+
+
+def test_a_launch_wakes_every_task_also_where_the_hosts_clock_was_set_back_before_it() -> None:
+    feed = a_feed("a", p0=0)
+    inputs = (an_input(0, "a", "a"),)
+    spec = SourceSpec("", inputs, (2, 0), {"log:a": {"0": 0}}, BatchLimit(10, 10**9), 2, Clock(uuid4(), frozenset()))
+    elapsed_ms = iter((0, 0, 10))
+    reader = PacketReader(spec, [(feed, inputs)], WallClock(lambda: 1_000, lambda: next(elapsed_ms)))
+    start = {"feeds": {"log:a": {"0": 0}}, "now_ms": 5_000}
+    assert latest(reader, start) is start
+    assert latest(reader, start) is start
+    assert latest(reader, start)["now_ms"] == 5_005
 
 
 def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
