@@ -47,8 +47,10 @@ def _asked(address: str, arguments: list[str]) -> socket.socket:
     directory = os.getcwd()
     # A socket's path has 107 bytes at most; its name is short.
     os.chdir(os.path.dirname(address))
-    connection.connect(os.path.basename(address))
-    os.chdir(directory)
+    try:
+        connection.connect(os.path.basename(address))
+    finally:
+        os.chdir(directory)
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": directory}
     socket.send_fds(connection, [b"+"], STANDARD_STREAMS)
     connection.sendall(json.dumps(request).encode())

@@ -144,6 +144,7 @@ def test_without_a_server_python_itself_is_started(modules: Path) -> None:
         if before is not None:
             os.environ["_SLACKWATER_FORK_SERVER"] = before
     assert (told["arguments"], told["is_warm"], told["input"]) == (["one", "two words"], False, "what came in")
+    assert told["folder"] == str(modules)
     assert (errors, code) == ("also this\n", 7)
 
 
