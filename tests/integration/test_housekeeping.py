@@ -70,7 +70,7 @@ def test_a_driver_that_was_not_heard_of_for_a_day_is_forgotten(connection: psyco
     assert connection.execute("SELECT pid FROM slackwater.driver ORDER BY pid").fetchall() == [(1,), (23,)]
 
 
-def test_versions_that_no_read_can_reach_go_and_others_stay(connection: psycopg.Connection, dsn: str) -> None:
+def a_versioned_result(connection: psycopg.Connection) -> uuid.UUID:
     query_id = a_query(connection, "prices")
     create_view(connection, OUTPUT)
     connection.execute(
@@ -80,6 +80,11 @@ def test_versions_that_no_read_can_reach_go_and_others_stay(connection: psycopg.
     connection.execute(
         "INSERT INTO log.commit (query_id, checkpoint_id, epoch, stream_time_ms) VALUES (%s, %s, 1, 5000)", (query_id, query_id)
     )
+    return query_id
+
+
+def test_versions_that_no_read_can_reach_go_and_others_stay(connection: psycopg.Connection, dsn: str) -> None:
+    a_versioned_result(connection)
     versions = {
         "live": [(1000, False), (2000, False), (4500, False)],  # as of 4000 the one of 2000 answers
         "idle": [(1000, False), (2000, False)],
@@ -94,3 +99,16 @@ def test_versions_that_no_read_can_reach_go_and_others_stay(connection: psycopg.
     rows = connection.execute("SELECT k, _ts FROM history.prices ORDER BY 1, 2").fetchall()
     assert rows == [("back", 2000), ("back", 4500), ("fresh", 4000), ("idle", 2000), ("live", 2000), ("live", 4500)]
     assert forget_versions(dsn) == 0
+
+
+def test_looking_for_old_versions_holds_up_no_commit(connection: psycopg.Connection, dsn: str) -> None:
+    query_id = a_versioned_result(connection)
+    connection.execute("INSERT INTO history.prices VALUES ('idle', 1, 1000, false)")
+    impatient = psycopg.conninfo.make_conninfo(dsn, options="-c lock_timeout=1s")
+    with psycopg.connect(dsn) as committing:
+        committing.execute("SELECT FROM log.commit WHERE query_id = %s FOR UPDATE", (query_id,))
+        assert forget_versions(impatient) == 0
+        connection.execute("INSERT INTO history.prices VALUES ('idle', 1, 2000, false)")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            forget_versions(impatient)
+    assert forget_versions(impatient) == 1
