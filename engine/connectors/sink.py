@@ -201,10 +201,10 @@ class Sink:
             raise failure
 
     def close(self) -> None:
-        """Close the connection; the next commit opens another."""
-        if self._conn is not None:
-            self._conn.close()
-            self._conn = None
+        """Close the connection; the next commit opens another. May be called by two threads at once."""
+        connection, self._conn = self._conn, None
+        if connection is not None:
+            connection.close()
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self._conn is not None and not is_usable(self._conn):

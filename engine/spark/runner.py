@@ -195,7 +195,11 @@ class RunningQuery:
 
     def error(self) -> EngineError | None:
         """Return why it ended; None while it runs, and after an orderly end."""
-        if self._query.isActive or self._is_stopping:
+        if self._query.isActive:
+            return None
+        # Outside of a batch nobody else does: what failed may have been its planning.
+        self._commits.close()
+        if self._is_stopping:
             return None
         failure = self._commits.failure or self._query.exception()
         return None if failure is None else decoded(failure)
