@@ -38,7 +38,6 @@ FORMAT = "slackwater-warm-up"
 BATCHES = 2
 """The second one reads the state of the first."""
 
-PATIENCE_S = 60
 _TASKS = (0, 1)
 _LOWEST_PRIORITY = 19
 _ARCHIVING_MEMORY = "512m"
