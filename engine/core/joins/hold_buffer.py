@@ -18,8 +18,9 @@ from engine.core.clocks import I64
 from engine.core.frames import POS, TS
 from engine.core.operators import Moment, TableProgress
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import Segment, TimeQueue
+from engine.core.structures.segments import Segment
 from engine.core.structures.spans import Span, SpanCache, ranked
+from engine.core.structures.time_queue import TimeQueue
 from engine.plan.model import Hold
 
 BUFFERED_AT: Final = "_buffered_at"

@@ -173,7 +173,7 @@ class _Marks(WaitingRows):
 
     def append(self, frame: pl.DataFrame) -> None:
         if frame.height:
-            self._append(frame, lambda parts, _: [pl.concat(parts).unique().sort(TS)])
+            self._append(frame, lambda old, _: [pl.concat([*map(self._live, old), frame]).unique().sort(TS)])
 
 
 def find_partners(probes: Probes, targets: pl.DataFrame) -> tuple[I64, I64]:

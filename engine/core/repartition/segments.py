@@ -17,7 +17,8 @@ from engine.core.frames import KEY_HASH, TS
 from engine.core.ports import SegmentStore
 from engine.core.repartition.shares import Rows, Shares, Source
 from engine.core.structures.hash_directory import without_directory
-from engine.core.structures.segments import KeyIndex, TimeQueue
+from engine.core.structures.segments import KeyIndex
+from engine.core.structures.time_queue import TimeQueue
 from engine.core.windows.session_store import DUE_END, DUE_ROW, END, SessionStore
 from engine.core.windows.sliding_store import BY_TIME, sorted_run
 from engine.core.windows.window_grid import node_windows

@@ -1,4 +1,4 @@
-"""The two state structures, made of sorted immutable segments: an index by key and time, a queue by time.
+"""State made of sorted immutable segments, and the first of its two structures: an index by key and time (``time_queue``: a queue by time).
 
 A batch appends one segment at most; neighbours are merged when the newer ones have together as many rows as the older one, so there
 are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one record. What a merge
@@ -86,7 +86,7 @@ def merge_start(rows: Sequence[int]) -> int:
     return start
 
 
-class _Segments(ABC):
+class Segments(ABC):
     """The list of segments, oldest first, and what both structures do with it."""
 
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
@@ -113,12 +113,13 @@ class _Segments(ABC):
         frame = without_directory(self._store.load(segment.segment))
         return frame.slice(segment.consumed) if segment.consumed else frame
 
-    def _append(self, frame: pl.DataFrame, merge: Callable[[list[pl.DataFrame], bool], Iterable[pl.DataFrame]]) -> None:
+    def _append(self, frame: pl.DataFrame, merge: Callable[[list[Segment], bool], Iterable[pl.DataFrame | Segment]]) -> None:
         """Save ``frame``, merged with the newest runs if it is their turn.
 
         Args:
             frame: not empty.
-            merge: gets the segments, older ones first, and whether nothing older stays; gives the new run, step by step.
+            merge: gets the segments to be merged with it, older ones first, and whether nothing older stays; gives the new run, step by
+                step: what is new, and segments that stay as they are.
         """
         runs: list[list[Segment]] = []
         for segment in self._held:
@@ -128,15 +129,17 @@ class _Segments(ABC):
                 runs.append([segment])
         start = merge_start([*(sum(segment.left for segment in run) for run in runs), frame.height])
         merged = [segment for run in runs[start:] for segment in run]
-        steps: Iterable[pl.DataFrame] = [frame]
+        steps: Iterable[pl.DataFrame | Segment] = [frame]
         if merged:
             self._held = self._held[: -len(merged)]
-            self._released.extend(segment.segment for segment in merged)
-            steps = merge([*(self._live(segment) for segment in merged), frame], start == 0)
+            steps = merge(merged, start == 0)
         kept = len(self._held)
         for step in steps:
-            if step.height:
-                self._held.append(replace(self._save(step), is_continued=len(self._held) > kept))
+            if isinstance(step, Segment) or step.height:
+                made = step if isinstance(step, Segment) else self._save(step)
+                self._held.append(replace(made, is_continued=len(self._held) > kept))
+        stays = {segment.segment for segment in self._held[kept:]}
+        self._released.extend(segment.segment for segment in merged if segment.segment not in stays)
 
     @abstractmethod
     def _save(self, frame: pl.DataFrame) -> Segment:
@@ -155,7 +158,7 @@ class Part(NamedTuple):
     keys: I64
 
 
-class KeyIndex(_Segments):
+class KeyIndex(Segments):
     """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
 
     Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` (where there are deletes) and payload; of rows with equal (hash, time), or
@@ -197,7 +200,8 @@ class KeyIndex(_Segments):
             horizon: no read asks for a time before it, except for a key's latest version; merges forget by it.
         """
         if frame.height:
-            self._append(self._arranged(frame), lambda parts, is_all: self._merged(parts, horizon, is_all))
+            new = self._arranged(frame)
+            self._append(new, lambda old, is_all: self._merged([*map(self._live, old), new], horizon, is_all))
 
     def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
         """Return the rows of some keys; see ``find``."""
@@ -244,7 +248,7 @@ class KeyIndex(_Segments):
         starts, stops = runs.starts if self._is_by_time else runs.stops - 1, runs.stops
         several = np.flatnonzero(stops - starts > 1)
         if low is None or high is None or not len(several):
-            return Part(_taken(frame, expand(starts, stops)), np.repeat(runs.keys, stops - starts))
+            return Part(taken(frame, expand(starts, stops)), np.repeat(runs.keys, stops - starts))
         times, own, begin, end = frame.get_column(TS).to_numpy(), runs.keys[several], starts.copy(), stops.copy()
         begin[several] = np.maximum(upper_bound(times, low[own], starts[several], stops[several]) - 1, starts[several])
         end[several] = upper_bound(times, high[own], begin[several], stops[several])
@@ -253,7 +257,7 @@ class KeyIndex(_Segments):
         if len(apart):
             places = np.cumsum(end - begin)[apart]
             rows, keys = np.insert(rows, places, stops[apart] - 1), np.insert(keys, places, runs.keys[apart])
-        return Part(_taken(frame, rows), keys)
+        return Part(taken(frame, rows), keys)
 
     def _save(self, frame: pl.DataFrame) -> Segment:
         times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
@@ -324,54 +328,11 @@ class KeyIndex(_Segments):
                 raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
 
 
-class TimeQueue(_Segments):
-    """Rows waiting, by (``_ts``, arrival); arrival is the order of appending."""
-
-    def append(self, frame: pl.DataFrame) -> None:
-        """Add rows, sorted by ``_ts`` and then arrival, that arrived after all before."""
-        if frame.height:
-            self._append(frame, lambda parts, _: [_by_time(parts)])
-
-    def take(self, until: int) -> list[pl.DataFrame]:
-        """Remove and return all rows with ``_ts <= until``: sorted parts, earlier arrivals first at equal times."""
-        taken, held = [], []
-        for segment in self._held:
-            rest = segment
-            if segment.min_ts <= until:
-                frame = self._live(segment)
-                times = frame.get_column(TS).to_numpy()
-                count = int(np.searchsorted(times, until, "right"))
-                taken.append(frame[:count])
-                rest = _shortened(segment, count, times)
-            if rest.consumed < rest.rows:
-                held.append(rest)
-            else:
-                self._released.append(rest.segment)
-        self._held = held
-        return [part for part in taken if part.height]
-
-    def _save(self, frame: pl.DataFrame) -> Segment:
-        times = frame.get_column(TS)
-        return Segment(self._store.save(frame), frame.height, _int(times.item(0)), _int(times.item(-1)))
-
-
-def _by_time(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Merge parts, each sorted by time; earlier ones come first at equal times."""
-    frame = pl.concat(parts)
-    return frame[np.argsort(frame.get_column(TS).to_numpy(), kind="stable")]
-
-
-def _shortened(segment: Segment, count: int, times: I64) -> Segment:
-    """Return ``segment`` without ``count`` more of its leading rows."""
-    min_ts = int(times[count]) if count < len(times) else segment.max_ts
-    return replace(segment, min_ts=min_ts, consumed=segment.consumed + count)
-
-
 def _int(value: Any) -> int:
     return int(value)
 
 
-def _taken(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
+def taken(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
     """Gather rows; Polars converts and checks wider indexes first, at half the cost of gathering."""
     return frame[pl.Series(rows.astype(np.uint32))]
 

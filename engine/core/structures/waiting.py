@@ -6,8 +6,8 @@ from typing import Any
 
 from engine.core.frames import TS
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import TimeQueue
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
+from engine.core.structures.time_queue import TimeQueue
 
 
 class SpannedQueue(TimeQueue):

@@ -12,7 +12,6 @@ from engine.core.structures.segments import (
     MIN_MERGED,
     TINY_ROWS,
     KeyIndex,
-    TimeQueue,
     expand,
     merge_start,
     upper_bound,
@@ -43,10 +42,6 @@ def versions(*rows: tuple[int, int, int], op: int = 0, keys: list[str] | None = 
 def rows_of(index: KeyIndex, *hashes: int) -> list[tuple[int, ...]]:
     parts = index.ranges(np.array(hashes, np.uint64))
     return [row for part in parts for row in part.select("_key_hash", "_ts", "_pos").rows()]
-
-
-def waiting(*times: int) -> pl.DataFrame:
-    return pl.DataFrame({"_ts": pl.Series(times, dtype=pl.Int64)})
 
 
 @pytest.mark.parametrize("rows", [1, 700])
@@ -142,32 +137,6 @@ def test_a_large_merge_makes_one_run_of_several_segments() -> None:
     for batch in range(1, MIN_MERGED):  # as few as these leave a run as large as it is alone
         again.append(versions((7, batch, MIN_MERGED * rows + batch)), horizon=-1)
     assert [entry["is_continued"] for entry in again.snapshot()[:2]] == [False, True]
-
-
-def test_a_queue_gives_a_prefix_and_remembers_how_much_was_taken() -> None:
-    store = MemorySegmentStore()
-    queue = TimeQueue(store, None)
-    queue.append(waiting(1, 3, 5, 9))
-    queue.append(waiting(2, 3))
-    assert [part["_ts"].to_list() for part in queue.take(3)] == [[1, 3], [2, 3]]
-    assert queue.rows == 2
-    state = queue.snapshot()
-    assert store.purge() == 1
-    again = TimeQueue(store, state)
-    assert again.take(4) == []
-    assert [part["_ts"].to_list() for part in again.take(9)] == [[5, 9]]
-    assert again.rows == 0
-    assert again.snapshot() == []
-
-
-def test_a_merged_queue_keeps_arrival_order_at_equal_times() -> None:
-    queue = TimeQueue(MemorySegmentStore(), None)
-    for arrival in range(2 * MIN_MERGED):
-        queue.append(waiting(arrival % 2, 5).with_columns(pl.lit(arrival).alias("n")))
-        queue.take(0)
-    taken = pl.concat(queue.take(5)).sort("_ts", maintain_order=True)
-    assert taken.filter(pl.col("_ts") == 5)["n"].to_list() == list(range(2 * MIN_MERGED))
-    assert taken.filter(pl.col("_ts") == 1)["n"].to_list() == list(range(1, 2 * MIN_MERGED, 2))
 
 
 def test_ranges_expand_and_bounds_are_found_inside_them() -> None:
