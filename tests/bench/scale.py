@@ -11,6 +11,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,12 +36,13 @@ def main(arguments: Sequence[str]) -> int:
     work.mkdir(parents=True, exist_ok=True)
     console = Console(width=170)
     many, few = Table(options.keys, options.versions), Table(FEW, FEW * (options.versions // options.keys))
-    waiting, passing, probes, limit = options.waiting, options.passing, options.probes, options.limit_mib
     parts: dict[str, list[Callable[[], Measured]]] = {
-        "core-table": [lambda table=table: measure_table(table, probes, work, limit) for table in (few, many)],
-        "core-buffer": [lambda rows=rows: measure_buffer(rows, passing, work, limit) for rows in (FEW, waiting)],
-        "table": [lambda table=table: join_table(table, probes, work) for table in (few, many)],
-        "buffer": [lambda rows=rows: buffer_rows(rows, passing, few, work) for rows in (FEW, waiting)],
+        "core-table": [partial(measure_table, table, options.probes, work, options.limit_mib) for table in (few, many)],
+        "core-buffer": [
+            partial(measure_buffer, rows, options.passing, work, options.limit_mib) for rows in (FEW, options.waiting)
+        ],
+        "table": [partial(join_table, table, options.probes, work) for table in (few, many)],
+        "buffer": [partial(buffer_rows, rows, options.passing, few, work) for rows in (FEW, options.waiting)],
     }
     measured: dict[str, list[Measured]] = {}
     for name in options.only:

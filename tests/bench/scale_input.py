@@ -80,7 +80,8 @@ class Probes:
         if self.keys == "uniform":
             return below(draw(17, number, 0), self.table.keys)
         rank = np.exp(unit(draw(19, number, 0)) * np.log(self.table.keys)).astype(np.int64)
-        return rank * SPREAD % self.table.keys
+        chosen: Ints = rank * SPREAD % self.table.keys
+        return chosen
 
 
 def write_files(rows: Table | Probes, first: int, stop: int, folder: Path) -> list[Path]:
