@@ -1,12 +1,13 @@
 """What is known of each group, or of each key, as immutable sorted segments: only touched ones are read.
 
 A run is a frame with ``HASH``, sorted by it, whose rows of the same group can be merged into one. Appending writes one segment;
-neighbours are merged as in ``segments``, so there are few and a row is rewritten logarithmically often.
+neighbours are merged as in ``segments``, so there are few and a row is rewritten logarithmically often. A merge holds a bounded number of
+rows in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ import polars as pl
 
 from engine.core.hashing import U64
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import expand, merge_start
+from engine.core.structures.hash_steps import hash_runs, merged_in_steps
+from engine.core.structures.segments import MERGED_AT_ONCE, expand, merge_start
 from engine.core.structures.sorted_search import runs_of
 
 HASH: Final = "_hash"
@@ -37,10 +39,14 @@ class GroupStore:
         store: where segments live.
         merge: see ``Merge``; its result need not be sorted.
         state: what ``manifest`` returned, or None.
+        step_rows: how many are merged at once.
     """
 
-    def __init__(self, store: SegmentStore, merge: Merge, state: list[dict[str, Any]] | None) -> None:
+    def __init__(
+        self, store: SegmentStore, merge: Merge, state: list[dict[str, Any]] | None, *, step_rows: int = MERGED_AT_ONCE
+    ) -> None:
         self._store = store
+        self._step_rows = step_rows
         self._merge = merge
         self._segments = [_Segment(**entry) for entry in state or []]
         self._released: list[str] = []
@@ -74,13 +80,21 @@ class GroupStore:
         """Add rows, in any order, that are newer than all before."""
         if rows.is_empty():
             return
-        start = merge_start([*(segment.rows for segment in self._segments), rows.height])
-        replaced = self._segments[start:]
-        parts = [*(self._store.load(segment.segment) for segment in replaced), rows]
-        run = pl.concat(parts, how="diagonal") if replaced else rows
-        run = self._merge(run, start == 0).sort(HASH)
+        runs = hash_runs(self._segments, self._step_rows)
+        start = merge_start([*(sum(segment.rows for segment in run) for run in runs), rows.height])
+        replaced = [segment for run in runs[start:] for segment in run]
+        parts = [self._store.load(segment.segment) for segment in replaced]
         self._released += [segment.segment for segment in replaced]
-        self._segments = self._segments[:start]
-        if run.height:
-            hashes = run[HASH]
-            self._segments.append(_Segment(self._store.save(run), run.height, int(hashes.item(0)), int(hashes.item(-1))))
+        self._segments = self._segments[: len(self._segments) - len(replaced)]
+        for made in self._merged([*parts, rows], is_all=start == 0):
+            hashes = made[HASH]
+            self._segments.append(_Segment(self._store.save(made), made.height, int(hashes.item(0)), int(hashes.item(-1))))
+
+    def _merged(self, parts: list[pl.DataFrame], *, is_all: bool) -> Iterator[pl.DataFrame]:
+        """Merge sorted parts and new rows, the last, into a run."""
+
+        def merge(slices: list[pl.DataFrame]) -> pl.DataFrame:
+            return self._merge(pl.concat(slices, how="diagonal"), is_all).sort(HASH)
+
+        parts[-1] = parts[-1].sort(HASH, maintain_order=True)
+        return merged_in_steps(parts, HASH, self._step_rows, merge)

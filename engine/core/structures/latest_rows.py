@@ -22,7 +22,8 @@ from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import expand, merge_start
+from engine.core.structures.hash_steps import hash_runs, merged_in_steps
+from engine.core.structures.segments import MERGED_AT_ONCE, expand, merge_start
 from engine.core.structures.sorted_search import U64, distinct, key_order, runs_of, search
 from engine.definition.types import Schema
 from engine.errors import InvariantBroken
@@ -43,13 +44,15 @@ class LatestIndex:
     """Rows by (``_key_hash``, further hashes); of rows that agree in those the one with the greatest ``_pos`` counts.
 
     Appending writes one segment; neighbours are merged as in ``segments``, so there are few and a row is rewritten
-    logarithmically often. A delete hides older rows, and goes when a merge leaves nothing older that it could hide.
+    logarithmically often. A delete hides older rows, and goes when a merge leaves nothing older that it could hide. A merge
+    holds a bounded number of rows in memory.
 
     Args:
         store: where segments live.
         state: what ``snapshot`` returned, or None.
         hashes: the columns that identify a row, ``_key_hash`` first.
         key_columns: payload columns that rows of equal hashes must agree in.
+        step_rows: how many are merged at once.
     """
 
     def __init__(
@@ -58,8 +61,11 @@ class LatestIndex:
         state: list[dict[str, Any]] | None,
         hashes: Sequence[str] = (KEY_HASH,),
         key_columns: Sequence[str] = (),
+        *,
+        step_rows: int = MERGED_AT_ONCE,
     ) -> None:
         self._store = store
+        self._step_rows = step_rows
         self._segments = [_Segment(**entry) for entry in state or ()]
         self._released: list[str] = []
         self._hashes = tuple(hashes)
@@ -94,19 +100,26 @@ class LatestIndex:
         """
         if frame.is_empty():
             return
-        start = merge_start([*(segment.rows for segment in self._segments), frame.height])
-        merged = self._segments[start:]
-        if merged:
-            frame = pl.concat([*(self._store.load(segment.segment) for segment in merged), frame])
-            self._released += [segment.segment for segment in merged]
-            self._segments = self._segments[:start]
-        frame = self._newest(self._sorted(frame, is_merge=bool(merged)))
-        if not self._segments:
-            is_kept = pl.col(OP) == 0
-            frame = frame.filter(is_kept if horizon is None else is_kept | (pl.col(TS) >= horizon))
-        if frame.height:
-            hashes = frame.get_column(KEY_HASH)
-            self._segments.append(_Segment(self._store.save(frame), frame.height, hashes.item(0), hashes.item(-1)))
+        runs = hash_runs(self._segments, self._step_rows)
+        start = merge_start([*(sum(segment.rows for segment in run) for run in runs), frame.height])
+        merged = [segment for run in runs[start:] for segment in run]
+        parts = [self._store.load(segment.segment) for segment in merged]
+        self._released += [segment.segment for segment in merged]
+        self._segments = self._segments[: len(self._segments) - len(merged)]
+        new = self._newest(self._sorted(frame, is_merge=False))
+        for made in merged_in_steps(
+            [*parts, new], KEY_HASH, self._step_rows, lambda slices: self._merged(slices, start == 0, horizon)
+        ):
+            hashes = made.get_column(KEY_HASH)
+            self._segments.append(_Segment(self._store.save(made), made.height, hashes.item(0), hashes.item(-1)))
+
+    def _merged(self, slices: list[pl.DataFrame], is_all: bool, horizon: int | None) -> pl.DataFrame:
+        """Merge slices, older ones first; where nothing older is left, forget deletes."""
+        frame = slices[0] if len(slices) == 1 else self._newest(self._sorted(pl.concat(slices), is_merge=True))
+        if not is_all:
+            return frame
+        is_kept = pl.col(OP) == 0
+        return frame.filter(is_kept if horizon is None else is_kept | (pl.col(TS) >= horizon))
 
     def _sorted(self, frame: pl.DataFrame, *, is_merge: bool) -> pl.DataFrame:
         if len(self._hashes) > 1:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_directory import runs_in, with_directory, without_directory
+from engine.core.structures.hash_steps import hash_slices
 from engine.core.structures.sorted_search import U64, KeyOrder, key_order
 from engine.errors import InvariantBroken
 
@@ -272,15 +272,9 @@ class KeyIndex(Segments):
         return frame[order.rows[self._is_newest(order)]]
 
     def _merged(self, parts: list[pl.DataFrame], horizon: int, is_all: bool) -> Iterator[pl.DataFrame]:
-        """Merge segments in steps of bounded size, by ranges of the hash: that spreads keys evenly."""
-        steps = -(-sum(part.height for part in parts) // MERGED_AT_ONCE)
-        bounds = np.array([step * 2**64 // steps for step in range(1, steps)], np.uint64)
-        cuts = [np.searchsorted(part.get_column(KEY_HASH).to_numpy(), bounds).tolist() for part in parts]
-        ranges = [list(pairwise([0, *places, part.height])) for part, places in zip(parts, cuts, strict=True)]
-        for step in range(steps):
-            slices = [part[slice(*own[step])] for part, own in zip(parts, ranges, strict=True)]
-            if filled := [each for each in slices if each.height]:
-                yield self._merge(pl.concat(filled, rechunk=True), horizon, is_all)
+        """Merge segments in steps of bounded size."""
+        for slices in hash_slices(parts, KEY_HASH, MERGED_AT_ONCE):
+            yield self._merge(pl.concat(slices, rechunk=True), horizon, is_all)
 
     def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
         """Merge segments, and forget what no read can reach.
