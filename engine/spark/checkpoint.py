@@ -28,6 +28,9 @@ LAYOUT_FORMAT = 2
 MIN_BATCHES_TO_RETAIN = 5
 """Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
 
+FIRST_SEGMENTS = "segments"
+"""Folder of segments until the number of tasks changes."""
+
 _EPOCH = re.compile(r"epoch-(\d{10})")
 
 Positions = Mapping[str, Mapping[str, int]]
@@ -55,7 +58,7 @@ class Layout:
     @property
     def segments(self) -> str:
         """Name of the folder of segments."""
-        return f"segments-{self.generation}" if self.generation else "segments"
+        return f"{FIRST_SEGMENTS}-{self.generation}" if self.generation else FIRST_SEGMENTS
 
 
 def prepare_checkpoint(root: Path, checkpoint_id: UUID, epoch: int) -> Path:

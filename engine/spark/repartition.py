@@ -20,8 +20,9 @@ import structlog
 from engine.core.repartition.tasks import repartitioned
 from engine.errors import InvariantBroken, StateCorrupt
 from engine.plan.model import Plan, Stage
-from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN, Layout, write_layout
+from engine.spark.checkpoint import FIRST_SEGMENTS, MIN_BATCHES_TO_RETAIN, Layout, write_layout
 from engine.spark.inspection import CURE, write_synced
+from engine.spark.seals import SEAL, is_whole, sealed
 from engine.spark.task_ids import task_ids
 from engine.state.files import FileSegmentStore
 
@@ -65,16 +66,28 @@ def seed_of(segments: Path, stage: int, ordinal: int) -> dict[str, Any] | None:
         ordinal: of the task.
 
     Raises:
-        StateCorrupt: it cannot be read.
+        StateCorrupt: it is missing or damaged.
     """
     path = _seed_path(segments, stage, ordinal)
     try:
-        seed: dict[str, Any] = json.loads(path.read_bytes())
+        seed = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return None
+        if segments.name == FIRST_SEGMENTS:
+            return None
+        raise StateCorrupt(f"{path} is missing. {CURE}") from None
     except ValueError as error:
         raise StateCorrupt(f"{path} is damaged: {error}. {CURE}") from error
-    return seed
+    if not isinstance(seed, dict) or not is_whole(seed):
+        raise StateCorrupt(f"{path} is damaged: it is not what was written. {CURE}")
+    return {name: value for name, value in seed.items() if name != SEAL} or None
+
+
+def write_seed(segments: Path, stage: int, ordinal: int, state: dict[str, Any] | None) -> None:
+    """Write what ``seed_of`` is to return, None too: that there is nothing is told from the file's being lost."""
+    path = _seed_path(segments, stage, ordinal)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    as_read: dict[str, Any] = json.loads(json.dumps(state or {}))
+    write_synced(path, json.dumps(sealed(as_read), separators=(",", ":")))
 
 
 def _seed_path(segments: Path, stage: int, ordinal: int) -> Path:
@@ -95,8 +108,7 @@ def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, b
         )
         states = _states(spark, plan, directory, before, stage, batch_id)
         for place, state in enumerate(repartitioned(stage, plan, list(zip(states, old, strict=True)), new)):
-            if state is not None:
-                write_synced(_seed_path(segments, stage.index, place), json.dumps(state, separators=(",", ":")))
+            write_seed(segments, stage.index, place, state)
     write_layout(directory, after)
     log.info("tasks_changed", query=plan.query, before=len(before.tasks), after=len(after.tasks))
     return after
