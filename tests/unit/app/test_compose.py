@@ -57,6 +57,10 @@ def test_workers_are_of_the_service_s_image_and_see_its_state_at_the_same_path()
     assert services["spark-worker"]["volumes"] == services["slackwater"]["volumes"]
 
 
+def test_a_service_made_anew_has_the_name_by_which_it_finds_what_the_one_before_it_left() -> None:
+    assert interpolated({})["services"]["slackwater"]["hostname"] == "slackwater"
+
+
 def test_only_the_cluster_needs_its_profile() -> None:
     profiles = {name: service.get("profiles", []) for name, service in interpolated({})["services"].items()}
     assert profiles == {"postgres": [], "slackwater": [], "spark-master": ["cluster"], "spark-worker": ["cluster"]}
