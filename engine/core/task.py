@@ -201,9 +201,12 @@ class Task:
             stop_ms = min([advance.end_ms, *stops])
             if arrivals.next_ms is not None:
                 stop_ms = min(stop_ms, max(arrivals.next_ms, at_ms + 1))
-            rises_by_ms = max(stop_ms - max(at_ms, advance.begin_ms), 0)
-            self._run(arrivals.take(stop_ms), _Step(max(stop_ms, last_ms), rises_by_ms, stop_ms), made)
-            at_ms = stop_ms
+            # Up to the moment before the stop nothing goes; but what goes then meets operators whose time has come as far.
+            for moment_ms in (stop_ms - 1, stop_ms):
+                if moment_ms > at_ms:
+                    rises_by_ms = max(moment_ms - max(at_ms, advance.begin_ms), 0)
+                    self._run(arrivals.take(moment_ms), _Step(max(moment_ms, last_ms), rises_by_ms, moment_ms), made)
+                    at_ms = moment_ms
 
     def _stops(self, at_ms: int, advance: Advance) -> Iterator[int]:
         """Give the moments of the wall clock at which an operator lets something go, by a timer or by its stream time."""
