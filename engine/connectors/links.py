@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import select
 import socket
 import threading
@@ -37,6 +38,10 @@ _PROBE_SQL: Final = """
     SELECT pg_backend_pid(),
         array(SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s) AND wait_event IS DISTINCT FROM 'ClientRead')
 """
+
+_REFUSED: Final = re.compile(r"failed: \w+ ?: ")
+"""Who refuses a connection says how severe that is, as in ``failed: FATAL:  too many clients``; psycopg tells it in the text alone. Where
+nobody answers there is no such word."""
 
 
 class _Link:
@@ -153,7 +158,8 @@ def silent_pids(dsn: str, pids: Collection[int], patience_s: float) -> set[int]:
                 return set()
             return set(pids) - set(row[1])
     except psycopg.OperationalError as error:
-        return set() if error.sqlstate is not None else set(pids)
+        is_refused = error.sqlstate is not None or _REFUSED.search(str(error)) is not None
+        return set() if is_refused else set(pids)
     except psycopg.Error:
         return set()
 

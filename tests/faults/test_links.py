@@ -45,6 +45,21 @@ def test_a_statement_that_takes_long_is_waited_for(proxy: Proxy) -> None:
         assert row[1] == 1
 
 
+def test_a_statement_is_waited_for_where_the_database_takes_no_more_connections(dsn: str) -> None:
+    role = f"alone_{uuid4().hex[:8]}"
+    own = psycopg.conninfo.make_conninfo(dsn, user=role, password="one")
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'one' CONNECTION LIMIT 1")
+        try:
+            with LinkedConnection.connect(own, autocommit=True, patience_s=PATIENCE_S) as connection:
+                row = connection.execute("SELECT pg_sleep(2.5), 1").fetchone()
+                assert row is not None
+                assert row[1] == 1
+        finally:
+            owner.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = %s", (role,))
+            owner.execute(f"DROP ROLE {role}")
+
+
 @pytest.mark.slow
 def test_a_statement_that_waits_for_a_lock_is_waited_for(proxy: Proxy, dsn: str) -> None:
     with connect(proxy) as connection, psycopg.connect(dsn, autocommit=True) as holder:
