@@ -26,7 +26,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from engine.errors import DiskFull, StateCorrupt
+from engine.errors import DiskFull, ExternalError, StateCorrupt
 
 CACHED_SEGMENTS: Final = 256
 """Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""
@@ -106,6 +106,11 @@ class FileSegmentStore:
             _check(path)
             frame = _mapped(path)
         except (OSError, pa.ArrowInvalid) as error:
+            # Too many open files, a file system that is away: only what is gone, or what Arrow cannot read, is damage.
+            if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+                raise ExternalError(
+                    f"the state file {path} cannot be read now: {error.strerror}. The query goes on by itself once it can"
+                ) from error
             raise StateCorrupt(f"the state file {path} cannot be read: {error}. {_CURE}") from error
         self._remember(segment_id, frame)
         return frame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from engine.errors import DiskFull, StateCorrupt
+from engine.errors import DiskFull, ExternalError, StateCorrupt
 from engine.state.files import FileSegmentStore
 from engine.state.memory import MemorySegmentStore
 from engine.state.ports import SegmentStore, named_segments
@@ -176,6 +177,21 @@ def test_a_torn_file_is_corrupt_state(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StateCorrupt):
         FileSegmentStore(tmp_path, keep_manifests=1).load(segment_id)
+
+
+def test_a_file_that_cannot_be_opened_just_now_is_no_damage(tmp_path: Path) -> None:
+    segment_id = FileSegmentStore(tmp_path, keep_manifests=1).save(FRAME)
+    store = FileSegmentStore(tmp_path, keep_manifests=1)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as last:  # noqa: PTH123 - its number is what counts
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno(), limits[1]))
+        try:
+            with pytest.raises(ExternalError, match="Too many open files") as refused:
+                store.load(segment_id)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert refused.value.retryable
+    assert store.load(segment_id).equals(FRAME)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut"])
