@@ -124,7 +124,10 @@ def _apart(limit_mib: int, work: Callable[..., T], *arguments: object) -> T:
 
 
 def _limit(mib: int) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (mib << 20, mib << 20))
+    """Bound what this process may allocate beyond what its libraries have already; pages that are only reserved count as well."""
+    status = Path("/proc/self/status").read_text()
+    own = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData:"))
+    resource.setrlimit(resource.RLIMIT_DATA, (own + (mib << 20), own + (mib << 20)))
 
 
 def _table(table: Table, count: int, root: Path) -> _Worked:
