@@ -29,7 +29,8 @@ class _Hosted:
     """One launch. Guarded by the host's lock.
 
     Attributes:
-        since: when it entered its kind, by the monotonic clock; None while it waits for its turn.
+        since: when it entered its kind, by the monotonic clock; None while it waits for its turn. A launch that tells what it does begins
+            its kind anew: moving large state takes long, and does not hang.
         handle: None until the launch returned.
     """
 
@@ -206,8 +207,11 @@ class QueryHost:
 
     def _note_phase(self, hosted: _Hosted, phase: str) -> None:
         with self._lock:
-            hosted.phase = phase
-        self._on_change()
+            is_new, hosted.phase = phase != hosted.phase, phase
+            if hosted.handle is None:
+                hosted.since = time.monotonic()
+        if is_new:
+            self._on_change()
 
     @staticmethod
     def _enter(hosted: _Hosted, kind: HandleKind) -> None:

@@ -97,7 +97,8 @@ class SparkRunner:
         order.note_phase("restoring")
         root = query_directory(self._checkpoints_dir, order.query_id)
         directory = prepare_checkpoint(root, order.checkpoint_id, order.epoch)
-        options = RunOptions() if self._tracing is None else RunOptions(on_commit=self._trace)
+        on_commit = None if self._tracing is None else self._trace
+        options = RunOptions(on_commit=on_commit, on_restoring=lambda: order.note_phase("restoring"))
         return RunningQuery.start(
             self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn, options
         )

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import structlog
 
 from engine.core.repartition.tasks import repartitioned
@@ -29,13 +31,33 @@ from engine.state.files import FileSegmentStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Tell = Callable[[], None]
+
 MANIFEST = "manifest"
 """Name of the state variable that holds a task's manifest."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
-def fit_tasks(spark: SparkSession, plan: Plan, directory: Path, layout: Layout, batch_id: int | None) -> Layout:
+class _TellingStore(FileSegmentStore):
+    """Tells of each segment that is read or written."""
+
+    def __init__(self, root: Path, tell: Tell) -> None:
+        super().__init__(root, MIN_BATCHES_TO_RETAIN)
+        self._tell = tell
+
+    def load(self, segment_id: str) -> pl.DataFrame:
+        self._tell()
+        return super().load(segment_id)
+
+    def save(self, frame: pl.DataFrame) -> str:
+        self._tell()
+        return super().save(frame)
+
+
+def fit_tasks(
+    spark: SparkSession, plan: Plan, directory: Path, layout: Layout, batch_id: int | None, tell: Tell | None = None
+) -> Layout:
     """Return the layout for the plan's number of tasks, after changing the state to it where that is another; clean up behind it.
 
     Args:
@@ -44,13 +66,14 @@ def fit_tasks(spark: SparkSession, plan: Plan, directory: Path, layout: Layout, 
         directory: of the launch.
         layout: of the checkpoint.
         batch_id: the newest batch that the results hold, None where they hold none.
+        tell: called for each segment on the way: large state takes minutes.
 
     Raises:
         StateCorrupt: the state cannot be read.
         RepartitionPremature: see there.
     """
     if plan.tasks != len(layout.tasks):
-        layout = _changed(spark, plan, directory, layout, batch_id)
+        layout = _changed(spark, plan, directory, layout, batch_id, tell or _tell_nobody)
     for folder in directory.glob("segments*"):
         if folder.name != layout.segments:
             shutil.rmtree(folder)
@@ -94,7 +117,11 @@ def _seed_path(segments: Path, stage: int, ordinal: int) -> Path:
     return segments / str(stage) / f"{ordinal}.json"
 
 
-def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, batch_id: int | None) -> Layout:
+def _tell_nobody() -> None:
+    return None
+
+
+def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, batch_id: int | None, tell: Tell) -> Layout:
     """Share the state out, and let that count."""
     retired = (*before.retired, *before.tasks)
     ids = task_ids(plan.tasks, before.partitions, retired)
@@ -103,7 +130,7 @@ def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, b
     shutil.rmtree(segments, ignore_errors=True)
     for stage in plan.stages:
         old, new = (
-            [_store(directory / layout.segments, stage, place) for place in range(len(layout.tasks))]
+            [_store(directory / layout.segments, stage, place, tell) for place in range(len(layout.tasks))]
             for layout in (before, after)
         )
         states = _states(spark, plan, directory, before, stage, batch_id)
@@ -114,8 +141,8 @@ def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, b
     return after
 
 
-def _store(segments: Path, stage: Stage, place: int) -> FileSegmentStore:
-    return FileSegmentStore(segments / str(stage.index) / str(place), MIN_BATCHES_TO_RETAIN)
+def _store(segments: Path, stage: Stage, place: int, tell: Tell) -> FileSegmentStore:
+    return _TellingStore(segments / str(stage.index) / str(place), tell)
 
 
 def _states(

@@ -79,6 +79,7 @@ class RunOptions:
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
         on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
+        on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
     """
 
     trigger_ms: int = 0
@@ -86,6 +87,7 @@ class RunOptions:
     max_rows: int = 1_000_000
     max_bytes: int = 256 * 1024 * 1024
     on_commit: Callable[[CommittedBatch], None] | None = None
+    on_restoring: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class RunningQuery:
             finish_batch(checkpoint_dir, batch_id)
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
-        layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id)
+        layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id, options.on_restoring)
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
         sink = Sink(dsn, plan, query_id, checkpoint_id, epoch)

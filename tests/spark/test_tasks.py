@@ -66,8 +66,9 @@ def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: Launcher, p
     fly(launcher, 1)
     identity = launcher.run(plan)
     for minute, tasks in ((2, 3), (3, 2)):
-        plan = replace(plan, tasks=tasks)
-        launcher.run(plan, identity, epoch=2 * minute)
+        plan, told = replace(plan, tasks=tasks), list[str]()
+        launcher.run(plan, identity, epoch=2 * minute, on_restoring=lambda told=told: told.append("works"))
+        assert len(told) > tasks, "whoever waits is told that it goes on"
         detail = launcher.commit(identity)["detail"]
         assert waiting(launcher, identity) == 3 * len(KEYS), "every task has told of what it took over"
         assert {*detail["clocks"]["w"]} == {str(task) for task in range(tasks)}
