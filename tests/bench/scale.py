@@ -88,9 +88,23 @@ def _printed(name: str, pair: Sequence[Measured]) -> Printed:
         table.add_row(
             what, f"{before:,.0f}" if is_compared else "", f"{after:,.0f}", f"{after / before:.2f}" if is_compared else "", mark
         )
+    if isinstance(small, Scaled) and isinstance(large, Scaled):
+        table.add_row(*_by_cpu(small, large))
     for what, own in _others(small).items():
         table.add_row(what, own, _others(large)[what])
     return table
+
+
+def _cpu(measured: Scaled) -> dict[str, float]:
+    """Return CPU seconds per million records, without Postgres."""
+    return {what: phase.cpu_seconds / phase.records * 1e6 for what, phase in measured.phases.items()}
+
+
+def _by_cpu(small: Scaled, large: Scaled) -> tuple[str, str, str, str]:
+    """Say what the ratios are by CPU time, which other work on the machine changes less."""
+    before, after = _cpu(small), _cpu(large)
+    ratios = ", ".join(f"{what} {before[what] / after[what]:.2f}" for what in after if what in LEAST)
+    return "ratios by CPU seconds", "", "", ratios
 
 
 def _others(measured: Measured) -> dict[str, str]:
@@ -108,10 +122,7 @@ def _others(measured: Measured) -> dict[str, str]:
         for role, size in phase.peak_mib.items():
             peaks[role] = max(size, peaks.get(role, 0.0))
     return {
-        **{
-            f"{what}, CPU s per million": f"{phase.cpu_seconds / phase.records * 1e6:.2f}"
-            for what, phase in measured.phases.items()
-        },
+        **{f"{what}, CPU s per million": f"{spent:.2f}" for what, spent in _cpu(measured).items()},
         "segments, MiB": f"{measured.segments_bytes / 2**20:,.0f}",
         "checkpoint, MiB": f"{measured.checkpoint_bytes / 2**20:,.0f}",
         **{f"peak MiB: {role}": f"{peaks.get(role, 0.0):,.0f}" for role in ("Python workers", "JVM", "driver", "API")},
