@@ -148,10 +148,9 @@ class FileReader:
         if begin == last:
             return 0, None, None
         head, tail = sample(path, begin, last, header)
-        head_times = self._times(head, header)
-        times = head_times if tail is head else head_times + self._times(tail, header)
+        times = self._times(head if tail is head else head + tail, header)
         rows = max(1, round((last - begin) * count_records(head, header is not None) / len(head)))
-        return rows, head_times[0] if head_times else None, max(times, default=None)
+        return rows, times[0] if times else None, max(times, default=None)
 
     def _times(self, data: bytes, header: list[str] | None) -> list[int]:
         """Event times in a sample, as every relation that dates its records by a column sees them."""

@@ -304,7 +304,9 @@ def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
         elif declared.kind == "timestamp" and type(value) is int:
             dtype = pa.int64()
         fields.append(pa.field(name, dtype))
-    return pa.schema([*fields, pa.field("$op", pa.string()), pa.field("$event_time_ms", pa.int64())])
+    if b'"$' in chunk or b"\\" in chunk:  # a name can be written with escapes
+        fields += [pa.field("$op", pa.string()), pa.field("$event_time_ms", pa.int64())]
+    return pa.schema(fields)
 
 
 def _stack(
