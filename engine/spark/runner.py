@@ -171,14 +171,10 @@ class RunningQuery:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
-            # Jobs of the stream's thread inherit the pool: queries share the cores fairly instead of in order.
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(query_id))
             try:
                 return cls(writer.start(), commits)
             except Exception as error:
                 raise decoded(error) from error
-            finally:
-                spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
     @property
     def is_active(self) -> bool:

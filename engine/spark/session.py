@@ -7,6 +7,7 @@ Nothing is written outside ``data_dir``: warehouse, scratch files, state stores'
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -35,13 +36,16 @@ fresh JVM, 7 instead of 10 in a warm one. The default collector works beside wha
 Performance data would be a file in the system's temporary folder. Spark plans by recursion, and the frames of the first compiler are
 large: with the usual megabyte of stack a stream's thread was once seen to overflow."""
 
+_SLOTS_PER_CORE = 2
+"""A light query's tasks wait for processes most of the time, and beside a slow batch's there must be room for them."""
+
 _STATE = "spark.sql.streaming.stateStore"
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # One slow batch must not hold up the other queries of the driver.
-    "spark.scheduler.mode": "FAIR",
+    # The oldest batch first, so that each has its turn: fair pools that run nothing are served by their names, and the last ones starved.
+    "spark.scheduler.mode": "FIFO",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.minBatchesToRetain": str(MIN_BATCHES_TO_RETAIN),
     # The source itself waits for records; when it says that it found none, it has waited for long.
@@ -112,7 +116,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
     # Spark's scripts take these from the environment and would run with other settings.
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
-    builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
+    builder = SparkSession.builder.master(_slots(settings.master)).appName(settings.app_name)
     for name, value in {**_SETTINGS, **_places(home, scratch, _archive_option(settings, java)), **_executors(settings)}.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.driver.memory", settings.driver_memory)
@@ -170,7 +174,21 @@ def _executors(settings: SparkSettings) -> dict[str, str]:
     if is_cluster(settings.master):
         return cluster_conf(settings.cluster, LOCAL_FILES_JAR)
     # All on this machine: no port is opened to the outside, and no name needs to resolve.
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    cores = _cores(settings.master)
+    return here if cores is None else {**here, "spark.default.parallelism": str(cores)}
+
+
+def _cores(master: str) -> int | None:
+    """Return N of ``local[N]``; None for other masters."""
+    found = re.fullmatch(r"local\[(\d+)\]", master)
+    return int(found[1]) if found is not None else None
+
+
+def _slots(master: str) -> str:
+    """Return Spark's word for a master: it starts as many tasks at once as it is told to have cores."""
+    cores = _cores(master)
+    return master if cores is None else f"local[{cores * _SLOTS_PER_CORE}]"
 
 
 def _spark_home(home: Path) -> Path:

@@ -335,6 +335,26 @@ def test_three_queries_run_at_once_in_one_driver(launcher: Launcher) -> None:
         assert hourly_rows(launcher, plan.query) == hourly_oracle(flights)
 
 
+def test_each_of_many_queries_has_its_turn(launcher: Launcher) -> None:
+    """More queries that always have something to do than tasks run at once."""
+    register_flights(launcher)
+    for first in range(0, 400, 10):
+        launcher.append("flights", many_flights(10, first=first))
+    plans = [launcher.plan(**counting(name=f"busy_{letter}", into={"table": f"busy_{letter}"})) for letter in "abcdef"]
+    identities = [uuid4() for _ in plans]
+    queries = [launcher.launch(plan, each, 1, max_rows=10) for plan, each in zip(plans, identities, strict=True)]
+    wait_for(lambda: all(launcher.commit(each)["batch_id"] is not None for each in identities))
+
+    def done() -> list[int]:
+        return [launcher.commit(each)["batch_id"] for each in identities]
+
+    before = done()
+    wait_for(lambda: max(done()) >= max(before) + 5)
+    made = [now - then for now, then in zip(done(), before, strict=True)]
+    assert all(query.stop(DEADLINE_SECONDS) for query in queries)
+    assert min(made) >= 1, made
+
+
 def test_a_newer_launch_takes_over_from_one_that_still_runs(launcher: Launcher) -> None:
     register_flights(launcher)
     launcher.append("flights", flights := many_flights(1_000))
