@@ -34,6 +34,8 @@ def main(make_runner: Callable[[Settings], Runner]) -> None:
     parser.add_argument("--supervisor-pid", type=int, default=None, help="end when this process, the parent, is gone")
     arguments = parser.parse_args()
     settings = load_settings()
+    # What this process and its children write holds users' records: nobody else on the machine is to read it.
+    os.umask(0o077)
     configure_logging(settings.log)
     # py4j tells every message it sends at INFO.
     logging.getLogger("py4j").setLevel(logging.WARNING)

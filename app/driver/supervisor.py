@@ -35,6 +35,8 @@ from engine.connectors.postgres import connect
 DRIVER_COMMAND = (sys.executable, "-m", "app.driver")
 # A driver that is not heard of for two times to live of a lease has lost its queries anyway.
 LOST_AFTER_LEASES = 2
+# In a row, and as far apart as heartbeats are.
+SILENT_LOOKS = 3
 # Imports before the first heartbeat take 2 s, on a machine under load several times that.
 FIRST_HEARTBEAT_S = 30.0
 # A killed process is gone within milliseconds, its JVM within about two seconds.
@@ -147,12 +149,15 @@ class Supervisor:
         """Return when the driver ended, was asked to end, or is not heard of any more."""
         ended = asyncio.ensure_future(driver.process.wait())
         ending = asyncio.ensure_future(self._ending.wait())
+        silent_looks = 0
         try:
             while not ended.done() and not ending.done():
                 await asyncio.wait(
                     (ended, ending), timeout=self._settings.driver.heartbeat_ms / 1000, return_when=asyncio.FIRST_COMPLETED
                 )
-                if not ended.done() and await self._is_silent(driver):
+                silent_looks = silent_looks + 1 if not ended.done() and await self._is_silent(driver) else 0
+                # Meanwhile it has a heartbeat, unless it is silent indeed: a clock of the database that was set ahead kills nobody.
+                if silent_looks == SILENT_LOOKS:
                     log.error("driver_silent", driver_id=str(driver.id), pid=driver.process.pid)
                     return
             if not ended.done():
@@ -248,4 +253,5 @@ def _open_log(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
+    path.touch(mode=0o600)
     return path.open("ab")

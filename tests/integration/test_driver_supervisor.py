@@ -83,6 +83,20 @@ async def test_a_driver_that_falls_silent_is_killed_and_replaced(dsn: str, tmp_p
         assert session_members(first["pid"]) == []
 
 
+async def test_a_clock_of_the_database_that_is_set_ahead_ends_no_driver(dsn: str, tmp_path: Path, control: Control) -> None:
+    async with Supervisor(fast_settings(tmp_path, heartbeat_ms=1_000), dsn, STUB):
+        first = await ready(control)
+        control.execute("UPDATE slackwater.driver SET heartbeat_at = heartbeat_at - interval '1 hour'")
+        assert await asyncio.to_thread(stays, lambda: [row["id"] for row in control.drivers()] == [first["id"]], 3.5)
+
+
+async def test_nobody_else_reads_what_a_driver_writes(dsn: str, tmp_path: Path, control: Control) -> None:
+    async with Supervisor(fast_settings(tmp_path), dsn, STUB):
+        first = await ready(control)
+        assert "Umask:\t0077" in Path(f"/proc/{first['pid']}/status").read_text()
+        assert (tmp_path / "driver.log").stat().st_mode & 0o777 == 0o600
+
+
 async def test_whatever_a_driver_started_goes_with_it(dsn: str, tmp_path: Path, control: Control) -> None:
     # As the JVM does, the child outlives the driver; as PySpark's workers do, it has a process group of its own.
     note_pids = "open(sys.argv[1], 'a').write(f'{os.getppid()} {os.getpid()}\\n')"
