@@ -119,7 +119,8 @@ def test_a_driver_that_sleeps_through_its_leases_finds_itself_fenced_and_stops_i
             control.reaches(query, "running")
             control.works(query)
         os.kill(first.process.pid, signal.SIGSTOP)
-        with driver(dsn, fast_settings(tmp_path)) as second:
+        # A launch waits for seconds where the first one was stopped in the midst of a commit.
+        with driver(dsn, fast_settings(tmp_path, start_timeout_ms=60_000)) as second:
             for query in queries:
                 control.reaches(query, "running", epoch=2)
                 control.works(query, epoch=2)
