@@ -38,8 +38,8 @@ def checkpoint_directory(checkpoints_dir: Path, query_id: UUID, checkpoint_id: U
 
 
 def discard_query(checkpoints_dir: Path, query_id: UUID) -> None:
-    """Remove everything a query kept on disk."""
-    shutil.rmtree(query_directory(checkpoints_dir, query_id), ignore_errors=True)
+    """Remove everything a query kept on disk; tell of what cannot be removed."""
+    _remove(query_directory(checkpoints_dir, query_id))
 
 
 class FencedLauncher:
@@ -70,7 +70,7 @@ class FencedLauncher:
             self._take_fence(connection, order)
         for directory in former:
             log.info("checkpoint_discarded", query=order.name, checkpoint=directory.name)
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove(directory)
         return self._runner.launch(order)
 
     def _connect(self) -> psycopg.Connection[Any]:
@@ -96,3 +96,9 @@ class FencedLauncher:
         directory = query_directory(self._checkpoints_dir, order.query_id)
         found = directory.iterdir() if directory.is_dir() else ()
         return [former for former in found if former.name != str(order.checkpoint_id)]
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        log.warning("directory_not_removed", path=str(directory))

@@ -9,8 +9,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
-from app.driver.launching import FencedLauncher, checkpoint_directory
+from app.driver.launching import FencedLauncher, checkpoint_directory, discard_query, query_directory
 from app.driver.ports import LaunchOrder
 from engine.connectors.fence import cut_off_older, sink_name
 from engine.errors import EpochFenced
@@ -101,3 +102,14 @@ def test_the_name_of_a_sink_fits_what_postgres_keeps(dsn: str) -> None:
     name = sink_name(uuid4(), 2**31)
     with psycopg.connect(dsn, application_name=name) as connection:
         assert connection.execute("SELECT current_setting('application_name')").fetchone() == (name,)
+
+
+def test_what_cannot_be_removed_is_told(tmp_path: Path) -> None:
+    query_id = uuid4()
+    in_the_way = query_directory(tmp_path, query_id)
+    in_the_way.parent.mkdir(parents=True, exist_ok=True)
+    in_the_way.write_text("not a directory")
+    with capture_logs() as told:
+        discard_query(tmp_path, query_id)
+        discard_query(tmp_path, uuid4())
+    assert [(line["event"], line["path"]) for line in told] == [("directory_not_removed", str(in_the_way))]
