@@ -12,7 +12,6 @@ import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +35,7 @@ from engine.spark.inspection import CURE
 from engine.spark.look_ahead import LookAhead
 from engine.spark.seals import is_whole, sealed
 from engine.spark.silence import Silence
+from engine.spark.split_groups import Weighed, grouped, weigh
 from engine.spark.surroundings import Surroundings
 from engine.spark.wall_clock import WallClock
 
@@ -46,12 +46,6 @@ SPEC_OPTION = "secret_spec"
 
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
-
-GROUP_WEIGHT = 4 << 20
-"""One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40."""
-
-BYTES_PER_RECORD = 80
-"""Offsets of a log count records; a record weighs about this much."""
 
 OFFSET_FORMAT = 1
 """Of what is kept in Spark's offset log; raised when its meaning changes. Offsets of earlier versions name none."""
@@ -182,7 +176,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         with marked():
-            self._targets = {reader.feed.name: reader.ends() for reader, _ in self._feeds}
+            self._targets = self._ends_now()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
         """Return where the next batch ends; ``start`` itself when nothing is new.
@@ -201,7 +195,8 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, start: Offset) -> Offset:
         with marked():
             _require_whole(start)
-            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start)]
+            targets = self._ends_now() if self._targets is None else self._targets
+            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets)]
             admitted = admit(backlogs, self._spec.limit)
             now_ms = self._clock.now_ms(start["now_ms"])
             self._note_look(backlogs, admitted, now_ms)
@@ -230,7 +225,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut what a batch reads into groups of splits, about equally heavy."""
-        weighed: list[tuple[int, int, Split]] = []
+        weighed: list[Weighed] = []
         with marked():
             _require_whole(start)
             _require_whole(end)
@@ -239,9 +234,9 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for partition, last in end["feeds"].get(reader.feed.name, {}).items():
                     first = before.get(partition, 0)
                     if first < last:
-                        weighed += [(_weight(split), index, split) for split in reader.splits(int(partition), first, last)]
+                        weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last)]
             ends = self._ends(end)
-        groups = _grouped(weighed, self._spec.cores)
+        groups = grouped(weighed, self._spec.cores)
         is_release = start.get("release", 0) != end.get("release", 0)
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
@@ -320,11 +315,18 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Do nothing: feeds keep no positions for their readers."""
 
-    def _backlogs(self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset) -> Iterator[Backlog]:
-        name = reader.feed.name
-        ends = reader.ends() if self._targets is None else self._targets[name]
-        is_table = all(item.relation.kind == "table" for item in inputs)
-        for partition, end in sorted(ends.items()):
+    def _ends_now(self) -> dict[str, Mapping[int, int]]:
+        """Return how far each feed reaches.
+
+        Tables are asked last: what was there before a record of a stream is read with it, also where this process stands still in between.
+        """
+        return {reader.feed.name: reader.ends() for reader, _ in sorted(self._feeds, key=lambda feed: _is_table(feed[1]))}
+
+    def _backlogs(
+        self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset, targets: Mapping[str, Mapping[int, int]]
+    ) -> Iterator[Backlog]:
+        name, is_table = reader.feed.name, _is_table(inputs)
+        for partition, end in sorted(targets[name].items()):
             first = start["feeds"].get(name, {}).get(str(partition), 0)
             if first >= end:
                 continue
@@ -371,6 +373,11 @@ def _require_whole(offset: Offset) -> None:
         raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {CURE}")
 
 
+def _is_table(inputs: Sequence[Input]) -> bool:
+    """Whether only tables read a feed."""
+    return all(item.relation.kind == "table" for item in inputs)
+
+
 def _until(chunks: Sequence[Chunk], end: int) -> list[Chunk]:
     """Leave out what lies behind ``end``: it arrived after the ends were asked for."""
     kept: list[Chunk] = []
@@ -379,22 +386,3 @@ def _until(chunks: Sequence[Chunk], end: int) -> list[Chunk]:
         if chunk.end_offset >= end:
             break
     return kept
-
-
-def _weight(split: Split) -> int:
-    return split.file_end - split.file_start if split.file is not None else (split.end - split.start) * BYTES_PER_RECORD
-
-
-def _grouped(weighed: list[tuple[int, int, Split]], cores: int) -> list[list[tuple[int, Split]]]:
-    """Put splits into groups: few for a small batch, a multiple of the cores for a large one, heaviest splits first."""
-    if not weighed:
-        return []
-    wanted = ceil(sum(weight for weight, _, _ in weighed) / GROUP_WEIGHT)
-    number = min(len(weighed), wanted if wanted <= cores else ceil(wanted / cores) * cores)
-    groups: list[list[tuple[int, Split]]] = [[] for _ in range(number)]
-    loads = [0] * number
-    for weight, index, split in sorted(weighed, key=lambda item: -item[0]):
-        lightest = loads.index(min(loads))
-        loads[lightest] += weight
-        groups[lightest].append((index, split))
-    return groups

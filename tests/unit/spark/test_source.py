@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.connectors.admission import BatchLimit, Chunk
@@ -70,6 +71,30 @@ def a_feed(name: str, **length: int) -> FakeFeed:
 
 def latest(reader: PacketReader, start: dict[str, Any]) -> dict[str, Any]:
     return reader.latestOffset(start, ReadAllAvailable())
+
+
+class Frozen(FakeFeed):
+    """Between asking for its end and anything else another feed and its own get further records."""
+
+    meanwhile: FakeFeed
+
+    def ends(self) -> Mapping[int, int]:
+        found = super().ends()
+        for feed in (self, self.meanwhile):
+            feed.length[0] += 50
+        return found
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_a_stream_is_never_read_further_than_what_was_in_the_table_then(is_available_now: bool) -> None:
+    inputs = (an_input(0, "prices", "prices", "table"), an_input(1, "orders", "orders"))
+    table, stream = a_feed("prices", p0=10), Frozen(Feed("log:orders", "log", "orders"), {0: 10})
+    stream.meanwhile = table
+    spec = SourceSpec("", inputs, (0,), {"log:prices": {"0": 0}, "log:orders": {"0": 0}}, BatchLimit(10**6, 10**9), 2)
+    reader = PacketReader(spec, [(table, inputs[:1]), (stream, inputs[1:])])
+    if is_available_now:
+        reader.prepareForTriggerAvailableNow()
+    assert latest(reader, reader.initialOffset())["feeds"] == {"log:prices": {"0": 60}, "log:orders": {"0": 10}}
 
 
 def test_without_new_records_the_offset_is_the_start_itself() -> None:
