@@ -20,7 +20,7 @@ BATCH_ROWS = 10_000  # what a client that sends large bodies makes of each reque
 HUGE_SHARE = 7  # tenths of the keys that are in the huge partition
 SMALL_BATCH_ROWS = 500  # a producer of small requests
 
-Layout = Literal["even", "huge", "behind"]
+Layout = Literal["even", "huge", "behind", "paused"]
 Input = Literal["bids", "versions"]
 
 
@@ -63,7 +63,8 @@ class LogSource:
 
     Attributes:
         layout: ``even``: by the key's hash. ``huge``: 70 % of the keys are in one partition. ``behind``: one partition was appended after
-            all others were, in small batches; its records are as old as theirs.
+            all others were, in small batches; its records are as old as theirs. ``paused``: one partition has nothing of the middle third of
+            the time; another one takes it.
     """
 
     size: str
@@ -84,6 +85,9 @@ class LogSource:
         partition = (hashes % np.uint64(PARTITIONS)).astype(np.int64)
         if self.layout == "huge":
             partition[(hashes >> np.uint64(8)) % np.uint64(10) < HUGE_SHARE] = 0
+        if self.layout == "paused":
+            third = np.arange(frame.height) * 3 // max(frame.height, 1)
+            partition[(partition == PARTITIONS - 1) & (third == 1)] = 0
         with psycopg.connect(dsn, autocommit=True) as connection:
             feed = find_feed(connection, of)
             if feed is None:

@@ -43,6 +43,7 @@ JOBS: Final[dict[str, Job | None]] = {
     "count-log-bidder": lambda size, work: count_final(size, LogSource(size), work, key="bidder"),
     "count-log-huge": lambda size, work: count_final(size, LogSource(size, "huge"), work, key="bidder"),
     "count-log-behind": lambda size, work: count_final(size, LogSource(size, "behind"), work, key="bidder"),
+    "count-log-paused": lambda size, work: count_final(size, LogSource(size, "paused"), work, key="bidder"),
     "upserts": None,
 }
 """By name; `upserts` is a comparison with a figure of its own."""
