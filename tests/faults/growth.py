@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections import defaultdict
@@ -128,11 +129,15 @@ def _kind(process: psutil.Process) -> str:
 
 def _files(root: Path) -> list[tuple[str, float]]:
     sizes: dict[str, list[int]] = {"checkpoints": [], "spark": [], "logs": []}
-    for path in root.rglob("*"):
-        part = path.relative_to(root).parts[0]
-        with suppress(OSError):
-            if part != "postgres" and path.is_file() and not path.is_symlink():
-                sizes[part if part in sizes else "logs"].append(path.stat().st_blocks * 512)
+    # Whole directories vanish meanwhile; ``os.walk`` passes over them.
+    for folder, folders, names in os.walk(root):
+        if Path(folder) == root:
+            folders[:] = [name for name in folders if name != "postgres"]
+        part = Path(folder, "any").relative_to(root).parts[0]
+        for path in (Path(folder, name) for name in names):
+            with suppress(OSError):
+                if not path.is_symlink():
+                    sizes[part if part in sizes else "logs"].append(path.stat().st_blocks * 512)
     return [(f"files.{part}", len(each)) for part, each in sizes.items()] + [
         (f"disk.{part}", sum(each)) for part, each in sizes.items() if part != "logs"
     ]
