@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Event, Thread
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -26,6 +24,7 @@ from engine.core.structures.versioned_table import VersionedTable
 from engine.definition.types import BIGINT, Schema
 from engine.state.files import FileSegmentStore
 from tests.bench.nxt import BASE_MS, Ints, below, draw
+from tests.bench.sampling import Sampler
 
 BOUND: Final = 2.5
 """A search in a thousand times as many rows takes ten steps more: this is what is left of it."""
@@ -248,7 +247,7 @@ def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int
     return peak.private_bytes - before
 
 
-class Peak:
+class Peak(Sampler):
     """Sample this process while the ``with`` block runs.
 
     Attributes:
@@ -256,21 +255,12 @@ class Peak:
     """
 
     def __init__(self) -> None:
+        super().__init__(SAMPLE_SECONDS)
         self.private_bytes = 0
-        self._stop = Event()
-        self._thread = Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
-            self.private_bytes = max(self.private_bytes, private_bytes())
+    def sample(self) -> None:
+        """See ``Sampler``."""
+        self.private_bytes = max(self.private_bytes, private_bytes())
 
 
 def private_bytes() -> int:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 import psutil
 
 from tests.bench.roles import role_of
+from tests.bench.sampling import Sampler
 
 SAMPLE_SECONDS = 0.25  # short-lived children that live between two samples are missed; Spark's and Postgres's live longer
 
 Cpu = Mapping[str, float]
 
 
-class TreeMeter:
+class TreeMeter(Sampler):
     """Sample processes and their descendants while the ``with`` block runs.
 
     Args:
@@ -29,19 +29,18 @@ class TreeMeter:
     """
 
     def __init__(self, *pids: int) -> None:
+        super().__init__(SAMPLE_SECONDS)
         self._roots = [psutil.Process(pid) for pid in pids]
         self._lock = threading.Lock()
         self._first: dict[int, float] = {}
         self._last: dict[int, float] = {}
         self._roles: dict[int, str] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.before = 0.0
         self.peak_bytes = 0
 
     def cpu(self) -> dict[str, float]:
         """Return user and system seconds since the block began, by role, of every process seen."""
-        self._sample(is_first=False)
+        self.sample()
         spent: defaultdict[str, float] = defaultdict(float)
         with self._lock:
             for pid, last in self._last.items():
@@ -51,16 +50,11 @@ class TreeMeter:
     def __enter__(self) -> Self:
         self._sample(is_first=True)
         self.before = sum(self._first.values())
-        self._thread.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
-            self._sample(is_first=False)
+    def sample(self) -> None:
+        """See ``Sampler``."""
+        self._sample(is_first=False)
 
     def _sample(self, *, is_first: bool) -> None:
         with self._lock:

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -21,6 +19,7 @@ import psycopg
 from engine.connectors.log import read_feed
 from tests.bench.meter import TreeMeter
 from tests.bench.roles import ANONYMOUS, memory_by_role
+from tests.bench.sampling import Sampler
 from tests.bench.scale_core import drop_from_cache
 from tests.bench.scale_input import SPAN_MS, Probes, Table, write_files, write_table
 from tests.bench.service import Service, await_driver, fresh_service
@@ -180,27 +179,17 @@ class Watched:
             time.sleep(POLL_S)
 
 
-class _Peaks:
+class _Peaks(Sampler):
     """Sample memory by role while the ``with`` block runs."""
 
     def __init__(self, pid: int) -> None:
+        super().__init__(SAMPLE_S)
         self.mib: dict[str, float] = {}
         self._pid = pid
-        self._stop = Event()
-        self._thread = Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(SAMPLE_S):
-            for role, size in memory_by_role(self._pid, ANONYMOUS).items():
-                self.mib[role] = max(size, self.mib.get(role, 0.0))
+    def sample(self) -> None:
+        for role, size in memory_by_role(self._pid, ANONYMOUS).items():
+            self.mib[role] = max(size, self.mib.get(role, 0.0))
 
 
 @contextmanager

@@ -11,10 +11,10 @@ import json
 import random
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.client import Json
+from app.client import Client, Json
 from tests.faults.service import Body
 
 START_MS = 1_700_000_000_000
@@ -117,6 +117,14 @@ Group = tuple[str, int]
 
 def query(name: str) -> Json:
     return {"name": name, **QUERIES[name], "tasks": 2}
+
+
+def register(client: Client, queries: Sequence[str]) -> None:
+    """Register the sources and start queries over them."""
+    for name, (kind, definition) in SOURCES.items():
+        client.register(kind, name, definition)
+    for name in queries:
+        client.put_query(query(name))
 
 
 @dataclass(frozen=True, slots=True)

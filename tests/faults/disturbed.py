@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.client import Client
-from tests.faults.audited import SOURCES, Oracle, Script, query
+from tests.faults.audited import Oracle, Script, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import RECOVERED_S, SETTINGS, has_read
 from tests.faults.service import Feeder, Service, seeded, service_of, until
@@ -50,10 +50,7 @@ def is_audited_clean(
     seed = seeded()
     script = Script(random.Random(seed))
     with service_of(kind, {**SETTINGS, **(settings or {})}) as running, Client(running.url, timeout=60) as client:
-        for name, (relation, definition) in SOURCES.items():
-            client.register(relation, name, definition)
-        for name in queries:
-            client.put_query(query(name))
+        register(client, queries)
         feeder = Feeder(running.url, script.bodies(), pause_s=0.25)
         feeder.start()
         begun = {("orders", 0): 1, ("orders", 1): 1}

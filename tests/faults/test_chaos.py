@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 from app.client import Client
-from tests.faults.audited import QUERIES, SOURCES, Oracle, Script, query
+from tests.faults.audited import QUERIES, Oracle, Script, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import HEADER, PARTS, RECOVERED_S, SETTINGS, Chaos, has_read, second_of
 from tests.faults.follower import Follower
@@ -36,10 +36,7 @@ Kills = Iterator[tuple[str, str | None]]
 def is_audited_clean(seed: int, queries: Sequence[str], kills: Kills) -> None:
     script = Script(random.Random(seed))
     with service(SETTINGS) as running, Client(running.url, timeout=30) as client:
-        for name, (kind, definition) in SOURCES.items():
-            client.register(kind, name, definition)
-        for name in queries:
-            client.put_query(query(name))
+        register(client, queries)
         feeder = Feeder(running.url, script.bodies(), pause_s=0.25)
         feeder.start()
         followers = rows, records = (

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from app.store.embedded_postgres import EmbeddedPostgres
 from tests.faults.disturbed import Disturbed, is_audited_clean
 
 COMPILER = shutil.which("cc")
@@ -29,17 +28,6 @@ pytestmark = [
 ]
 JUMPS_S = (3_600, 0, -3_600, 0, 3_600, -3_600)
 STAYS_S = 15.0
-
-
-@pytest.fixture
-def steady_database() -> Iterator[str]:
-    """A database whose clock is the host's."""
-    with tempfile.TemporaryDirectory(prefix="slackwater-pg-", ignore_cleanup_errors=True) as directory:
-        server = EmbeddedPostgres(Path(directory) / "postgres")
-        try:
-            yield server.start()
-        finally:
-            server.stop()
 
 
 class Clock:
@@ -73,7 +61,7 @@ def test_results_are_exact_whatever_the_clock_says(
 ) -> None:
     settings = dict(clock.settings)
     if is_database_steady:
-        settings["SLACKWATER_DATABASE_URL"] = request.getfixturevalue("steady_database")
+        settings["SLACKWATER_DATABASE_URL"] = request.getfixturevalue("database")
 
     def disturb(given: Disturbed) -> None:
         for jump_s in JUMPS_S:

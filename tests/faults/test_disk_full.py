@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.store.embedded_postgres import EmbeddedPostgres
 from tests.faults.disturbed import Disturbed, is_audited_clean
 from tests.faults.service import Service, until
 
@@ -74,16 +71,6 @@ class CheckpointsOnSmallDisk(_OnSmallDisk):
 class DatabaseOnSmallDisk(_OnSmallDisk):
     below = "postgres"
     size_mb = 512
-
-
-@pytest.fixture
-def database() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="slackwater-pg-", ignore_cleanup_errors=True) as directory:
-        server = EmbeddedPostgres(Path(directory) / "postgres")
-        try:
-            yield server.start()
-        finally:
-            server.stop()
 
 
 def errors_of(given: Disturbed) -> set[str]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -20,6 +20,7 @@ from engine.connectors.postgres import close_shared_connections, shared_connecti
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.errors import SinkUnavailable, SourceUnavailable
+from engine.plan.model import Plan
 from tests.faults.proxy import Proxy, proxy_before
 from tests.integration.test_sink import changes, data, plan, progress, stats, table
 
@@ -171,14 +172,20 @@ def test_a_reader_says_that_its_source_is_away_and_reads_again(proxy: Proxy) -> 
     close_shared_connections()
 
 
-def test_a_sink_does_not_see_that_its_idle_connection_was_cut(proxy: Proxy, dsn: str) -> None:
+def claimed(direct: psycopg.Connection[Any]) -> tuple[UUID, UUID, Plan]:
+    """A new query with an empty table, claimed for its first launch: what its sink is made of."""
     query, checkpoint, a_plan = uuid4(), uuid4(), plan("table", {"k": "string", "v": "bigint"}, ("k",))
+    direct.execute("DROP TABLE IF EXISTS views.result; DELETE FROM log.feed")
+    with direct.transaction():
+        create_view(direct, a_plan.output)
+        ensure_feed(direct, change_feed("result"), 1)
+    claim_epoch(direct, query, checkpoint, 1)
+    return query, checkpoint, a_plan
+
+
+def test_a_sink_does_not_see_that_its_idle_connection_was_cut(proxy: Proxy, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as direct:
-        direct.execute("DROP TABLE IF EXISTS views.result; DELETE FROM log.feed")
-        with direct.transaction():
-            create_view(direct, a_plan.output)
-            ensure_feed(direct, change_feed("result"), 1)
-        claim_epoch(direct, query, checkpoint, 1)
+        query, checkpoint, a_plan = claimed(direct)
     sink = Sink(proxy.dsn, a_plan, query, checkpoint, 1)
     sink.commit(0, table(progress(1), stats(1)))
     proxy.cut()
@@ -189,14 +196,8 @@ def test_a_sink_does_not_see_that_its_idle_connection_was_cut(proxy: Proxy, dsn:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [b"FOR UPDATE", b"UPDATE log.commit", b"pg_notify", b"COMMIT"])
 def test_a_batch_whose_answer_is_lost_counts_once(proxy: Proxy, dsn: str, words: bytes) -> None:
-    query, checkpoint = uuid4(), uuid4()
-    a_plan = plan("table", {"k": "string", "v": "bigint"}, ("k",))
     with psycopg.connect(dsn, autocommit=True) as direct:
-        direct.execute("DROP TABLE IF EXISTS views.result; DELETE FROM log.feed")
-        with direct.transaction():
-            create_view(direct, a_plan.output)
-            ensure_feed(direct, change_feed("result"), 1)
-        claim_epoch(direct, query, checkpoint, 1)
+        query, checkpoint, a_plan = claimed(direct)
         sink = Sink(proxy.dsn, a_plan, query, checkpoint, 1)
         batches = [table(data(changes(k=["a", "b"], v=[n, n])), progress(n + 1), stats(n, [["s", "late", 1]])) for n in range(3)]
         sink.commit(0, batches[0])

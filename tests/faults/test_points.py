@@ -23,7 +23,7 @@ from app.client import Client, Json, ServiceError
 from app.driver.process_group import end_session
 from app.store.drivers import forget_driver
 from app.store.embedded_postgres import EmbeddedPostgres
-from tests.faults.audited import SOURCES, Oracle, Script, query
+from tests.faults.audited import Oracle, Script, query, register
 from tests.faults.auditor import audit
 from tests.faults.chaos import SETTINGS, has_read
 from tests.faults.points import DATA_POINTS, MARK, PASSAGE, POINT
@@ -163,10 +163,7 @@ def test_nothing_is_lost_or_repeated_when_a_driver_dies_at_a_named_point() -> No
     seed = seeded()
     script = Script(random.Random(seed))
     with service_of(Driverless, SETTINGS) as running, Client(running.url, timeout=30) as client:
-        for name, (kind, definition) in SOURCES.items():
-            client.register(kind, name, definition)
-        for name in QUERIES:
-            client.put_query(query(name))
+        register(client, QUERIES)
         feeder = Feeder(running.url, script.bodies(), pause_s=0.5)
         feeder.start()
         scene = Scene(running, client, EmbeddedPostgres(running.data_dir / "postgres").start())

@@ -12,23 +12,11 @@ from engine.core.aggregation.group_store import HASH, GroupStore
 from engine.core.ports import named_segments
 from engine.core.structures.latest_rows import LatestIndex
 from engine.core.structures.segments import MIN_MERGED
-from engine.state.memory import MemorySegmentStore
+from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS: Final = 4_000
 BATCHES: Final = 60
 KEYS: Final = 30_000
-
-
-class WatchedStore(MemorySegmentStore):
-    """Remembers how many rows each save had."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.saved: list[int] = []
-
-    def save(self, frame: pl.DataFrame) -> str:
-        self.saved.append(frame.height)
-        return super().save(frame)
 
 
 def hashes_of(keys: Any) -> Any:

@@ -12,20 +12,9 @@ from engine.core.ports import named_segments
 from engine.core.structures.segments import MIN_MERGED
 from engine.core.structures.time_queue import TimeQueue
 from engine.state.memory import MemorySegmentStore
+from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS = 4_000
-
-
-class WatchedStore(MemorySegmentStore):
-    """Remembers how many rows each save had."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.saved: list[int] = []
-
-    def save(self, frame: pl.DataFrame) -> str:
-        self.saved.append(frame.height)
-        return super().save(frame)
 
 
 def waiting(*times: int) -> pl.DataFrame:
