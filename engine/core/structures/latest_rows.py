@@ -1,6 +1,6 @@
 """The newest row of each key: what joins of tables need of a table, however long its history.
 
-``LatestIndex`` keeps rows in immutable sorted segments, found by hash; one hash may have many rows. ``LatestTable`` judges a
+``LatestIndex`` keeps rows in ``hash_segments``; one hash may have many rows. ``LatestTable`` judges a
 table's changes by V1, V7 and TT2 and says which row each one replaces. A batch is opened, read and then committed:
 
     batch = table.open(puts, hashes)         # reads the touched keys only
@@ -13,7 +13,7 @@ Rows are told apart by ``_pos``, which here is the operator's own count of what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -22,30 +22,19 @@ from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
 from engine.core.ports import SegmentStore
-from engine.core.structures.hash_steps import hash_runs, merged_in_steps
-from engine.core.structures.segments import MERGED_AT_ONCE, expand, merge_start
-from engine.core.structures.sorted_search import U64, distinct, key_order, runs_of, search
+from engine.core.structures.hash_segments import HashSegments
+from engine.core.structures.segments import MERGED_AT_ONCE
+from engine.core.structures.sorted_search import U64, distinct, key_order, search
 from engine.definition.types import Schema
 from engine.errors import InvariantBroken
 
 INDEX_COLUMNS: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(), OP: pl.Int8()}
 
 
-class _Segment(NamedTuple):
-    """A manifest entry; hashes are the first and the last one in it."""
-
-    segment: str
-    rows: int
-    min_hash: int
-    max_hash: int
-
-
 class LatestIndex:
     """Rows by (``_key_hash``, further hashes); of rows that agree in those the one with the greatest ``_pos`` counts.
 
-    Appending writes one segment; neighbours are merged as in ``segments``, so there are few and a row is rewritten
-    logarithmically often. A delete hides older rows, and goes when a merge leaves nothing older that it could hide. A merge
-    holds a bounded number of rows in memory.
+    A delete hides older rows, and goes when a merge leaves nothing older that it could hide.
 
     Args:
         store: where segments live.
@@ -64,32 +53,17 @@ class LatestIndex:
         *,
         step_rows: int = MERGED_AT_ONCE,
     ) -> None:
-        self._store = store
-        self._step_rows = step_rows
-        self._segments = [_Segment(**entry) for entry in state or ()]
-        self._released: list[str] = []
+        self._segments = HashSegments(store, state, KEY_HASH, step_rows)
         self._hashes = tuple(hashes)
         self._key_columns = tuple(key_columns)
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the manifest and tell the store what it no longer names."""
-        if self._released:
-            self._store.release(self._released)
-            self._released = []
-        return [segment._asdict() for segment in self._segments]
+        return self._segments.manifest()
 
     def rows_of(self, hashes: U64) -> list[pl.DataFrame]:
         """Return all rows with these values of ``_key_hash`` (distinct, ascending), older segments first."""
-        found = []
-        for segment in self._segments:
-            first = np.searchsorted(hashes, np.uint64(segment.min_hash), "left")
-            last = np.searchsorted(hashes, np.uint64(segment.max_hash), "right")
-            if first < last:
-                frame = self._store.load(segment.segment)
-                runs = runs_of(frame.get_column(KEY_HASH).to_numpy(), hashes[first:last])
-                if len(runs.keys):
-                    found.append(frame[expand(runs.starts, runs.stops)])
-        return found
+        return self._segments.matching(hashes)
 
     def append(self, frame: pl.DataFrame, horizon: int | None = None) -> None:
         """Add rows that are newer than all before, in any order.
@@ -98,20 +72,9 @@ class LatestIndex:
             frame: the rows.
             horizon: deletes before this time may be forgotten; None: all may.
         """
-        if frame.is_empty():
-            return
-        runs = hash_runs(self._segments, self._step_rows)
-        start = merge_start([*(sum(segment.rows for segment in run) for run in runs), frame.height])
-        merged = [segment for run in runs[start:] for segment in run]
-        parts = [self._store.load(segment.segment) for segment in merged]
-        self._released += [segment.segment for segment in merged]
-        self._segments = self._segments[: len(self._segments) - len(merged)]
-        new = self._newest(self._sorted(frame, is_merge=False))
-        for made in merged_in_steps(
-            [*parts, new], KEY_HASH, self._step_rows, lambda slices: self._merged(slices, start == 0, horizon)
-        ):
-            hashes = made.get_column(KEY_HASH)
-            self._segments.append(_Segment(self._store.save(made), made.height, hashes.item(0), hashes.item(-1)))
+        if frame.height:
+            new = self._newest(self._sorted(frame, is_merge=False))
+            self._segments.append(new, lambda slices, is_all: self._merged(slices, is_all, horizon))
 
     def _merged(self, slices: list[pl.DataFrame], is_all: bool, horizon: int | None) -> pl.DataFrame:
         """Merge slices, older ones first; where nothing older is left, forget deletes."""
