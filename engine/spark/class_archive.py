@@ -8,6 +8,7 @@ stale is never looked at.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.spark.java import Java
@@ -15,17 +16,17 @@ from engine.spark.java import Java
 _PREFIX, _SUFFIX = "classes-", ".jsa"
 
 
-def archive_of(home: Path, java: Java, options: str, classpath: Path) -> Path:
+def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Path:
     """Return where the archive for a JVM is, whether it exists or not.
 
     Args:
         home: Spark's folder in the data directory.
         java: what it runs on.
         options: that the JVM is started with; some of them make an archive useless.
-        classpath: the folder of Spark's jars, as the JVM is told it; the JVM compares paths, sizes and times.
+        jars: the class path, as the JVM is told it; the JVM compares paths, sizes and times.
     """
-    jars = sorted((jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in classpath.iterdir())
-    made_from = repr((str(java.home), java.version, options, str(classpath), jars))
+    told = sorted((str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars)
+    made_from = repr((str(java.home), java.version, options, told))
     return home / f"{_PREFIX}{hashlib.sha256(made_from.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 

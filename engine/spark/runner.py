@@ -33,6 +33,7 @@ from engine.spark.bridge import StageProcessor
 from engine.spark.checkpoint import Layout, finish_batch, open_layout
 from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.failures import decoded, told_to_spark
+from engine.spark.leftovers import remember_callback, sweep
 from engine.spark.repartition import fit_tasks
 from engine.spark.reports import spark_phases
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
@@ -163,6 +164,7 @@ class RunningQuery:
         if aside is not None:
             aside.open()
         commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit, aside)
+        sweep(spark)
         with _STARTING:
             packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
@@ -308,6 +310,8 @@ class _Commits:
     def commit(self, batch: DataFrame, batch_id: int) -> None:
         began_ns = time.time_ns()
         try:
+            if not self.has_committed:
+                remember_callback(batch.sparkSession)
             packets = batch.toArrow()
             report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
             self._sink.commit(batch_id, packets, spark_phases(report, batch_id))

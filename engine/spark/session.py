@@ -27,8 +27,10 @@ from engine.spark.fork_server import start_fork_server
 from engine.spark.java import Java, find_java, launchable_home
 from engine.spark.source import PacketSource
 
-LOCAL_FILES_JAR = Path(__file__).parent / "jars" / "slackwater-localfs.jar"
-LOG_SETTINGS = LOCAL_FILES_JAR.with_name("log4j2.properties")
+JAR = Path(__file__).parent / "jars" / "slackwater.jar"
+"""Our own classes for the JVM, made of ``java`` by ``make jar``."""
+
+LOG_SETTINGS = JAR.with_name("log4j2.properties")
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData -Xss2m"
 """The JVM moves bytes; what the second compiler would win it spends on compiling: of five million records 13 instead of 21 s of CPU in a
@@ -147,7 +149,7 @@ def class_archive(settings: SparkSettings, java: Java) -> Path:
     """Return where the archive of classes for this session's JVM is, whether it exists or not."""
     home = (settings.data_dir / "spark").resolve()
     home.mkdir(parents=True, exist_ok=True)
-    return archive_of(home, java, _JVM, _spark_home(home) / "jars")
+    return archive_of(home, java, _JVM, [JAR, *(_spark_home(home) / "jars").iterdir()])
 
 
 def _archive_option(settings: SparkSettings, java: Java) -> str:
@@ -159,11 +161,12 @@ def _archive_option(settings: SparkSettings, java: Java) -> str:
 
 
 def _places(home: Path, scratch: Path, archive: str) -> dict[str, str]:
-    jvm = f'{_JVM} {archive} "-Djava.io.tmpdir={scratch}" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}'
+    selectors = "-Djava.nio.channels.spi.SelectorProvider=slackwater.Selectors"
+    jvm = f'{_JVM} {archive} "-Djava.io.tmpdir={scratch}" {selectors} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}'
     return {
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.local.dir": str(scratch),
-        "spark.driver.extraClassPath": str(LOCAL_FILES_JAR),
+        "spark.driver.extraClassPath": str(JAR),
         "spark.driver.extraJavaOptions": jvm,
         # Where a worker's host has this file too, as in the same image. Else executors tell some twenty lines for each task and batch.
         "spark.executor.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
@@ -172,7 +175,7 @@ def _places(home: Path, scratch: Path, archive: str) -> dict[str, str]:
 
 def _executors(settings: SparkSettings) -> dict[str, str]:
     if is_cluster(settings.master):
-        return cluster_conf(settings.cluster, LOCAL_FILES_JAR)
+        return cluster_conf(settings.cluster, JAR)
     # All on this machine: no port is opened to the outside, and no name needs to resolve.
     here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     cores = _cores(settings.master)

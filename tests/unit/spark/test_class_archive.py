@@ -17,30 +17,31 @@ def java(tmp_path: Path) -> Java:
 
 
 @pytest.fixture
-def jars(tmp_path: Path) -> Path:
+def jars(tmp_path: Path) -> list[Path]:
     folder = tmp_path / "jars"
     folder.mkdir()
-    for name in ("spark-core.jar", "spark-sql.jar"):
-        (folder / name).write_text(name)
-    return folder
+    found = [folder / name for name in ("spark-core.jar", "spark-sql.jar")]
+    for jar in found:
+        jar.write_text(jar.name)
+    return found
 
 
-def test_the_same_java_options_and_jars_find_the_same_archive(tmp_path: Path, java: Java, jars: Path) -> None:
+def test_the_same_java_options_and_jars_find_the_same_archive(tmp_path: Path, java: Java, jars: list[Path]) -> None:
     assert archive_of(tmp_path, java, "-Xss2m", jars) == archive_of(tmp_path, java, "-Xss2m", jars)
 
 
-def test_another_java_another_option_or_another_jar_finds_another_archive(tmp_path: Path, java: Java, jars: Path) -> None:
+def test_another_java_another_option_or_another_jar_finds_another_archive(tmp_path: Path, java: Java, jars: list[Path]) -> None:
     other = Java(java.home, "21.0.1", "PATH", has_vector=True)
     found = {archive_of(tmp_path, java, "-Xss2m", jars), archive_of(tmp_path, other, "-Xss2m", jars)}
     found.add(archive_of(tmp_path, java, "-Xss4m", jars))
-    os.utime(jars / "spark-sql.jar", (1, 1))
+    os.utime(jars[1], (1, 1))
     found.add(archive_of(tmp_path, java, "-Xss2m", jars))
-    (jars / "spark-sql.jar").write_text("longer than it was")
+    jars[1].write_text("longer than it was")
     found.add(archive_of(tmp_path, java, "-Xss2m", jars))
     assert len(found) == 5
 
 
-def test_archives_of_another_java_are_removed_and_nothing_else(tmp_path: Path, java: Java, jars: Path) -> None:
+def test_archives_of_another_java_are_removed_and_nothing_else(tmp_path: Path, java: Java, jars: list[Path]) -> None:
     archive = archive_of(tmp_path, java, "", jars)
     stale, other = tmp_path / "classes-0123456789abcdef.jsa", tmp_path / "layout.json"
     draft = archive.with_suffix(".draft-17")

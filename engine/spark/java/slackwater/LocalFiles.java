@@ -2,6 +2,8 @@ package slackwater;
 
 import java.io.FilterOutputStream;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.StandardOpenOption;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -12,8 +14,8 @@ import org.apache.hadoop.util.Progressable;
 
 /**
  * Local file system for checkpoints. Where Hadoop's native library is absent (always, with the pip package) its own class starts a
- * chmod process for every file; this one leaves permissions to the umask. It also syncs what it closes: a checkpoint that a power
- * cut rolls back behind what the sink has committed would make the next batch look committed already.
+ * chmod process for every file; this one leaves permissions to the umask. It also syncs what it closes and where it renames: a
+ * checkpoint that a power cut rolls back behind what the sink has committed would make the next batch look committed already.
  */
 public final class LocalFiles extends LocalFileSystem {
   /** The file system without checksum files. */
@@ -45,6 +47,17 @@ public final class LocalFiles extends LocalFileSystem {
         Path path, FsPermission permission, boolean overwrite, int buffer, short replication, long block, Progressable progress)
         throws IOException {
       return synced(super.createNonRecursive(path, permission, overwrite, buffer, replication, block, progress));
+    }
+
+    @Override
+    public boolean rename(Path from, Path to) throws IOException {
+      boolean isDone = super.rename(from, to);
+      if (isDone) {
+        try (FileChannel folder = FileChannel.open(pathToFile(to).getParentFile().toPath(), StandardOpenOption.READ)) {
+          folder.force(true);
+        }
+      }
+      return isDone;
     }
 
     private static FSDataOutputStream synced(FSDataOutputStream plain) throws IOException {

@@ -1,0 +1,20 @@
+"""Letting go of what Spark and Py4J keep of every launch for as long as the JVM lives. What that is, says ``java/slackwater/Leftovers.java``."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+SETTLED_S = 60
+"""Spark waits for ten seconds until a Python worker has called back; then nothing uses what it waited with."""
+
+
+def remember_callback(spark: SparkSession) -> None:
+    """Say, in a thread that the JVM called back in, that its connection can go when the JVM's thread has ended."""
+    context = spark.sparkContext
+    gateway = context._gateway  # noqa: SLF001 - PySpark offers no other way to the classes of the JVM
+    gateway.jvm.slackwater.Leftovers.callsBack(gateway.java_gateway_server.getCallbackClient())
+
+
+def sweep(spark: SparkSession, settled_s: int = SETTLED_S) -> None:
+    """Let go of what launches that have ended left; what their start left only when that is ``settled_s`` seconds ago."""
+    spark.sparkContext._gateway.jvm.slackwater.Leftovers.sweep(settled_s)  # noqa: SLF001 - as above
