@@ -150,7 +150,9 @@ def replay(
     accepted = [row.id for row in chosen]
     position = _append(connection, query, chosen)
     connection.execute(
-        sa.update(late_record).where(late_record.c.id.in_(accepted)).values(replayed_at=sa.func.now(), replay_id=replay_id)
+        sa.update(late_record)
+        .where(late_record.c.query_id == query.row.id, late_record.c.id.in_(accepted))
+        .values(replayed_at=sa.func.now(), replay_id=replay_id)
     )
     add_event(connection, query.row.id, "late_records_replayed", {"replay_id": str(replay_id), "count": len(accepted)})
     return Replay(replay_id, accepted, already, refused, (), position, has_more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ def parse_header(line: bytes) -> list[str]:
 
 
 def parse_csv(
-    chunk: bytes, header: list[str], relation: RelationSchema
+    chunk: bytes, header: Sequence[str], relation: RelationSchema
 ) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
     """Parse whole CSV records, without the header.
 
@@ -63,7 +64,7 @@ def parse_csv(
     return frame, rejects, starts
 
 
-def _read(chunk: bytes, header: list[str], relation: RelationSchema, is_typed: bool) -> pl.DataFrame | None:
+def _read(chunk: bytes, header: Sequence[str], relation: RelationSchema, is_typed: bool) -> pl.DataFrame | None:
     wanted = {header.index(name): name for name in relation.columns.names if name in header}
     schema: dict[str, pl.DataType] = {}
     for index in range(len(header)):
@@ -78,7 +79,7 @@ def _read(chunk: bytes, header: list[str], relation: RelationSchema, is_typed: b
     return frame.rename({f"c{index}": name for index, name in wanted.items()})
 
 
-def _read_slowly(records: list[bytes], header: list[str], relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read_slowly(records: list[bytes], header: Sequence[str], relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows: list[list[str | None]] = []
     offsets: list[int] = []
     malformed: list[tuple[int, str, str, str]] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,14 +16,15 @@ import pyarrow.parquet as pq
 
 from engine.connectors import log
 from engine.connectors.admission import Chunk
-from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise, empty_rejects
+from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, empty_rejects
+from engine.connectors.dating import Header, Part, look
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
 from engine.connectors.json_records import line_bounds
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
-from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range, sample
+from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
@@ -31,6 +33,9 @@ CHUNK_BYTES = 1 << 20
 
 SPLIT_BYTES = 8 << 20
 """What one task reads at once, about 100,000 records."""
+
+LOOKED_AT = 64
+"""Chunks that are looked at together."""
 
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
@@ -49,7 +54,7 @@ class FileReader:
     feed: Feed
     relations: tuple[RelationSchema, ...]
     _listed: dict[str, int] = field(default_factory=dict)
-    _headers: dict[str, list[str]] = field(default_factory=dict)
+    _headers: dict[str, Header] = field(default_factory=dict)
 
     def starts(self, start: Start) -> Mapping[int, int]:
         """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
@@ -69,12 +74,11 @@ class FileReader:
         """See ``FeedReader``. Rows and times of text files are estimated from samples; Parquet's come from its statistics."""
         found: list[Chunk] = []
         rows = size = 0
-        for stretch in self._stretches(start):
-            for chunk in self._stretch_chunks(stretch):
-                found.append(chunk)
-                rows, size = rows + chunk.rows, size + chunk.size_bytes
-                if rows > limit.max_rows or size > limit.max_bytes:
-                    return found
+        for chunk in self._parquet_chunks(start) if self.feed.format == "parquet" else self._text_chunks(start):
+            found.append(chunk)
+            rows, size = rows + chunk.rows, size + chunk.size_bytes
+            if rows > limit.max_rows or size > limit.max_bytes:
+                break
         return found
 
     def splits(self, partition: int, start: int, end: int) -> list[Split]:  # noqa: ARG002 - the port's; there is one partition
@@ -131,48 +135,30 @@ class FileReader:
                 yield begin, end
             first = last
 
-    def _stretch_chunks(self, stretch: Stretch) -> Iterator[Chunk]:
-        base = stretch.seq << PLACE_BITS
-        if self.feed.format == "parquet":
-            yield from self._parquet_chunks(stretch)
-            return
-        for first, last in self._parts(stretch, CHUNK_BYTES):
-            rows, start_ts, max_ts = self._look(stretch.name, first, last)
-            yield Chunk(base + last, rows, last - first, start_ts, max_ts)
+    def _text_chunks(self, start: int) -> Iterator[Chunk]:
+        parts = (
+            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._header_of(stretch.name, last)))
+            for stretch in self._stretches(start)
+            for first, last in self._parts(stretch, CHUNK_BYTES)
+        )
+        while group := list(islice(parts, LOOKED_AT)):
+            looks = look([part for _, part in group], self.relations, time.time_ns() // 1_000_000)
+            for (base, part), seen in zip(group, looks, strict=True):
+                yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
 
-    def _look(self, name: str, first: int, last: int) -> tuple[int, int | None, int | None]:
-        """Estimate ``(rows, start_ts, max_ts)`` from the records at both ends."""
-        path = self._directory / name
-        header = self._header(name, last) if self.feed.format == "csv" else None
-        begin = min(header_end(path, last), last) if header is not None and first == 0 else first
-        if begin == last:
-            return 0, None, None
-        head, tail = sample(path, begin, last, header)
-        times = self._times(head if tail is head else head + tail, header)
-        rows = max(1, round((last - begin) * count_records(head, header is not None) / len(head)))
-        return rows, times[0] if times else None, max(times, default=None)
+    def _header_of(self, name: str, end: int) -> Header | None:
+        """Return the column names of a CSV file, None for ndjson."""
+        return self._header(name, end) if self.feed.format == "csv" else None
 
-    def _times(self, data: bytes, header: list[str] | None) -> list[int]:
-        """Event times in a sample, as every relation that dates its records by a column sees them."""
-        now_ms = time.time_ns() // 1_000_000
-        times: list[int] = []
-        for relation in self.relations:
-            if relation.event_time is not None:
-                dated = replace(relation, columns=relation.columns.select([relation.event_time]), key=())
-                raw, _ = parse_text(data, header, dated, None, 0)
-                accepted, _ = canonicalise(raw, dated, now_ms, TYPED_FILE if header is None else TEXT_FILE)
-                times += accepted["_ts"].to_list()
-        return times
-
-    def _header(self, name: str, end: int) -> list[str]:
+    def _header(self, name: str, end: int) -> Header:
         if name not in self._headers:
-            self._headers[name] = read_header(self._directory / name, end)
+            self._headers[name] = tuple(read_header(self._directory / name, end))
         return self._headers[name]
 
     def _text_piece(self, split: Split) -> Piece:
         name = split.file or ""
         path = self._directory / name
-        header = self._header(name, split.file_end) if self.feed.format == "csv" else None
+        header = self._header_of(name, split.file_end)
         skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
         data = read_range(path, split.file_start + skipped, split.file_end)
         base = split.start + skipped
@@ -182,16 +168,17 @@ class FileReader:
         rows = count_records(data, is_csv=True) if data else 0
         return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base))
 
-    def _parquet_chunks(self, stretch: Stretch) -> Iterator[Chunk]:
-        metadata = _parquet(self._directory / stretch.name).metadata
-        base, first = stretch.seq << PLACE_BITS, 0
-        for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
-            last = first + group.num_rows
-            begin, end = max(first, stretch.start), min(last, stretch.end)
-            if begin < end:
-                low, high = self._statistics(group)
-                yield Chunk(base + end, end - begin, group.total_byte_size, low, high)
-            first = last
+    def _parquet_chunks(self, start: int) -> Iterator[Chunk]:
+        for stretch in self._stretches(start):
+            metadata = _parquet(self._directory / stretch.name).metadata
+            base, first = stretch.seq << PLACE_BITS, 0
+            for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
+                last = first + group.num_rows
+                begin, end = max(first, stretch.start), min(last, stretch.end)
+                if begin < end:
+                    low, high = self._statistics(group)
+                    yield Chunk(base + end, end - begin, group.total_byte_size, low, high)
+                first = last
 
     def _statistics(self, group: Any) -> tuple[int | None, int | None]:
         names = {relation.event_time for relation in self.relations} - {None}

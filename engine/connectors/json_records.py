@@ -41,7 +41,7 @@ FEW_LINES = 24
 """Up to here ``json.loads`` is quicker than setting up Arrow's reader."""
 
 _NEWLINE, _RETURN, _BRACE = 10, 13, ord("{")
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
@@ -124,7 +124,7 @@ def line_bounds(chunk: bytes) -> Lines:
     """Return where each non-empty line starts and ends (newline excluded), after a byte order mark."""
     data = np.frombuffer(chunk, dtype=np.uint8)
     newlines = np.flatnonzero(data == _NEWLINE)
-    starts = np.concatenate(([len(_BOM) if chunk.startswith(_BOM) else 0], newlines + 1))
+    starts = np.concatenate(([len(BOM) if chunk.startswith(BOM) else 0], newlines + 1))
     ends = np.concatenate((newlines, [len(data)]))
     lengths = ends - starts
     if lengths.min() > 1:
@@ -251,7 +251,7 @@ def _read_fast(chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSc
         return None
     try:
         table = arrow_json.read_json(
-            pa.BufferReader(chunk.removeprefix(_BOM)),
+            pa.BufferReader(chunk.removeprefix(BOM)),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
             parse_options=arrow_json.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
@@ -288,7 +288,7 @@ _ARROW: dict[str, pa.DataType] = {
 def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
     """Decide how to read each column by a look at the first record; None = nested columns or a strange start: read slowly."""
     try:
-        first = json.loads(chunk[: None if (end := chunk.find(b"\n", 3)) < 0 else end].removeprefix(_BOM) or b"{}")
+        first = json.loads(chunk[: None if (end := chunk.find(b"\n", 3)) < 0 else end].removeprefix(BOM) or b"{}")
     except (ValueError, RecursionError):
         first = {}
     if not isinstance(first, dict):

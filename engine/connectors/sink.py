@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
+from engine.connectors.late_log import LateLog
 from engine.connectors.links import is_usable
 from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
@@ -34,9 +35,6 @@ from engine.plan.naming import ReportedNames
 COMMIT_CHANNEL = "slackwater_commit"
 REJECTS_KEPT = 100_000
 """Rows of rejects kept per relation; the count goes on."""
-
-DIVERTED = "diverted"
-"""Reasons of the policy ``divert`` end so. These late records wait for a replay: retention removes them, the cap does not."""
 
 REPLAYED = "$replayed"
 """Column (true) of a result's records, and of a result table's changes, that came of replayed late records; others lack it."""
@@ -164,6 +162,7 @@ class Sink:
         self._query_id = query_id
         self._checkpoint_id = checkpoint_id
         self._epoch = epoch
+        self._late = LateLog(query_id, plan.late_records)
         self._conn: psycopg.Connection[Any] | None = None
 
     def commit(self, batch_id: int, packets: pa.Table, earlier_ms: Mapping[str, int] | None = None) -> None:
@@ -184,11 +183,7 @@ class Sink:
         batch = _Batch.of(unpack(packets))
         batch.earlier_ms = earlier_ms or {}
         try:
-            conn = self._connection()
-            with conn.transaction(), conn.cursor() as cursor:
-                before = self._fence(cursor, batch_id)
-                if before is not None:
-                    self._write(cursor, batch_id, batch, before, begun)
+            self._transact(batch_id, batch, begun)
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             raise DataInvalid(
                 f"the result {self._plan.output.name} cannot be written: {error}. Change the query's select."
@@ -199,6 +194,17 @@ class Sink:
         if failure := batch.failure():
             # What came before it is committed; the rest waits in the state for the definition to be mended.
             raise failure
+
+    def _transact(self, batch_id: int, batch: _Batch, begun: float) -> None:
+        conn = self._connection()
+        try:
+            with conn.transaction(), conn.cursor() as cursor:
+                before = self._fence(cursor, batch_id)
+                if before is not None:
+                    self._write(cursor, batch_id, batch, before, begun)
+        except BaseException:
+            self._late.forget()
+            raise
 
     def close(self) -> None:
         """Close the connection; the next commit opens another. May be called by two threads at once."""
@@ -243,7 +249,10 @@ class Sink:
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
             expire_windows(cursor, self._plan.output, stream_time_ms)
-        self._keep_late(cursor, batch, counters)
+        if batch.late:
+            overflow = self._late.keep(cursor, pl.concat(batch.late), batch.now_ms)
+            if overflow:
+                counters["late_records", "late_records_overflow"] += overflow
         self._keep_rejects(cursor, batch)
         cursor.executemany(
             """
@@ -291,33 +300,6 @@ class Sink:
             raise InvariantBroken(f"the result's feed {feed_name} does not exist")
         batches = [(partition, batch) for partition, part in parts for batch in encode_batches(part, now_ms)]
         append_batches(cursor.connection, feed.id, batches)
-
-    def _keep_late(self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int]) -> None:
-        if not batch.late:
-            return
-        late, cap = pl.concat(batch.late), self._plan.late_records.max_rows
-        is_capped = ~pl.col("reason").str.ends_with(DIVERTED)
-        kept = late.filter(~is_capped | (is_capped.cum_sum(reverse=True) <= cap))
-        with cursor.copy(
-            'COPY log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, "offset", record, at) FROM STDIN'
-        ) as copy:
-            at = pl.Series([batch.now_ms]).cast(pl.Datetime("ms", "UTC"))[0]
-            columns = ("input", "reason", "event_time_ms", "stream_time_ms", "offset", "record")
-            for row in kept.select(columns).iter_rows():
-                copy.write_row((self._query_id, *row, at))
-        expired = "DELETE FROM log.late_record WHERE query_id = %s AND at < to_timestamp(%s / 1000.0)"
-        cursor.execute(expired, (self._query_id, batch.now_ms - self._plan.late_records.retention_ms))
-        removed = cursor.execute(
-            """
-            DELETE FROM log.late_record WHERE query_id = %(query)s AND reason NOT LIKE %(diverted)s AND id <= (
-                SELECT id FROM log.late_record WHERE query_id = %(query)s AND reason NOT LIKE %(diverted)s
-                ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
-            """,
-            {"query": self._query_id, "cap": cap, "diverted": f"%{DIVERTED}"},
-        ).rowcount
-        overflow = late.height - kept.height + removed
-        if overflow:
-            counters["late_records", "late_records_overflow"] += overflow
 
     def _keep_rejects(self, cursor: Cursor, batch: _Batch) -> None:
         """Keep refused records with their relation; two queries that read one feed keep them once."""

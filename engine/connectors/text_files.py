@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -72,12 +72,12 @@ def _line_end(path: Path, start: int, end: int) -> int:
     return end
 
 
-def sample(path: Path, start: int, end: int, header: list[str] | None) -> tuple[bytes, bytes]:
+def sample(path: Path, start: int, end: int, is_csv: bool) -> tuple[bytes, bytes]:
     """Return some whole records from the beginning of ``[start, end)`` and some from its end."""
     if end - start <= 2 * SAMPLE_BYTES:
         data = read_range(path, start, end)
         return data, data
-    first = read_range(path, start, _boundary(path, start, start + SAMPLE_BYTES, end, header is not None))
+    first = read_range(path, start, _boundary(path, start, start + SAMPLE_BYTES, end, is_csv))
     behind = _line_end(path, end - SAMPLE_BYTES, end)
     last = read_range(path, behind if behind < end else start, end)
     return first, last
@@ -85,7 +85,7 @@ def sample(path: Path, start: int, end: int, header: list[str] | None) -> tuple[
 
 def parse_text(
     data: bytes,
-    header: list[str] | None,
+    header: Sequence[str] | None,
     relation: RelationSchema,
     member: pl.Expr | None,
     base: int,

@@ -7,7 +7,6 @@ commits.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ import polars as pl
 import psycopg
 from psycopg import sql
 
+from engine.connectors.copying import copy_frame
 from engine.connectors.nested_json import nested_json
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from engine.definition.types import ColumnType, Schema
@@ -27,7 +27,6 @@ HISTORY_SCHEMA = "history"
 OPEN_SCHEMA = "open"
 RESULT_TIME = "_ts"
 IS_DELETED = "_is_deleted"
-_COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
 
 Connection = psycopg.Connection[Any]
 Cursor = psycopg.Cursor[Any]
@@ -221,15 +220,7 @@ def _upsert(target: sql.Identifier, stage: sql.Identifier, names: Sequence[str],
 
 
 def _copy(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, columns: Schema) -> None:
-    """COPY a frame as CSV: null is an empty field, the empty string a quoted one."""
-    if frame.is_empty():
-        return
-    text = frame.select(_as_text(name, dict(columns.items()).get(name)) for name in frame.columns)
-    buffer = io.BytesIO()
-    # Strings are always quoted: a line that is nothing but \\. would end the COPY.
-    text.write_csv(buffer, include_header=False, quote_style="non_numeric")
-    with cursor.copy(_COPY.format(target, _names(frame.columns))) as copy:
-        copy.write(buffer.getvalue())
+    copy_frame(cursor, target, frame.select(_as_text(name, dict(columns.items()).get(name)) for name in frame.columns))
 
 
 def _as_text(name: str, kind: ColumnType | None) -> pl.Expr:
@@ -238,7 +229,7 @@ def _as_text(name: str, kind: ColumnType | None) -> pl.Expr:
     if kind is None:
         return column
     if kind.kind == "bytes":
-        return pl.lit("\\x") + column.bin.encode("hex")
+        return (pl.lit("\\x") + column.bin.encode("hex")).alias(name)
     if kind.kind in ("array", "map", "struct"):
         return column.map_elements(lambda value: json.dumps(nested_json(value, kind)), return_dtype=pl.String)
     return column

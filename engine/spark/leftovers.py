@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import SparkSession
 
 SETTLED_S = 60
@@ -10,11 +12,14 @@ SETTLED_S = 60
 
 def remember_callback(spark: SparkSession) -> None:
     """Say, in a thread that the JVM called back in, that its connection can go when the JVM's thread has ended."""
-    context = spark.sparkContext
-    gateway = context._gateway  # noqa: SLF001 - PySpark offers no other way to the classes of the JVM
+    gateway = _gateway(spark)
     gateway.jvm.slackwater.Leftovers.callsBack(gateway.java_gateway_server.getCallbackClient())
 
 
 def sweep(spark: SparkSession, settled_s: int = SETTLED_S) -> None:
     """Let go of what launches that have ended left; what their start left only when that is ``settled_s`` seconds ago."""
-    spark.sparkContext._gateway.jvm.slackwater.Leftovers.sweep(settled_s)  # noqa: SLF001 - as above
+    _gateway(spark).jvm.slackwater.Leftovers.sweep(settled_s)
+
+
+def _gateway(spark: SparkSession) -> Any:
+    return spark.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to the classes of the JVM
