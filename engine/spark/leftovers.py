@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from pyspark.sql import SparkSession
 
 SETTLED_S = 60
 """Spark waits for ten seconds until a Python worker has called back; then nothing uses what it waited with."""
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 def remember_callback(spark: SparkSession) -> None:
@@ -17,8 +20,13 @@ def remember_callback(spark: SparkSession) -> None:
 
 
 def sweep(spark: SparkSession, settled_s: int = SETTLED_S) -> None:
-    """Let go of what launches that have ended left; what their start left only when that is ``settled_s`` seconds ago."""
-    _gateway(spark).jvm.slackwater.Leftovers.sweep(settled_s)
+    """Let go of what launches that have ended left; what their start left only when that is ``settled_s`` seconds ago.
+
+    A release of Spark that keeps it elsewhere is no reason not to launch: that is told in the log.
+    """
+    problem = _gateway(spark).jvm.slackwater.Leftovers.sweep(settled_s)
+    if problem is not None:
+        log.warning("leftovers_not_swept", detail=problem)
 
 
 def _gateway(spark: SparkSession) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.core.frames import OFFSET, OP, POS, TS
@@ -165,6 +165,8 @@ def test_however_often_the_grace_changes_no_window_is_final_twice(kind: str, rou
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 5), st.integers(0, 5)), max_size=60))
+@example([(0, 0, 0, 0)] * 17)
+@example([(0, 0, 1, 0)] * 40 + [(1, 0, 0, 0)] * 2)
 def test_merged_spans_hold_what_they_were_made_of(given: list[tuple[int, int, int, int]]) -> None:
     spans = [Span(low, low + width, least, least + more) for low, width, least, more in given]
     merged = bounded(spans)

@@ -82,7 +82,8 @@ def bounded(spans: Sequence[Span]) -> list[Span]:
     groups: list[list[Span]] = [[]]
     filled = 0
     for span in spans:
-        if groups[-1] and filled >= share * len(groups):
+        # What weighs nothing and comes last goes with the last.
+        if groups[-1] and len(groups) < MAX_SPANS and filled >= share * len(groups):
             groups.append([])
         groups[-1].append(span)
         filled += span.most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.sink import Sink
-from engine.plan.model import Plan
+from engine.plan.model import LateRecords, Plan
 from engine.spark.runner import RunningQuery, _Commits
 
 
@@ -27,7 +28,8 @@ class EndedQuery:
 def test_a_query_that_failed_between_batches_lets_go_of_its_blobs_and_its_connection(tmp_path: Path) -> None:
     aside = BlobFolder(tmp_path / "checkpoint" / "epoch-1")
     aside.open()
-    sink = Sink("", cast("Plan", None), uuid4(), uuid4(), 1)
+    plan = cast("Plan", SimpleNamespace(late_records=LateRecords(0, 0)))
+    sink = Sink("", plan, uuid4(), uuid4(), 1)
     commits = _Commits(sink, structlog.stdlib.get_logger(), ("q", 1), None, aside)
     query = RunningQuery(cast("StreamingQuery", EndedQuery()), commits)
     error = query.error()

@@ -30,11 +30,19 @@ public final class Leftovers {
     }
   }
 
-  /** Lets go of everything that nobody uses any more: selectors so many seconds after they were opened, the rest as soon as it is over. */
-  public static void sweep(int seconds) throws IOException, ReflectiveOperationException {
+  /**
+   * Lets go of everything that nobody uses any more: selectors so many seconds after they were opened, the rest as soon as it is over.
+   * Returns what kept it from that, null for nothing.
+   */
+  public static String sweep(int seconds) {
     closeCallbacks();
-    endMonitors();
-    Selectors.closeLeft(TimeUnit.SECONDS.toNanos(seconds));
+    try {
+      Selectors.closeLeft(TimeUnit.SECONDS.toNanos(seconds));
+      endMonitors();
+      return null;
+    } catch (IOException | ReflectiveOperationException | RuntimeException error) {
+      return error.toString();
+    }
   }
 
   private static void closeCallbacks() {
