@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 SLICE_ROWS = 8_192
-"""Postgres takes in one slice while the next is being written."""
+"""Postgres takes in one slice while the next is being written: about a megabyte, which costs as little per row as all at once."""
 
 _COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
 

@@ -15,7 +15,7 @@ from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.json_records import line_bounds
 from engine.plan.model import RelationSchema
 
-_QUOTE = ord('"')
+_QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
 _TYPED = ("boolean", "int", "bigint", "double", "string")
 """Kinds that Polars' CSV reader parses as ``conform`` would; the others are read as text first."""
 
@@ -46,54 +46,92 @@ def parse_csv(
 ) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
     """Parse whole CSV records, without the header.
 
+    What becomes of a record does not depend on those beside it, for how a file is cut must not decide about results.
+
     Returns:
         ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation
-        does not have are ignored. A record with a wrong number of fields is refused as ``malformed_csv``.
+        does not have are ignored. A record with a wrong number of fields, with quotes out of place or not in UTF-8 is refused as
+        ``malformed_csv``.
     """
     starts, ends = record_bounds(chunk)
     if len(starts) == 0:
         return pl.DataFrame(), empty_rejects(), starts
-    if len(starts) != chunk.count(b"\n") + (not chunk.endswith(b"\n")) and b'"' not in chunk:
-        # Empty lines would be rows of nulls.
-        chunk = b"\n".join(chunk[start:end] for start, end in zip(starts, ends, strict=True))
-    for is_typed in (True, False):
-        frame = _read(chunk, header, relation, is_typed)
-        if frame is not None and frame.height == len(starts):
-            return frame.with_columns(pl.int_range(frame.height, dtype=pl.Int64).alias("_offset")), empty_rejects(), starts
-    frame, rejects = _read_slowly([bytes(chunk[s:e]) for s, e in zip(*record_bounds(chunk), strict=True)], header, relation)
-    return frame, rejects, starts
+    faults = _faults(chunk, starts, len(header))
+    good = np.delete(np.arange(len(starts)), list(faults))
+    text = chunk
+    # Empty lines would be rows of nulls.
+    if faults or (b'"' not in chunk and len(starts) != chunk.count(b"\n") + (not chunk.endswith(b"\n"))):
+        text = b"\n".join(chunk[starts[index] : ends[index]] for index in good.tolist())
+    frame = _read(text, len(good), header, relation, is_typed=True)
+    if frame is None:
+        pieces = [chunk[starts[index] : ends[index]] for index in good.tolist()]
+        frame, unread = _read_text(pieces, header, relation)
+        faults |= {int(good[place]): why for place, why in unread.items()}
+        good = np.delete(good, list(unread))
+    rows = [
+        (index, "malformed_csv", why, chunk[starts[index] : ends[index]][:1024].decode("utf-8", "replace"))
+        for index, why in sorted(faults.items())
+    ]
+    return pl.DataFrame([*frame.get_columns(), pl.Series("_offset", good, dtype=pl.Int64)]), reject_rows(rows), starts
 
 
-def _read(chunk: bytes, header: Sequence[str], relation: RelationSchema, is_typed: bool) -> pl.DataFrame | None:
+def _faults(chunk: bytes, starts: npt.NDArray[np.int64], fields: int) -> dict[int, str]:
+    """Return what is wrong with records whose separators or quotes are, by index."""
+    data = np.frombuffer(chunk, dtype=np.uint8)
+    commas = np.flatnonzero(data == _COMMA)
+    found: dict[int, str] = {}
+    quotes = np.flatnonzero(data == _QUOTE)
+    if len(quotes):
+        commas = commas[np.searchsorted(quotes, commas) % 2 == 0]
+        opening, closing = quotes[::2], quotes[1::2]
+        before = np.where(opening > 0, data[opening - 1], _NEWLINE)
+        behind = data[np.minimum(closing + 1, len(data) - 1)]
+        is_last = closing == len(data) - 1
+        stray = np.concatenate((
+            opening[~np.isin(before, (_COMMA, _NEWLINE, _QUOTE))],
+            closing[~(is_last | np.isin(behind, (_COMMA, _NEWLINE, _RETURN, _QUOTE)))],
+            quotes[-1:] if len(quotes) % 2 else quotes[:0],
+        ))  # fmt: skip
+        for index in np.unique(np.searchsorted(starts, stray, side="right") - 1).tolist():
+            found[max(index, 0)] = "a quote inside a field: put the whole field into quotes and write its quotes twice"
+    counts = np.diff(np.append(np.searchsorted(commas, starts), len(commas))) + 1
+    for index in np.flatnonzero(counts != fields).tolist():
+        found.setdefault(index, f"{counts[index]} fields where the header has {fields}")
+    return found
+
+
+def _read(text: bytes, rows: int, header: Sequence[str], relation: RelationSchema, *, is_typed: bool) -> pl.DataFrame | None:
+    """Read records that have the header's fields; None where they do not read as so many rows."""
     wanted = {header.index(name): name for name in relation.columns.names if name in header}
     schema: dict[str, pl.DataType] = {}
     for index in range(len(header)):
         declared = relation.columns[wanted[index]] if index in wanted else None
         schema[f"c{index}"] = declared.polars if is_typed and declared is not None and declared.kind in _TYPED else pl.String()
-    if not wanted:
-        return None
+    if not wanted or not rows:
+        return pl.DataFrame(schema={name: schema[f"c{index}"] for index, name in wanted.items()})
     try:
-        frame = pl.read_csv(io.BytesIO(chunk), has_header=False, schema=schema, columns=sorted(wanted))
+        frame = pl.read_csv(io.BytesIO(text), has_header=False, schema=schema, columns=sorted(wanted))
     except PolarsError:
         return None
-    return frame.rename({f"c{index}": name for index, name in wanted.items()})
+    return frame.rename({f"c{index}": name for index, name in wanted.items()}) if frame.height == rows else None
 
 
-def _read_slowly(records: list[bytes], header: Sequence[str], relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
-    rows: list[list[str | None]] = []
-    offsets: list[int] = []
-    malformed: list[tuple[int, str, str, str]] = []
-    for index, record in enumerate(records):
-        try:
-            fields = next(csv.reader(io.StringIO(record.decode().rstrip("\r"), newline=""), strict=True), [])
-            wrong = "" if len(fields) == len(header) else f"{len(fields)} fields where the header has {len(header)}"
-        except (csv.Error, UnicodeDecodeError) as error:
-            fields, wrong = [], str(error)
-        if wrong:
-            malformed.append((index, "malformed_csv", wrong, record[:1024].decode("utf-8", "replace")))
-            continue
-        rows.append([field or None for field in fields])
-        offsets.append(index)
-    columns = {name: [row[header.index(name)] for row in rows] for name in relation.columns.names if name in header}
-    series = [pl.Series(name, values, dtype=pl.String) for name, values in columns.items()]
-    return pl.DataFrame([*series, pl.Series("_offset", offsets, dtype=pl.Int64)]), reject_rows(malformed)
+def _read_text(records: Sequence[bytes], header: Sequence[str], relation: RelationSchema) -> tuple[pl.DataFrame, dict[int, str]]:
+    """Read records as text. Those that cannot be read are found by halving; returns the others' rows, and why by place."""
+    frame = _read(b"\n".join(records), len(records), header, relation, is_typed=False)
+    if frame is not None:
+        return frame, {}
+    if len(records) == 1:
+        nothing = pl.DataFrame(schema={name: pl.String() for name in relation.columns.names if name in header})
+        return nothing, {0: "not UTF-8" if _is_not_utf8(records[0]) else "not a CSV record"}
+    half = len(records) // 2
+    (first, of_first), (second, of_second) = (_read_text(part, header, relation) for part in (records[:half], records[half:]))
+    return pl.concat([first.select(second.columns), second]), of_first | {half + place: why for place, why in of_second.items()}
+
+
+def _is_not_utf8(record: bytes) -> bool:
+    try:
+        record.decode()
+    except UnicodeDecodeError:
+        return True
+    return False

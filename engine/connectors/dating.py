@@ -17,6 +17,10 @@ from engine.connectors.json_records import BOM
 from engine.connectors.text_files import count_records, header_end, parse_text, sample
 from engine.plan.model import RelationSchema
 
+GATHERED_BYTES = 1 << 20
+"""Samples that are held until they are dated together; one alone is more where its records are long."""
+
+_TOGETHER = -1
 Header = tuple[str, ...]
 
 
@@ -57,19 +61,14 @@ def look(parts: Sequence[Part], relations: Sequence[RelationSchema], now_ms: int
         SourceUnavailable: a file is gone or shorter than it was.
     """
     rows: list[int] = []
-    samples: dict[Header | None, dict[int, bytes]] = {}
+    times = _Times(relations, now_ms)
     for index, part in enumerate(parts):
         data, count = _sampled(part)
         rows.append(count)
         if data:
-            samples.setdefault(part.header, {})[index] = data
-    starts: dict[int, int] = {}
-    greatest: dict[int, int] = {}
-    for header, found in samples.items():
-        for relation in relations:
-            if relation.event_time is not None:
-                _date(found, header, relation, now_ms, starts, greatest)
-    return [Look(count, starts.get(index), greatest.get(index)) for index, count in enumerate(rows)]
+            times.add(index, data, part.header)
+    times.date()
+    return [Look(count, times.starts.get(index), times.greatest.get(index)) for index, count in enumerate(rows)]
 
 
 def _sampled(part: Part) -> tuple[bytes, int]:
@@ -84,26 +83,52 @@ def _sampled(part: Part) -> tuple[bytes, int]:
     return b"".join(end if end.endswith(b"\n") else end + b"\n" for end in ends).removeprefix(BOM), rows
 
 
-def _date(
-    samples: Mapping[int, bytes],
-    header: Header | None,
-    relation: RelationSchema,
-    now_ms: int,
-    starts: dict[int, int],
-    greatest: dict[int, int],
-) -> None:
-    """Add what one relation sees: the first time of parts that have none, and the greatest."""
-    dated = replace(relation, columns=relation.columns.select([relation.event_time or ""]), key=())
-    raw, _ = parse_text(b"".join(samples.values()), header, dated, None, 0)
-    accepted, _ = canonicalise(raw, dated, now_ms, TYPED_FILE if header is None else TEXT_FILE)
-    if accepted.is_empty():
-        return
-    times = accepted["_ts"].to_numpy()
-    ends = np.cumsum([len(data) for data in samples.values()])
-    indexes = np.array(list(samples))[np.searchsorted(ends, accepted["_offset"].to_numpy(), side="right")]
-    found, firsts = np.unique(indexes, return_index=True)
-    for index, first, latest in zip(
-        found.tolist(), times[firsts].tolist(), np.maximum.reduceat(times, firsts).tolist(), strict=True
-    ):
-        starts.setdefault(index, first)
-        greatest[index] = max(latest, greatest.get(index, latest))
+class _Times:
+    """Event times of samples, by the index of their part.
+
+    Attributes:
+        starts: the first of each, as the first relation sees it that dates any.
+        greatest: the greatest of all relations.
+    """
+
+    def __init__(self, relations: Sequence[RelationSchema], now_ms: int) -> None:
+        self._relations = [
+            (replace(relation, columns=relation.columns.select([relation.event_time]), key=()))
+            for relation in relations
+            if relation.event_time is not None
+        ]
+        self._now_ms = now_ms
+        self._samples: dict[tuple[Header | None, int], dict[int, bytes]] = {}
+        self._bytes = 0
+        self.starts: dict[int, int] = {}
+        self.greatest: dict[int, int] = {}
+
+    def add(self, index: int, data: bytes, header: Header | None) -> None:
+        # A sample may begin inside a CSV field with line breaks. With an odd number of quotes it would turn those behind it inside out.
+        alone = index if header is not None and data.count(b'"') % 2 else _TOGETHER
+        self._samples.setdefault((header, alone), {})[index] = data
+        self._bytes += len(data)
+        if self._bytes > GATHERED_BYTES:
+            self.date()
+
+    def date(self) -> None:
+        """Date what was added, and forget it."""
+        for (header, _), samples in self._samples.items():
+            for relation in self._relations:
+                self._date(samples, header, relation)
+        self._samples.clear()
+        self._bytes = 0
+
+    def _date(self, samples: Mapping[int, bytes], header: Header | None, relation: RelationSchema) -> None:
+        raw, _ = parse_text(b"".join(samples.values()), header, relation, None, 0)
+        accepted, _ = canonicalise(raw, relation, self._now_ms, TYPED_FILE if header is None else TEXT_FILE)
+        if accepted.is_empty():
+            return
+        times = accepted["_ts"].to_numpy()
+        ends = np.cumsum([len(data) for data in samples.values()])
+        indexes = np.array(list(samples))[np.searchsorted(ends, accepted["_offset"].to_numpy(), side="right")]
+        found, firsts = np.unique(indexes, return_index=True)
+        latest = np.maximum.reduceat(times, firsts)
+        for index, first, last in zip(found.tolist(), times[firsts].tolist(), latest.tolist(), strict=True):
+            self.starts.setdefault(index, first)
+            self.greatest[index] = max(last, self.greatest.get(index, last))

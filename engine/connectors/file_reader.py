@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,12 +33,15 @@ CHUNK_BYTES = 1 << 20
 SPLIT_BYTES = 8 << 20
 """What one task reads at once, about 100,000 records."""
 
-LOOKED_AT = 64
-"""Chunks that are looked at together."""
+LOOKED_AT = (4, 16, 64)
+"""Chunks that are looked at together: 64 cost little more than one, and a batch that wants few need not wait for many."""
 
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
 _MS = 1_000
+
+_Placed = tuple[int, Part]
+"""Where the numbers of a file begin, and a chunk of it."""
 
 
 @dataclass(slots=True)
@@ -141,10 +143,21 @@ class FileReader:
             for stretch in self._stretches(start)
             for first, last in self._parts(stretch, CHUNK_BYTES)
         )
-        while group := list(islice(parts, LOOKED_AT)):
+        for group in _grouped(parts):
+            yield from self._looked_at(group)
+
+    def _looked_at(self, group: Sequence[_Placed]) -> Iterator[Chunk]:
+        try:
             looks = look([part for _, part in group], self.relations, time.time_ns() // 1_000_000)
-            for (base, part), seen in zip(group, looks, strict=True):
-                yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
+        except SourceUnavailable:
+            if len(group) == 1:
+                raise
+            # What is before the one that is gone may be all that is asked for.
+            for placed in group:
+                yield from self._looked_at([placed])
+            return
+        for (base, part), seen in zip(group, looks, strict=True):
+            yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
 
     def _header_of(self, name: str, end: int) -> Header | None:
         """Return the column names of a CSV file, None for ndjson."""
@@ -211,6 +224,25 @@ class FileReader:
             return (frame.with_columns(offsets) if present else offsets.to_frame()), empty_rejects()
 
         return Piece(rows, parse)
+
+
+def _grouped(parts: Iterator[_Placed]) -> Iterator[list[_Placed]]:
+    """Put chunks into groups, ever larger ones. What cannot be read fails behind all that is before it."""
+    sizes = iter(LOOKED_AT)
+    size = next(sizes)
+    group: list[_Placed] = []
+    try:
+        for part in parts:
+            group.append(part)
+            if len(group) == size:
+                yield group
+                group, size = [], next(sizes, size)
+    except SourceUnavailable:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
 
 
 def _valid(table: pa.Table, file: pq.ParquetFile) -> pa.Table:

@@ -38,19 +38,23 @@ class LateLog:
     def keep(self, cursor: Cursor, late: pl.DataFrame, now_ms: int) -> int:
         """Write a batch's late records and remove what is too old or too much; returns how many of those the cap counts did not fit.
 
+        What is too old goes in the order in which it came: one that a wrong clock put into the future holds back those behind it until the
+        next launch.
+
         Args:
             cursor: inside the sink's transaction.
             late: rows of ``LATE_SCHEMA``, the newest last.
             now_ms: the batch's wall clock.
         """
+        horizon_ms = now_ms - self.bounds.retention_ms
         if self._capped is None:
-            self._capped = self._count(cursor)
+            self._capped = self._count(cursor, horizon_ms)
         is_capped = ~pl.col("reason").str.ends_with(DIVERTED)
         kept = late.filter(~is_capped | (is_capped.cum_sum(reverse=True) <= self.bounds.max_rows))
         at = pl.lit(now_ms).cast(pl.Datetime("ms", "UTC"))
         copy_frame(cursor, _TABLE, kept.with_columns(pl.lit(str(self.query_id)).alias("query_id"), at.alias("at")))
         self._capped += kept.select(is_capped.sum()).item()
-        self._capped -= self._expire(cursor, now_ms - self.bounds.retention_ms)
+        self._capped -= self._expire(cursor, horizon_ms)
         excess = max(0, self._capped - self.bounds.max_rows)
         if excess:
             self._remove_oldest(cursor, excess)
@@ -61,7 +65,11 @@ class LateLog:
         """Believe nothing that was told in a transaction which did not commit."""
         self._capped = None
 
-    def _count(self, cursor: Cursor) -> int:
+    def _count(self, cursor: Cursor, horizon_ms: int) -> int:
+        """Return how many the cap counts, without those that are too old, wherever they stand: a clock may have been set back."""
+        cursor.execute(
+            "DELETE FROM log.late_record WHERE query_id = %s AND at < to_timestamp(%s / 1000.0)", (self.query_id, horizon_ms)
+        )
         row = cursor.execute(
             "SELECT count(*) FROM log.late_record WHERE query_id = %s AND reason NOT LIKE %s", (self.query_id, _IS_DIVERTED)
         ).fetchone()
@@ -89,7 +97,7 @@ class LateLog:
         return sum(is_counted for (is_counted,) in removed)
 
     def _remove_oldest(self, cursor: Cursor, rows: int) -> None:
-        """Remove so many of those that the cap counts."""
+        """Remove so many of those that the cap counts. Nobody else removes any while a query runs."""
         cursor.execute(
             """
             DELETE FROM log.late_record WHERE query_id = %(query)s AND id = ANY (ARRAY(

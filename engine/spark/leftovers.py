@@ -16,15 +16,16 @@ log = structlog.stdlib.get_logger(__name__)
 def remember_callback(spark: SparkSession) -> None:
     """Say, in a thread that the JVM called back in, that its connection can go when the JVM's thread has ended."""
     gateway = _gateway(spark)
-    gateway.jvm.slackwater.Leftovers.callsBack(gateway.java_gateway_server.getCallbackClient())
+    _tell(gateway.jvm.slackwater.Leftovers.callsBack(gateway.java_gateway_server.getCallbackClient()))
 
 
 def sweep(spark: SparkSession, settled_s: int = SETTLED_S) -> None:
-    """Let go of what launches that have ended left; what their start left only when that is ``settled_s`` seconds ago.
+    """Let go of what launches that have ended left; what their start left only when that is ``settled_s`` seconds ago."""
+    _tell(_gateway(spark).jvm.slackwater.Leftovers.sweep(settled_s))
 
-    A release of Spark that keeps it elsewhere is no reason not to launch: that is told in the log.
-    """
-    problem = _gateway(spark).jvm.slackwater.Leftovers.sweep(settled_s)
+
+def _tell(problem: str | None) -> None:
+    """Say what could not be done. A release of Spark that keeps these things elsewhere is no reason not to run queries."""
     if problem is not None:
         log.warning("leftovers_not_swept", detail=problem)
 

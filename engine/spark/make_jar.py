@@ -34,7 +34,7 @@ def make_jar(jar: Path = JAR) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sources = map(str, sorted(SOURCES.rglob("*.java")))
         subprocess.run(["javac", "--release", _RELEASE, "-cp", str(classpath), "-d", folder, *sources], check=True)
-        with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as packed:
+        with zipfile.ZipFile(jar, "w") as packed:
             for path in sorted(Path(folder).rglob("*.class")):
                 packed.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
             packed.writestr(zipfile.ZipInfo(DIGEST), sources_digest())

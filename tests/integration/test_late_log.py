@@ -93,17 +93,36 @@ def test_records_of_other_queries_are_left_alone(conn: Connection) -> None:
     assert (kept(conn, one.query_id), kept(conn, other.query_id)) == ([1], [3])
 
 
-def test_a_batch_touches_its_own_rows_and_not_all_that_are_kept(conn: Connection) -> None:
+def test_an_expiry_reads_what_it_removes(conn: Connection) -> None:
     log = LateLog(uuid4(), LateRecords(50_000, DAY_MS))
     keep(conn, log, late(range(10)), 0)
-    keep(conn, log, late(range(49_990)), 2)
+    keep(conn, log, late(range(49_980)), 2)
     conn.execute("ANALYZE log.late_record")
     read = _rows_read(conn)
-    assert keep(conn, log, late([1] * 10), 1) == 10
-    assert keep(conn, log, late([1] * 10), DAY_MS + 1) == 10
-    assert keep(conn, log, late([]), DAY_MS + 2) == 0
+    assert keep(conn, log, late([1] * 20), DAY_MS + 1) == 0
+    assert keep(conn, log, late([]), DAY_MS + 1) == 0
+    assert _rows_read(conn) - read < 1_000
     assert len(kept(conn, log.query_id)) == 50_000
-    assert _rows_read(conn) - read - 50_000 < 1_000
+
+
+def test_a_trim_reads_what_it_removes(conn: Connection) -> None:
+    log = LateLog(uuid4(), LateRecords(50_000, DAY_MS))
+    keep(conn, log, late(range(50_000)))
+    conn.execute("ANALYZE log.late_record")
+    read = _rows_read(conn)
+    assert keep(conn, log, late([1] * 10)) == 10
+    assert _rows_read(conn) - read < 1_000
+
+
+def test_a_clock_that_was_wrong_holds_rows_back_until_the_next_launch(conn: Connection) -> None:
+    query_id = uuid4()
+    log = LateLog(query_id, LateRecords(9, DAY_MS))
+    keep(conn, log, late([1]), 100 * DAY_MS)
+    keep(conn, log, late([2]), 0)
+    keep(conn, log, late([3]), 2 * DAY_MS)
+    assert kept(conn, query_id) == [1, 2, 3]
+    keep(conn, LateLog(query_id, LateRecords(9, DAY_MS)), late([4]), 2 * DAY_MS)
+    assert kept(conn, query_id) == [1, 3, 4]
 
 
 def _rows_read(conn: Connection) -> int:

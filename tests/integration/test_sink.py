@@ -211,6 +211,25 @@ def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any,
     sink.close()
 
 
+def test_late_records_of_a_commit_that_failed_do_not_count(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",), max_rows=3))
+    row = {"input": "s", "reason": "window_closed", "stream_time_ms": 9, "offset": 0, "record": "{}"}
+    late = pl.DataFrame([{**row, "event_time_ms": number} for number in (1, 2)])
+    packet = Packet(0, "late", 0, 0, 0, 2, None, None, 1_000, encode_frame(late))
+    sink.commit(0, table(data(changes(k=["a"], v=[1]))))
+    conn.execute("ALTER TABLE log.counter ADD CONSTRAINT no_nulls CHECK (reason <> 'null_key')")
+    try:
+        with pytest.raises(DataInvalid):
+            sink.commit(1, table(packet, data(changes(k=pl.Series([None], dtype=pl.String), v=[1]))))
+    finally:
+        conn.execute("ALTER TABLE log.counter DROP CONSTRAINT no_nulls")
+    for batch_id in (1, 2):
+        sink.commit(batch_id, table(packet))
+    assert conn.execute("SELECT count(*) FROM log.late_record").fetchone() == (3,)
+    assert conn.execute("SELECT count FROM log.counter WHERE reason = 'late_records_overflow'").fetchone() == (1,)
+    sink.close()
+
+
 def test_windows_leave_after_their_retention(conn: Any, dsn: str) -> None:
     columns = {"window_start": "timestamp", "window_end": "timestamp", "n": "bigint"}
     a_plan = plan("table", columns, ("window_start", "window_end"), is_windowed=True, retention_ms=1)

@@ -3,6 +3,7 @@ package slackwater;
 import java.io.IOException;
 import java.lang.reflect.Field;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import py4j.ClientServerConnection;
@@ -21,12 +22,20 @@ public final class Leftovers {
 
   private record Callback(PythonClient client, ClientServerConnection connection) {}
 
-  /** Remembers the connection by which this thread calls Python back; Py4J keeps it when the thread has ended. */
-  public static void callsBack(Object client) {
-    if (client instanceof PythonClient pinned) {
-      synchronized (CALLBACKS) {
-        CALLBACKS.put(Thread.currentThread(), new Callback(pinned, pinned.getPerThreadConnection()));
+  /**
+   * Remembers the connection by which this thread calls Python back; Py4J keeps it when the thread has ended. Returns what kept it from
+   * that, null for nothing.
+   */
+  public static String callsBack(Object client) {
+    try {
+      if (client instanceof PythonClient pinned) {
+        synchronized (CALLBACKS) {
+          CALLBACKS.put(Thread.currentThread(), new Callback(pinned, pinned.getPerThreadConnection()));
+        }
       }
+      return null;
+    } catch (LinkageError error) {
+      return error.toString();
     }
   }
 
@@ -35,28 +44,25 @@ public final class Leftovers {
    * Returns what kept it from that, null for nothing.
    */
   public static String sweep(int seconds) {
-    closeCallbacks();
     try {
+      closeCallbacks();
       Selectors.closeLeft(TimeUnit.SECONDS.toNanos(seconds));
       endMonitors();
       return null;
-    } catch (IOException | ReflectiveOperationException | RuntimeException error) {
+    } catch (IOException | ReflectiveOperationException | RuntimeException | LinkageError error) {
       return error.toString();
     }
   }
 
   private static void closeCallbacks() {
     synchronized (CALLBACKS) {
-      CALLBACKS.entrySet().removeIf(
-          entry -> {
-            boolean isOver = !entry.getKey().isAlive();
-            if (isOver) {
-              Callback callback = entry.getValue();
-              callback.client().connectionStopped(callback.connection());
-              callback.connection().shutdown();
-            }
-            return isOver;
-          });
+      for (Thread thread : List.copyOf(CALLBACKS.keySet())) {
+        if (!thread.isAlive()) {
+          Callback callback = CALLBACKS.remove(thread);
+          callback.client().connectionStopped(callback.connection());
+          callback.connection().shutdown();
+        }
+      }
     }
   }
 

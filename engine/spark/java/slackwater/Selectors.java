@@ -19,7 +19,6 @@ import java.util.Queue;
  */
 public final class Selectors extends SelectorProvider {
   private static final String OPENER = "createSimpleWorker";
-  private static final int LOOKED_AT = 6;
 
   private static final Queue<Left> LEFT = new ArrayDeque<>();
 
@@ -52,8 +51,17 @@ public final class Selectors extends SelectorProvider {
     return selector;
   }
 
+  /** Whether whoever called Selector.open is the one that forgets it; what that one calls closes its own. */
   private static boolean isForOneWorker() {
-    return StackWalker.getInstance().walk(frames -> frames.limit(LOOKED_AT).anyMatch(frame -> frame.getMethodName().equals(OPENER)));
+    return StackWalker.getInstance()
+        .walk(
+            frames ->
+                frames
+                    .dropWhile(frame -> !frame.getMethodName().equals("open"))
+                    .skip(1)
+                    .findFirst()
+                    .map(frame -> frame.getMethodName().equals(OPENER))
+                    .orElse(false));
   }
 
   @Override
