@@ -16,6 +16,11 @@ from engine.connectors.json_records import line_bounds
 from engine.plan.model import RelationSchema
 
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
+_BEFORE_OPENING, _BEHIND_CLOSING = (
+    np.isin(np.arange(256), near) for near in ((_COMMA, _NEWLINE, _QUOTE), (_COMMA, _NEWLINE, _RETURN, _QUOTE))
+)
+"""By byte: whether it may stand beside a quote of the field's own. Two quotes stand for one."""
+
 _TYPED = ("boolean", "int", "bigint", "double", "string")
 """Kinds that Polars' CSV reader parses as ``conform`` would; the others are read as text first."""
 
@@ -78,22 +83,19 @@ def parse_csv(
 def _faults(chunk: bytes, starts: npt.NDArray[np.int64], fields: int) -> dict[int, str]:
     """Return what is wrong with records whose separators or quotes are, by index."""
     data = np.frombuffer(chunk, dtype=np.uint8)
-    commas = np.flatnonzero(data == _COMMA)
+    is_comma, is_quote = data == _COMMA, data == _QUOTE
     found: dict[int, str] = {}
-    quotes = np.flatnonzero(data == _QUOTE)
-    if len(quotes):
-        commas = commas[np.searchsorted(quotes, commas) % 2 == 0]
+    if is_quote.any():
+        is_comma &= ~np.logical_xor.accumulate(is_quote)  # outside of quotes
+        quotes = np.flatnonzero(is_quote)
         opening, closing = quotes[::2], quotes[1::2]
-        before = np.where(opening > 0, data[opening - 1], _NEWLINE)
-        behind = data[np.minimum(closing + 1, len(data) - 1)]
-        is_last = closing == len(data) - 1
-        stray = np.concatenate((
-            opening[~np.isin(before, (_COMMA, _NEWLINE, _QUOTE))],
-            closing[~(is_last | np.isin(behind, (_COMMA, _NEWLINE, _RETURN, _QUOTE)))],
-            quotes[-1:] if len(quotes) % 2 else quotes[:0],
-        ))  # fmt: skip
+        may_open = (opening == 0) | _BEFORE_OPENING[data[opening - 1]]
+        may_close = (closing == len(data) - 1) | _BEHIND_CLOSING[data[np.minimum(closing + 1, len(data) - 1)]]
+        unclosed = quotes[-1:] if len(quotes) % 2 else quotes[:0]
+        stray = np.concatenate([opening[~may_open], closing[~may_close], unclosed])
         for index in np.unique(np.searchsorted(starts, stray, side="right") - 1).tolist():
             found[max(index, 0)] = "a quote inside a field: put the whole field into quotes and write its quotes twice"
+    commas = np.flatnonzero(is_comma)
     counts = np.diff(np.append(np.searchsorted(commas, starts), len(commas))) + 1
     for index in np.flatnonzero(counts != fields).tolist():
         found.setdefault(index, f"{counts[index]} fields where the header has {fields}")
