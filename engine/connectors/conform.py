@@ -5,6 +5,7 @@ What does not fit becomes null and is told apart from what was null before. Know
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -64,7 +65,7 @@ def conform_values(name: str, values: list[Any], declared: ColumnType) -> tuple[
     result: pl.Series | None = None
     for kind in (kind for kind in allowed if kind in kinds):
         part = values if len(kinds) == 1 else [value if type(value) is kind else None for value in values]
-        converted, _ = conform(_series(name, part, kind), declared, is_text=kind is Decimal)
+        converted, _ = conform(_series(name, part, kind, is_double=declared.kind == "double"), declared, is_text=kind is Decimal)
         result = converted if result is None else result.zip_with(result.is_not_null(), converted)
     if result is None:
         result = pl.Series(name, [None], dtype=declared.polars).new_from_index(0, len(values))
@@ -73,15 +74,24 @@ def conform_values(name: str, values: list[Any], declared: ColumnType) -> tuple[
     return result, result.is_null() & pl.Series(name, [value is not None for value in values])
 
 
-def _series(name: str, values: list[Any], kind: type) -> pl.Series:
-    """Build a column of one Python type; what that column cannot hold (huge integers, lone surrogates) becomes null."""
+def _series(name: str, values: list[Any], kind: type, *, is_double: bool) -> pl.Series:
+    """Build a column of one Python type; what that column cannot hold (huge integers but in doubles, lone surrogates) becomes null."""
     if kind is Decimal:
         return pl.Series(name, [None if value is None else format(value, "f") for value in values], dtype=pl.String)
     dtype = _DTYPES[kind]
+    if kind is int and is_double:
+        return pl.Series(name, [None if value is None else _double_of(value) for value in values], dtype=pl.Float64)
     try:
         return pl.Series(name, values, dtype=dtype)
     except (OverflowError, UnicodeEncodeError, TypeError, PolarsError):
         return pl.Series(name, [value if value is None or _is_holdable(value) else None for value in values], dtype=dtype)
+
+
+def _double_of(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_holdable(value: int | str | float) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Literal, cast
 
@@ -42,6 +43,7 @@ FEW_LINES = 24
 
 _NEWLINE, _RETURN, _BRACE = 10, 13, ord("{")
 BOM = b"\xef\xbb\xbf"
+_NumberReader = Callable[[str], Any]
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
@@ -66,7 +68,8 @@ def parse_array(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl
         BodyMalformed: it is not JSON, or neither an array nor an object.
     """
     try:
-        value = json.loads(body, parse_float=_float_reader(relation))
+        of_floats, of_ints = _number_readers(relation)
+        value = json.loads(body, parse_float=of_floats, parse_int=of_ints)
     except json.JSONDecodeError as error:
         raise BodyMalformed(f"{error.msg} at line {error.lineno}, column {error.colno}", error.pos) from error
     except UnicodeDecodeError as error:
@@ -165,9 +168,19 @@ def parse_objects(
     return raw.filter(pl.Series(kept)), reject_rows(rows)
 
 
-def _float_reader(relation: RelationSchema) -> Any:
-    """Decimals must not pass through a double; where there are none, doubles are read the quick way."""
-    return Decimal if any(declared.kind == "decimal" or declared.is_nested for declared in relation.columns.types) else None
+def _number_readers(relation: RelationSchema) -> tuple[_NumberReader | None, _NumberReader | None]:
+    """Return what reads numbers with and without a point, None for the quick way.
+
+    Decimals must not pass through a double, and what is a double has a sign even as ``-0``.
+    """
+    types = relation.columns.types
+    is_exact = any(declared.kind == "decimal" or declared.is_nested for declared in types)
+    has_doubles = any(declared.kind == "double" for declared in types)
+    return Decimal if is_exact else None, _int_or_negative_zero if has_doubles else None
+
+
+def _int_or_negative_zero(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)
 
 
 def _refuse_unknown(records: list[dict[str, Any]], relation: RelationSchema, refused: dict[int, tuple[str, str]]) -> None:
@@ -227,13 +240,13 @@ def _json_type(value: Any) -> str:
 def _read_slowly(
     lines: list[bytes], first: int, relation: RelationSchema, unknown: Unknown, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    reader = _float_reader(relation)
+    of_floats, of_ints = _number_readers(relation)
     records: list[Any] = []
     offsets: list[int] = []
     malformed: list[tuple[int, str, str, str]] = []
     for index, line in enumerate(lines, first):
         try:
-            records.append(json.loads(line, parse_float=reader))
+            records.append(json.loads(line, parse_float=of_floats, parse_int=of_ints))
             offsets.append(index)
         except (ValueError, RecursionError) as error:
             if line.strip():
@@ -261,7 +274,18 @@ def _read_fast(chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSc
         return None
     if table.num_rows != len(starts):
         return None
-    return cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
+    frame = cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
+    return frame if _are_decimals_fit(frame, relation) else None
+
+
+def _are_decimals_fit(frame: pl.DataFrame, relation: RelationSchema) -> bool:
+    """Whether all have at most as many digits as their type: Arrow does not look at whole numbers."""
+    for name, declared in relation.columns.items():
+        if declared.kind == "decimal":
+            greatest = cast("Decimal | None", frame[name].abs().max())
+            if greatest is not None and greatest >= 10 ** ((declared.precision or 0) - (declared.scale or 0)):
+                return False
+    return True
 
 
 def _is_utf8(chunk: bytes) -> bool:

@@ -1,0 +1,74 @@
+"""What becomes of a JSON record does not depend on those beside it: alone it is read by ``json.loads``, among many by Arrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.connectors.canonical import TYPED_FILE, canonicalise
+from engine.connectors.json_records import FEW_LINES, PIECE_LINES, parse_lines
+from engine.plan.model import RelationSchema
+from tests.unit.connectors.relations import NOW_MS, relation
+
+GOOD = {
+    "boolean": "true", "int": "1", "bigint": "1", "double": "1.5", "string": '"s"', "timestamp": '"2020-01-01T00:00:00Z"',
+    "date": '"2020-01-01"', "time": '"12:00:00"', "decimal(10,2)": "1.25", "bytes": '"YQ=="',
+}  # fmt: skip
+VALUES = [
+    "null", "0", "-5", "1.0", "1.5", "1e3", "-0", "-0.0", "9223372036854775807", "9223372036854775808", "2147483648", "99999999",
+    "100000000", "1e400", "1" + "0" * 400, "true", '"x"', '""', '"5"', '"1.5"', '"true"', '"NaN"', "NaN", "Infinity", "[]", "{}",
+    '"\\u00e9"', '"\\ud800"', '"\\u0000"', '"2020-01-01"', '"2020-01-01T00:00:00"', "1700000000000", "1700000000000.5",
+    "123456789012345678901234567890", "1.23456789012345678901", "01", "+1", ".5", "5.", '"é"', '"a\\nb"',
+]  # fmt: skip
+SHAPES = [
+    '{"k":"a","v":%s}', '{"v":%s}', '{"v":1,"v":%s}', '{"k":"a","\\u0076":%s}', ' {"k":"a","v":%s} ', '{"k":"a","v":%s,"$op":"delete"}',
+    '{"k":"a","v":%s,"zz":[1]}',
+]  # fmt: skip
+OTHERS = [
+    "null",
+    "[]",
+    "{}",
+    '{"k":1}',
+    '{"k":"a"} {"k":"b"}',
+    '{"k":"a",}',
+    "{'k':1}",
+    '{"$op":5}',
+    '{"$op":null}',
+    '{"$event_time_ms":5}',
+]
+
+
+def judged(lines: list[bytes], declared: RelationSchema, place: int) -> Any:
+    """Return what the record in that place becomes: its values, or the reason why it is refused."""
+    raw, rejects, _ = parse_lines(b"\n".join(lines) + b"\n", declared, "ignore")
+    found = dict(rejects.select("offset", "reason").iter_rows())
+    if raw.height:
+        accepted, refused = canonicalise(raw, declared, NOW_MS, TYPED_FILE)
+        found |= dict(refused.select("offset", "reason").iter_rows())
+        found |= {row[0]: repr(row[1:]) for row in accepted.select("_offset", "_op", "k", "v").iter_rows()}
+    return found[place]
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_record_among_many_is_judged_as_it_is_alone(kind: str) -> None:
+    declared = relation({"k": "string", "v": kind})
+    fine = [b'{"k":"b","v":%s}' % GOOD[kind].encode()] * (PIECE_LINES + FEW_LINES)
+    for text in [shape % value for shape in SHAPES for value in VALUES] + OTHERS:
+        line = text.encode()
+        alone = judged([line], declared, 0)
+        assert judged([*fine[: FEW_LINES + 1], line], declared, FEW_LINES + 1) == alone, text
+        assert judged([*fine, line], declared, len(fine)) == alone, text
+
+
+def test_a_whole_number_beyond_a_decimals_digits_is_refused_and_never_reaches_a_table() -> None:
+    declared = relation({"k": "string", "v": "decimal(10,2)"})
+    fine = [b'{"k":"b","v":99999999}'] * (FEW_LINES + 1)
+    assert judged([*fine, b'{"v":100000000}'], declared, len(fine)) == "wrong_type"
+    assert "99999999" in judged(fine, declared, 0)
+
+
+def test_a_double_may_be_written_as_a_whole_number_of_any_size() -> None:
+    declared = relation({"k": "string", "v": "double"})
+    assert "9.223372036854776e+18" in judged([b'{"v":9223372036854775808}'], declared, 0)
+    assert judged([b'{"v":1%s}' % (b"0" * 400)], declared, 0) == "not_finite"
