@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise
-from engine.connectors.json_records import BOM
 from engine.connectors.text_files import count_records, header_end, parse_text, sample
 from engine.plan.model import RelationSchema
 
@@ -80,7 +79,7 @@ def _sampled(part: Part) -> tuple[bytes, int]:
     head, tail = sample(part.path, begin, part.end, is_csv)
     rows = max(1, round((part.end - begin) * count_records(head, is_csv) / len(head)))
     ends = (head,) if tail is head else (head, tail)
-    return b"".join(end if end.endswith(b"\n") else end + b"\n" for end in ends).removeprefix(BOM), rows
+    return b"".join(end if end.endswith(b"\n") else end + b"\n" for end in ends), rows
 
 
 class _Times:

@@ -42,7 +42,7 @@ FEW_LINES = 24
 """Up to here ``json.loads`` is quicker than setting up Arrow's reader."""
 
 _NEWLINE, _RETURN, _BRACE = 10, 13, ord("{")
-BOM = b"\xef\xbb\xbf"
+_BOM = b"\xef\xbb\xbf"
 _NumberReader = Callable[[str], Any]
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -127,7 +127,7 @@ def line_bounds(chunk: bytes) -> Lines:
     """Return where each non-empty line starts and ends (newline excluded), after a byte order mark."""
     data = np.frombuffer(chunk, dtype=np.uint8)
     newlines = np.flatnonzero(data == _NEWLINE)
-    starts = np.concatenate(([len(BOM) if chunk.startswith(BOM) else 0], newlines + 1))
+    starts = np.concatenate(([len(_BOM) if chunk.startswith(_BOM) else 0], newlines + 1))
     ends = np.concatenate((newlines, [len(data)]))
     lengths = ends - starts
     if lengths.min() > 1:
@@ -264,7 +264,7 @@ def _read_fast(chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSc
         return None
     try:
         table = arrow_json.read_json(
-            pa.BufferReader(chunk.removeprefix(BOM)),
+            pa.BufferReader(chunk.removeprefix(_BOM)),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
             parse_options=arrow_json.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior="error" if unknown == "reject" else "ignore"
@@ -312,7 +312,7 @@ _ARROW: dict[str, pa.DataType] = {
 def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
     """Decide how to read each column by a look at the first record; None = nested columns or a strange start: read slowly."""
     try:
-        first = json.loads(chunk[: None if (end := chunk.find(b"\n", 3)) < 0 else end].removeprefix(BOM) or b"{}")
+        first = json.loads(chunk[: None if (end := chunk.find(b"\n", 3)) < 0 else end].removeprefix(_BOM) or b"{}")
     except (ValueError, RecursionError):
         first = {}
     if not isinstance(first, dict):

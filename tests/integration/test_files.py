@@ -181,6 +181,22 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
         reader.splits(0, 0, end) and [list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end)]
 
 
+@pytest.mark.parametrize("gone", [0, 2, 3, 30])
+def test_a_file_that_is_gone_fails_only_what_reaches_it(tmp_path: Path, dsn: str, form: Format, gone: int) -> None:
+    for number in range(40):
+        WRITERS[form](tmp_path / f"{number:02}.{form}", frame(number, number))
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    reader.ends()
+    assert len(reader.chunks(0, 0, ALL)) == 40
+    (tmp_path / f"{gone:02}.{form}").unlink()
+    reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    if gone > 0:
+        seen = reader.chunks(0, 0, Limit(2 * gone - 1, 10**12))
+        assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
+    with pytest.raises(SourceUnavailable):
+        reader.chunks(0, 0, Limit(2 * gone, 10**12))
+
+
 def test_bad_records_are_refused_with_the_byte_where_they_stand(tmp_path: Path, dsn: str) -> None:
     lines = [
         '{"k":"a","t":1000,"v":1}',
