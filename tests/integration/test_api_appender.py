@@ -29,9 +29,11 @@ JSON = "application/json"
 async def appender(dsn: str, **options: Any) -> AsyncIterator[Appender]:
     database = Database.create(dsn, pool_size=4)
     await database.open()
-    async with Appender(database.appends, Metrics(), **options) as opened:
-        yield opened
-    await database.close()
+    try:
+        async with Appender(database.appends, Metrics(), **options) as opened:
+            yield opened
+    finally:
+        await database.close()
 
 
 @pytest.fixture
@@ -113,7 +115,8 @@ async def test_appending_recovers_after_its_connections_were_cut(dsn: str, strea
         await service.append("stream", stream, body("k", 0), JSON, None)
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         assert (await service.append("stream", stream, body("k", 1), JSON, None)).count == 1
     assert [n for _, n in stored(dsn, stream)] == [0, 1]

@@ -57,7 +57,7 @@ def test_a_connection_that_was_ended_while_nobody_used_it_gives_way_to_another(d
     with shared_connection(dsn) as connection:
         ended = connection
     with psycopg.connect(dsn, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", (ended.info.backend_pid,))
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", (ended.info.backend_pid,))
     assert select.select([ended], [], [], 60)[0]
     with shared_connection(dsn) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
