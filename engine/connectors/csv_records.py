@@ -12,7 +12,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from engine.connectors.canonical import empty_rejects, reject_rows
-from engine.connectors.json_records import line_bounds
+from engine.connectors.json_records import is_utf8, line_bounds
 from engine.plan.model import RelationSchema
 
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
@@ -125,15 +125,7 @@ def _read_text(records: Sequence[bytes], header: Sequence[str], relation: Relati
         return frame, {}
     if len(records) == 1:
         nothing = pl.DataFrame(schema={name: pl.String() for name in relation.columns.names if name in header})
-        return nothing, {0: "not UTF-8" if _is_not_utf8(records[0]) else "not a CSV record"}
+        return nothing, {0: "not a CSV record" if is_utf8(records[0]) else "not UTF-8"}
     half = len(records) // 2
     (first, of_first), (second, of_second) = (_read_text(part, header, relation) for part in (records[:half], records[half:]))
     return pl.concat([first.select(second.columns), second]), of_first | {half + place: why for place, why in of_second.items()}
-
-
-def _is_not_utf8(record: bytes) -> bool:
-    try:
-        record.decode()
-    except UnicodeDecodeError:
-        return True
-    return False

@@ -92,7 +92,7 @@ class _Times:
 
     def __init__(self, relations: Sequence[RelationSchema], now_ms: int) -> None:
         self._relations = [
-            (replace(relation, columns=relation.columns.select([relation.event_time]), key=()))
+            replace(relation, columns=relation.columns.select([relation.event_time]), key=())
             for relation in relations
             if relation.event_time is not None
         ]

@@ -139,7 +139,7 @@ class FileReader:
 
     def _text_chunks(self, start: int) -> Iterator[Chunk]:
         parts = (
-            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._header_of(stretch.name, last)))
+            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._header(stretch.name, last)))
             for stretch in self._stretches(start)
             for first, last in self._parts(stretch, CHUNK_BYTES)
         )
@@ -159,11 +159,10 @@ class FileReader:
         for (base, part), seen in zip(group, looks, strict=True):
             yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
 
-    def _header_of(self, name: str, end: int) -> Header | None:
+    def _header(self, name: str, end: int) -> Header | None:
         """Return the column names of a CSV file, None for ndjson."""
-        return self._header(name, end) if self.feed.format == "csv" else None
-
-    def _header(self, name: str, end: int) -> Header:
+        if self.feed.format != "csv":
+            return None
         if name not in self._headers:
             self._headers[name] = tuple(read_header(self._directory / name, end))
         return self._headers[name]
@@ -171,7 +170,7 @@ class FileReader:
     def _text_piece(self, split: Split) -> Piece:
         name = split.file or ""
         path = self._directory / name
-        header = self._header_of(name, split.file_end)
+        header = self._header(name, split.file_end)
         skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
         data = read_range(path, split.file_start + skipped, split.file_end)
         base = split.start + skipped

@@ -260,7 +260,7 @@ def _read_fast(chunk: bytes, starts: npt.NDArray[np.int64], relation: RelationSc
     if not (np.frombuffer(chunk, dtype=np.uint8)[starts] == _BRACE).all():  # Arrow takes null for a record without values
         return None
     schema = _arrow_schema(chunk, relation)
-    if schema is None or not (chunk.isascii() or _is_utf8(chunk)):
+    if schema is None or not (chunk.isascii() or is_utf8(chunk)):
         return None
     try:
         table = arrow_json.read_json(
@@ -288,7 +288,7 @@ def _are_decimals_fit(frame: pl.DataFrame, relation: RelationSchema) -> bool:
     return True
 
 
-def _is_utf8(chunk: bytes) -> bool:
+def is_utf8(chunk: bytes) -> bool:
     try:
         chunk.decode()
     except UnicodeDecodeError:
