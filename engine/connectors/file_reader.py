@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import polars as pl
 import pyarrow as pa
@@ -16,14 +15,14 @@ import pyarrow.parquet as pq
 from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, empty_rejects
-from engine.connectors.dating import Header, Part, look
+from engine.connectors.dating import Dated, Header, date_frame, date_text, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
 from engine.connectors.json_records import line_bounds
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
-from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range
+from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range, sample
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
@@ -33,15 +32,20 @@ CHUNK_BYTES = 1 << 20
 SPLIT_BYTES = 8 << 20
 """What one task reads at once, about 100,000 records."""
 
-LOOKED_AT = (4, 16, 64)
-"""Chunks that are looked at together: 64 cost little more than one, and a batch that wants few need not wait for many."""
+PARQUET_ROWS = 65_536
+"""The same grain where rows are counted."""
+
+KEPT_DATES = 100_000
+"""Chunks whose greatest event time is remembered: 100 GB of files that wait."""
+
+PARQUET_ROW_BYTES = 100
+"""What admission takes for the size of a row; row groups know only their own."""
 
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
-_MS = 1_000
 
-_Placed = tuple[int, Part]
-"""Where the numbers of a file begin, and a chunk of it."""
+_Part = tuple[int, str, int, int]
+"""Where the numbers of a file begin, its name, and the bytes or rows of a part of it."""
 
 
 @dataclass(slots=True)
@@ -57,6 +61,7 @@ class FileReader:
     relations: tuple[RelationSchema, ...]
     _listed: dict[str, int] = field(default_factory=dict)
     _headers: dict[str, Header] = field(default_factory=dict)
+    _greatest: dict[int, int | None] = field(default_factory=dict)
 
     def starts(self, start: Start) -> Mapping[int, int]:
         """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
@@ -72,24 +77,56 @@ class FileReader:
                 self._listed = sizes
             return {PARTITION: end_position(connection, feed.id)}
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:  # noqa: ARG002 - the port's; there is one partition
-        """See ``FeedReader``. Rows and times of text files are estimated from samples; Parquet's come from its statistics."""
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
+        """See ``FeedReader``. Rows of text files are estimated from samples; where they are dated, every event time is read."""
         found: list[Chunk] = []
         rows = size = 0
-        for chunk in self._parquet_chunks(start) if self.feed.format == "parquet" else self._text_chunks(start):
-            found.append(chunk)
-            rows, size = rows + chunk.rows, size + chunk.size_bytes
-            if rows > limit.max_rows or size > limit.max_bytes:
-                break
+        try:
+            for part in self._chunk_parts(start):
+                found.append(self._chunk(part, is_dated=is_dated))
+                rows, size = rows + found[-1].rows, size + found[-1].size_bytes
+                if rows > limit.max_rows or size > limit.max_bytes:
+                    break
+        except SourceUnavailable:
+            # What is before the file that is gone may be all that is asked for.
+            if not found:
+                raise
         return found
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:  # noqa: ARG002 - the port's; there is one partition
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
+        """See ``FeedReader``. Records without an event time of their own are of the time at which they are read: later than any bound."""
+        if not dating_relations(self.relations):
+            return start
+        for part in self._chunk_parts(start, end):
+            found = self._dated(part).first_at(bound_ms)
+            if found is not None:
+                return found
+        return end
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - there is one partition
         """See ``FeedReader``."""
+        if head is not None:
+            return self._dated_splits(start, end, head)
         splits: list[Split] = []
         for stretch in self._stretches(start, end):
             base = stretch.seq << PLACE_BITS
             for first, last in self._parts(stretch, SPLIT_BYTES):
-                splits.append(Split(PARTITION, base + first, base + last, stretch.name, first, last))
+                splits.append(Split(PARTITION, base + first, base + last, None, stretch.name, first, last))
+        return splits
+
+    def _dated_splits(self, start: int, end: int, head: int) -> list[Split]:
+        """Cut where chunks end, whose greatest event times tell the head of what is behind them."""
+        splits: list[Split] = []
+        for base, name, first, last in self._chunk_parts(start, end):
+            known = splits[-1] if splits else None
+            is_near = known is not None and known.file == name and last - known.file_start <= self._split_size
+            if known is not None and is_near:
+                splits[-1] = replace(known, end=base + last, file_end=last)
+            else:
+                splits.append(Split(PARTITION, base + first, base + last, head, name, first, last))
+            # The head behind the last split is nobody's.
+            if base + last < end and dating_relations(self.relations):
+                head = max(head, -1 if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
         return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
@@ -123,41 +160,80 @@ class FileReader:
             if stretch.start < last:
                 yield Stretch(stretch.seq, stretch.name, stretch.start, last)
 
+    @property
+    def _split_size(self) -> int:
+        return SPLIT_BYTES if self.feed.format != "parquet" else 8 * PARQUET_ROWS
+
     def _parts(self, stretch: Stretch, step: int) -> Iterator[tuple[int, int]]:
         path = self._directory / stretch.name
         if self.feed.format != "parquet":
             yield from cut(path, stretch.start, stretch.end, step, self.feed.format == "csv")
             return
-        metadata = _parquet(path).metadata
-        first = 0
-        for group in range(metadata.num_row_groups):
-            last = first + metadata.row_group(group).num_rows
-            begin, end = max(first, stretch.start), min(last, stretch.end)
-            if begin < end:
-                yield begin, end
-            first = last
+        for _, _, first, last in _row_groups(_parquet(path), stretch.start, stretch.end):
+            yield first, last
 
-    def _text_chunks(self, start: int) -> Iterator[Chunk]:
-        parts = (
-            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._header(stretch.name, last)))
-            for stretch in self._stretches(start)
-            for first, last in self._parts(stretch, CHUNK_BYTES)
-        )
-        for group in _grouped(parts):
-            yield from self._looked_at(group)
+    def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
+        """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
+        for stretch in self._stretches(start, end):
+            base, path = stretch.seq << PLACE_BITS, self._directory / stretch.name
+            if self.feed.format == "parquet":
+                for _, _, low, high in _row_groups(_parquet(path), stretch.start, stretch.end):
+                    stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
+                    yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
+                continue
+            first = stretch.start
+            while first < stretch.end:
+                near = (first // CHUNK_BYTES + 1) * CHUNK_BYTES - first
+                first, last = next(cut(path, first, stretch.end, near, self.feed.format == "csv"))
+                yield base, stretch.name, first, last
+                first = last
 
-    def _looked_at(self, group: Sequence[_Placed]) -> Iterator[Chunk]:
-        try:
-            looks = look([part for _, part in group], self.relations, time.time_ns() // 1_000_000)
-        except SourceUnavailable:
-            if len(group) == 1:
-                raise
-            # What is before the one that is gone may be all that is asked for.
-            for placed in group:
-                yield from self._looked_at([placed])
-            return
-        for (base, part), seen in zip(group, looks, strict=True):
-            yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
+    def _chunk(self, part: _Part, *, is_dated: bool) -> Chunk:
+        base, _, first, last = part
+        is_parquet = self.feed.format == "parquet"
+        rows = last - first if is_parquet else self._estimated_rows(part)
+        greatest = self._max_ts(part) if is_dated else None
+        size = (last - first) * (PARQUET_ROW_BYTES if is_parquet else 1)
+        return Chunk(base + last, rows, size, None, greatest)
+
+    def _max_ts(self, part: _Part) -> int | None:
+        """Return the greatest event time of a chunk. Where its beginning was read before: see ``LogReader``."""
+        end = part[0] + part[3]
+        if end not in self._greatest:
+            if len(self._greatest) >= KEPT_DATES:
+                self._greatest.clear()
+            self._greatest[end] = self._dated(part).max_ts
+        return self._greatest[end]
+
+    def _dated(self, part: _Part) -> Dated:
+        """Read the event times of a chunk."""
+        base, name, first, last = part
+        now_ms = time.time_ns() // 1_000_000
+        if self.feed.format == "parquet":
+            return self._dated_rows(part, now_ms)
+        path, header = self._directory / name, self._header(name, last)
+        first += header_end(path, last) if header is not None and first == 0 else 0
+        return date_text(read_range(path, first, last), header, base + first, self.relations, now_ms)
+
+    def _dated_rows(self, part: _Part, now_ms: int) -> Dated:
+        base, name, first, last = part
+        file = _parquet(self._directory / name)
+        found = []
+        for relation in dating_relations(self.relations):
+            for group, skip, begin, end in _row_groups(file, first, last):
+                raw, _ = self._parquet_piece(file, group, skip, end - begin, base + begin).parse(relation, None)
+                found.append(date_frame(raw, relation, now_ms, is_text=False))
+        return Dated.joined(found)
+
+    def _estimated_rows(self, part: _Part) -> int:
+        """Return about how many records a part of a text file holds."""
+        _, name, first, last = part
+        path, header = self._directory / name, self._header(name, last)
+        first += min(header_end(path, last), last) if header is not None and first == 0 else 0
+        if first == last:
+            return 0
+        head, _ = sample(path, first, last, header is not None)
+        return max(1, round((last - first) * count_records(head, header is not None) / len(head)))
 
     def _header(self, name: str, end: int) -> Header | None:
         """Return the column names of a CSV file, None for ndjson."""
@@ -174,45 +250,21 @@ class FileReader:
         skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
         data = read_range(path, split.file_start + skipped, split.file_end)
         base = split.start + skipped
+        now_ms = time.time_ns() // 1_000_000
+
+        def times() -> Dated:
+            return date_text(data, header, base, self.relations, now_ms)
+
         if header is None:
             bounds = line_bounds(data)
-            return Piece(len(bounds[0]), lambda relation, member: parse_text(data, None, relation, member, base, bounds))
+            return Piece(len(bounds[0]), lambda relation, member: parse_text(data, None, relation, member, base, bounds), times)
         rows = count_records(data, is_csv=True) if data else 0
-        return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base))
-
-    def _parquet_chunks(self, start: int) -> Iterator[Chunk]:
-        for stretch in self._stretches(start):
-            metadata = _parquet(self._directory / stretch.name).metadata
-            base, first = stretch.seq << PLACE_BITS, 0
-            for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
-                last = first + group.num_rows
-                begin, end = max(first, stretch.start), min(last, stretch.end)
-                if begin < end:
-                    low, high = self._statistics(group)
-                    yield Chunk(base + end, end - begin, group.total_byte_size, low, high)
-                first = last
-
-    def _statistics(self, group: Any) -> tuple[int | None, int | None]:
-        names = {relation.event_time for relation in self.relations} - {None}
-        lows, highs = [], []
-        for column in (group.column(i) for i in range(group.num_columns)):
-            if column.path_in_schema in names and column.is_stats_set and column.statistics.has_min_max:
-                lows.append(_ms(column.statistics.min))
-                highs.append(_ms(column.statistics.max))
-        return (
-            min((low for low in lows if low is not None), default=None),
-            max((high for high in highs if high is not None), default=None),
-        )
+        return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base), times)
 
     def _parquet_pieces(self, split: Split) -> Iterator[Piece]:
         file = _parquet(self._directory / (split.file or ""))
-        first = 0
-        for group in range(file.metadata.num_row_groups):
-            last = first + file.metadata.row_group(group).num_rows
-            begin, end = max(first, split.file_start), min(last, split.file_end)
-            if begin < end:
-                yield self._parquet_piece(file, group, begin - first, end - begin, split.start + begin - split.file_start)
-            first = last
+        for group, skip, begin, end in _row_groups(file, split.file_start, split.file_end):
+            yield self._parquet_piece(file, group, skip, end - begin, split.start + begin - split.file_start)
 
     def _parquet_piece(self, file: pq.ParquetFile, group: int, skip: int, rows: int, offset: int) -> Piece:
         def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -222,26 +274,23 @@ class FileReader:
             offsets = pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset")
             return (frame.with_columns(offsets) if present else offsets.to_frame()), empty_rejects()
 
-        return Piece(rows, parse)
+        def times() -> Dated:
+            now_ms = time.time_ns() // 1_000_000
+            frames = ((parse(relation, None)[0], relation) for relation in dating_relations(self.relations))
+            return Dated.joined([date_frame(raw, relation, now_ms, is_text=False) for raw, relation in frames])
+
+        return Piece(rows, parse, times)
 
 
-def _grouped(parts: Iterator[_Placed]) -> Iterator[list[_Placed]]:
-    """Put chunks into groups, ever larger ones. What cannot be read fails behind all that is before it."""
-    sizes = iter(LOOKED_AT)
-    size = next(sizes)
-    group: list[_Placed] = []
-    try:
-        for part in parts:
-            group.append(part)
-            if len(group) == size:
-                yield group
-                group, size = [], next(sizes, size)
-    except SourceUnavailable:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
+def _row_groups(file: pq.ParquetFile, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Give the row groups that meet the rows ``[start, end)`` of a file: number, rows to skip in it, first row and the one behind the last."""
+    first = 0
+    for group in range(file.metadata.num_row_groups):
+        last = first + file.metadata.row_group(group).num_rows
+        begin = max(first, start)
+        if begin < min(last, end):
+            yield group, begin - first, begin, min(last, end)
+        first = last
 
 
 def _valid(table: pa.Table, file: pq.ParquetFile) -> pa.Table:
@@ -258,10 +307,3 @@ def _parquet(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
         raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
-
-
-def _ms(value: object) -> int | None:
-    """Event time of a statistic, where it is a number or an instant."""
-    if isinstance(value, datetime):
-        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * _MS)
-    return value if isinstance(value, int) else None

@@ -20,13 +20,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartition, admit
+from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
+from engine.core.clocks import BEFORE_ALL_TIME
 from engine.errors import StateCorrupt
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
@@ -137,6 +138,7 @@ class SplitGroup(InputPartition):
         has_tick: it also makes the batch's ticks.
         is_release: which let go what is due.
         awake_ms: see ``Task.process``.
+        cuts: inputs of whose partitions one ends inside one event time, to be counted.
     """
 
     splits: tuple[tuple[int, Split], ...]
@@ -145,6 +147,7 @@ class SplitGroup(InputPartition):
     has_tick: bool
     awake_ms: int
     is_release: bool = False
+    cuts: tuple[Input, ...] = ()
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -196,24 +199,28 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked():
             _require_whole(start)
             targets = self._ends_now() if self._targets is None else self._targets
-            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets)]
-            admitted = admit(backlogs, self._spec.limit)
+            is_merged = _lanes(self._feeds, targets) > 1
+            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
+            admitted = admit(backlogs, self._spec.limit, self._first_at if is_merged else None)
             now_ms = self._clock.now_ms(start["now_ms"])
             self._note_look(backlogs, admitted, now_ms)
-            if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
+            if all(
+                start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
+            ):
                 is_due = self._has_news(start) or self._is_due(start["now_ms"], now_ms)
-                return self._offset(start["feeds"], now_ms) if is_due else start
-        self._ask_for_next(backlogs, admitted)
+                return self._sealed(start["feeds"], now_ms, self._awake_ms, start.get("heads", {})) if is_due else start
+        self._ask_for_next(backlogs, admitted, is_merged=is_merged)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
-        for (feed, partition), end in admitted.items():
+        for (feed, partition), end in admitted.ends.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return self._offset(feeds, now_ms)
+        return self._sealed(feeds, now_ms, self._awake_ms, _heads_behind(start, admitted))
 
-    def _offset(self, feeds: Positions, now_ms: int) -> Offset:
-        return self._sealed(feeds, now_ms, self._awake_ms)
+    def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
+        reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
+        return reader.first_at(backlog.partition, start, end, bound_ms)
 
-    def _sealed(self, feeds: Positions, now_ms: int, awake_ms: int) -> Offset:
-        asked = {"release": self._spec.release, "generation": self._spec.generation}
+    def _sealed(self, feeds: Positions, now_ms: int, awake_ms: int, heads: Positions | None = None) -> Offset:
+        asked = {"release": self._spec.release, "generation": self._spec.generation, **({"heads": heads} if heads else {})}
         return sealed({"format": OFFSET_FORMAT, "feeds": feeds, "now_ms": now_ms, "awake_ms": awake_ms, **asked})
 
     def _has_news(self, start: Offset) -> bool:
@@ -229,12 +236,14 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked():
             _require_whole(start)
             _require_whole(end)
+            is_merged = _lanes(self._feeds, end["feeds"]) > 1
             for index, (reader, _) in enumerate(self._feeds):
-                before = start["feeds"].get(reader.feed.name, {})
+                before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
                 for partition, last in end["feeds"].get(reader.feed.name, {}).items():
                     first = before.get(partition, 0)
                     if first < last:
-                        weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last)]
+                        head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
+                        weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last, head)]
             ends = self._ends(end)
         groups = grouped(weighed, self._spec.cores)
         is_release = start.get("release", 0) != end.get("release", 0)
@@ -242,11 +251,21 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
         if has_ticks and not groups:
             groups = [[]]
-        awake_ms = end.get("awake_ms", 0)
+        awake_ms, cuts = end.get("awake_ms", 0), self._cuts(start, end)
         return [
-            SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0, awake_ms, is_release)
+            SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0, awake_ms, is_release, () if place else cuts)
             for place, group in enumerate(groups)
         ]
+
+    def _cuts(self, start: Offset, end: Offset) -> tuple[Input, ...]:
+        """Return an input of each partition that a batch cuts inside one event time."""
+        positions = end["feeds"], start["feeds"]
+        return tuple(
+            inputs[0]
+            for reader, inputs in self._feeds
+            for partition in end.get("heads", {}).get(reader.feed.name, {})
+            if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the packets of a group of splits; runs in a worker."""
@@ -259,11 +278,20 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     (self._feeds[index][0].feed.name, number, None, end) for (index, number), end in partition.ends.items()
                 ]
                 yield packet_batch(self._ticks(readings, partition, is_release=partition.is_release))
+            if partition.cuts:
+                yield packet_batch([self._counted(partition)])
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
                 packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
                 told = self._told(packets, partition, index)
                 yield packet_batch(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
+
+    def _counted(self, group: SplitGroup) -> Packet:
+        """Return the packet that counts the batch's cuts inside one event time (P2)."""
+        task = self._spec.tasks[0]
+        counters = [[source.alias, "cut_inside_time", 1] for source in group.cuts]
+        stats = {"stage": 0, "task": task, "clocks": {}, "buffered": {}, "counters": counters}
+        return Packet(task, "stats", group.cuts[0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
 
     def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; where the feed is held for, tell every task how far it was read."""
@@ -281,11 +309,11 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for task in self._spec.tasks:
             yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)
 
-    def _note_look(self, backlogs: Sequence[Backlog], admitted: Mapping[FeedPartition, int], now_ms: int) -> None:
+    def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
         """Follow since when nothing that came has been left unread."""
         is_late_look = self._looked_ms is None or now_ms - self._looked_ms > LOOK_GAP_MS
         is_read = all(
-            backlog.is_whole and admitted.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
+            backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
             for backlog in backlogs
         )
         if self._looked_ms is None or (backlogs and (is_late_look or not is_read)):
@@ -323,25 +351,32 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {reader.feed.name: reader.ends() for reader, _ in sorted(self._feeds, key=lambda feed: _is_table(feed[1]))}
 
     def _backlogs(
-        self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset, targets: Mapping[str, Mapping[int, int]]
+        self,
+        reader: FeedReader,
+        inputs: tuple[Input, ...],
+        start: Offset,
+        targets: Mapping[str, Mapping[int, int]],
+        *,
+        is_merged: bool,
     ) -> Iterator[Backlog]:
         name, is_table = reader.feed.name, _is_table(inputs)
         for partition, end in sorted(targets[name].items()):
             first = start["feeds"].get(name, {}).get(str(partition), 0)
             if first >= end:
                 continue
-            chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead), end)
+            chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged), end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
-            yield Backlog(name, partition, chunks, is_table, is_whole)
+            head = start.get("heads", {}).get(name, {}).get(str(partition))
+            yield Backlog(name, partition, first, chunks, is_table, is_whole, head)
 
-    def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Mapping[FeedPartition, int]) -> None:
+    def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, *, is_merged: bool) -> None:
         """Look at what the next batch will read, where this one left something."""
         readers = {reader.feed.name: reader for reader, _ in self._feeds}
         self._look_ahead.forget()
         for backlog in backlogs:
-            end = admitted.get((backlog.feed, backlog.partition))
-            if end is not None and (not backlog.is_whole or backlog.chunks[-1].end_offset > end):
-                self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead)
+            end = admitted.ends.get((backlog.feed, backlog.partition), backlog.start)
+            if not backlog.is_whole or backlog.chunks[-1].end_offset > end:
+                self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead, is_dated=is_merged)
 
 
 def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:
@@ -371,6 +406,21 @@ def _require_whole(offset: Offset) -> None:
         )
     if not is_whole(offset):
         raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {CURE}")
+
+
+def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:
+    """Return how many lanes a query merges (``engine.core.order``). Late records that are replayed have no place in the merge."""
+    return sum(len(partitions.get(reader.feed.name, {})) for reader, inputs in feeds if inputs)
+
+
+def _heads_behind(start: Offset, admitted: Admitted) -> Positions:
+    """Return the heads to go on with behind a batch: of what it cuts inside one event time, and of what it leaves where it was."""
+    heads = {(feed, int(part)): head for feed, parts in start.get("heads", {}).items() for part, head in parts.items()}
+    kept = {place: head for place, head in heads.items() if place not in admitted.ends} | admitted.heads
+    behind: dict[str, dict[str, int]] = {}
+    for (feed, partition), head in kept.items():
+        behind.setdefault(feed, {})[str(partition)] = head
+    return behind
 
 
 def _is_table(inputs: Sequence[Input]) -> bool:
