@@ -24,8 +24,8 @@ from app.store.relations import find_relation, kept_result, readers_of
 from app.store.stored import opened
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.log import drop_feed, ensure_feed, find_feed, set_retention
-from engine.connectors.sequences import make_sequenced
+from engine.connectors.log import drop_feed, find_feed, set_retention
+from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
@@ -246,8 +246,7 @@ def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> Non
         )
     if output.kind == "table":
         create_view(raw(connection), output)
-    made = ensure_feed(raw(connection), log_feed, tasks, output.log_retention_ms)
-    make_sequenced(raw(connection), made, query_id)
+    make_result_feed(raw(connection), log_feed, tasks, query_id, output.log_retention_ms)
     connection.execute(
         sa.insert(relation).values(
             id=uuid.uuid4(),

@@ -158,11 +158,11 @@ def _cut(lanes: Sequence[_Lane], limit: BatchLimit, hard: int | None) -> int | N
         if hard is None or head < hard
     )
     rows = size_bytes = 0
-    for place, (head, index, number) in enumerate(steps):
+    for place, (_, index, number) in enumerate(steps):
         chunk = lanes[index].backlog.chunks[number]
         rows, size_bytes = rows + chunk.rows, size_bytes + chunk.size_bytes
         if place and (rows > limit.max_rows or size_bytes > limit.max_bytes):
-            return head
+            return steps[place - 1][0] + 1
     return hard
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
-from engine.connectors.log import Batch, FeedRow, append_batches, encode_batch, fitting_rows
+from engine.connectors.log import Batch, FeedRow, append_batches, encode_batch, ensure_feed, fitting_rows
 from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
 from engine.core.frames import HEAD
@@ -211,18 +211,24 @@ def _cut(frame: pl.DataFrame, start: int, end: int) -> Iterator[pl.DataFrame]:
         yield frame if high - low == frame.height else frame.slice(int(low), int(high - low))
 
 
-def make_sequenced(connection: Connection, feed: FeedRow, producer: UUID) -> None:
-    """Make a feed that was just created a derived one: its rows will be numbered.
+def make_result_feed(
+    connection: Connection, name: str, tasks: int, producer: UUID | None, retention_ms: int | None = None
+) -> FeedRow:
+    """Create the feed of a derived relation, with a partition for each task of its producer (P1).
 
     Args:
-        connection: in the transaction that created it.
-        feed: the feed.
+        connection: in the transaction that creates the relation.
+        name: of the feed.
+        tasks: of the producer.
         producer: the query that will write it.
+        retention_ms: how long its rows are kept; None: for ever, or as changes are (``app.store.change_retention``).
     """
+    feed = ensure_feed(connection, name, tasks, retention_ms)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE log.feed SET start_sequence = 0, next_sequence = 0, producer = %s WHERE id = %s", (producer, feed.id)
         )
+    return replace(feed, start_sequence=0, next_sequence=0)
 
 
 def leave_orphaned(connection: Connection, producer: UUID) -> None:
