@@ -86,6 +86,21 @@ def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UU
         raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
 
 
+def note_start(conn: psycopg.Connection[Any], query_id: UUID, epoch: int, start: Mapping[str, Mapping[str, int]]) -> None:
+    """Note where a launch that has committed nothing begins to read: who reads its result asks how far it has come (P5).
+
+    Args:
+        conn: in autocommit mode.
+        query_id: the query.
+        epoch: the launch, which holds the fence.
+        start: feed → partition → next offset.
+    """
+    conn.execute(
+        "UPDATE log.commit SET position = %s WHERE query_id = %s AND epoch = %s AND batch_id IS NULL",
+        (Jsonb({feed: dict(partitions) for feed, partitions in start.items()}), query_id, epoch),
+    )
+
+
 def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
     """Return the wall clock at which the first task of a query has something to do without input; None for never."""
     row = conn.execute(
