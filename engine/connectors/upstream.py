@@ -46,8 +46,17 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fact:
-    """A feed, and what its producer has committed."""
+class Fact:
+    """A feed, and what its producer has committed.
+
+    Attributes:
+        producer: the query that writes it; None for a source, and for a result that was left behind.
+        next_sequence: of a derived feed; None for a source's.
+        reached_ms: how far the merge of the producer's inputs has come.
+        position: of the producer: feed → partition → next offset.
+        read_to: of the producer: feed → partition → greatest event time read.
+        ends: partition → next offset of the feed itself.
+    """
 
     producer: UUID | None
     next_sequence: int | None
@@ -66,21 +75,21 @@ def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
         connection: in no transaction; every statement sees what is committed.
         feeds: names of log feeds.
     """
-    facts: dict[str, _Fact] = {}
+    facts: dict[str, Fact] = {}
     wanted = list(feeds)
     while wanted:
         found = _load(connection, wanted)
         facts |= found
         read = {_log_feed(name) for fact in found.values() for name in fact.position}
         wanted = sorted(read - facts.keys())
-    return {name: _walk(name, facts) for name in feeds if name in facts}
+    return {name: walk(name, facts) for name in feeds if name in facts}
 
 
-def _load(connection: Connection, names: Sequence[str]) -> dict[str, _Fact]:
+def _load(connection: Connection, names: Sequence[str]) -> dict[str, Fact]:
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names), "place_bits": PLACE_BITS}).fetchall()
     return {
-        name: _Fact(producer, following, reached_ms, position or {}, read_to or {}, _ends(name, following, heads, files_end))
+        name: Fact(producer, following, reached_ms, position or {}, read_to or {}, _ends(name, following, heads, files_end))
         for name, producer, following, reached_ms, position, read_to, heads, files_end in rows
     }
 
@@ -97,7 +106,13 @@ def _log_feed(feed: str) -> str:
     return feed.removeprefix(_LOG)
 
 
-def _walk(name: str, facts: Mapping[str, _Fact]) -> Reached:
+def walk(name: str, facts: Mapping[str, Fact]) -> Reached:
+    """Return how far what stands behind a derived feed has come.
+
+    Args:
+        name: of the log feed.
+        facts: of it and of everything behind it, by the names of log feeds.
+    """
     fact = facts[name]
     if fact.producer is None:
         ends = tuple((f"{name}/{partition}", end) for partition, end in sorted(fact.ends.items()))
@@ -113,7 +128,7 @@ def _walk(name: str, facts: Mapping[str, _Fact]) -> Reached:
     )
 
 
-def _read(feed: str, fact: _Fact, facts: Mapping[str, _Fact]) -> Reached:
+def _read(feed: str, fact: Fact, facts: Mapping[str, Fact]) -> Reached:
     """Return how far a producer has come with one of its feeds."""
     position, own = fact.position[feed], fact.read_to.get(feed, {})
     read = facts.get(_log_feed(feed))
@@ -125,7 +140,7 @@ def _read(feed: str, fact: _Fact, facts: Mapping[str, _Fact]) -> Reached:
         ends = tuple((f"{feed}/{partition}", end) for partition, end in sorted(read.ends.items()))
         least = None if None in times else min((ms for ms in times if ms is not None), default=None)
         return Reached(is_at_end=is_read, merged_to_ms=None, read_to_ms=least, sources=ends)
-    behind = _walk(_log_feed(feed), facts)
+    behind = walk(_log_feed(feed), facts)
     known = behind.read_to_ms
     if not is_read and known is not None:
         known = min(known, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))
