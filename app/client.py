@@ -182,12 +182,11 @@ class Client:
                 raise ServiceError(response)
             yield _events(response.iter_bytes())
 
-    def records(self, stream: str, partition: int = 0, offset: int = 0, limit: int = 5000) -> Iterator[Json]:
-        """Yield the records of one partition from ``offset`` to its present end."""
+    def records(self, stream: str, partition: int | None = None, offset: int = 0, limit: int = 5000) -> Iterator[Json]:
+        """Yield the records of one partition from ``offset`` to its present end; without one those of a derived stream as a whole."""
+        chosen = {} if partition is None else {"partition": partition}
         while True:
-            page = self.call(
-                "GET", f"/v1/streams/{stream}/records", params={"partition": partition, "offset": offset, "limit": limit}
-            )
+            page = self.call("GET", f"/v1/streams/{stream}/records", params={**chosen, "offset": offset, "limit": limit})
             yield from page["records"]
             if not page["records"] or page["next_offset"] == offset:
                 return

@@ -15,6 +15,9 @@ class Change(Answer):
     kind: Literal["change", "snapshot"]
     op: Literal["upsert", "delete", "append"] = Field(description="`append` in a stream.")
     partition: int | None = Field(description="Where in the log; null for a row of a snapshot.")
+    sequence: int | None = Field(
+        default=None, description="Number of the change over all partitions of a derived relation; absent for those of a source."
+    )
     offset: int | None
     event_time_ms: int = Field(description="Result time. A versioned table's fold keeps the greatest of a key, deletes included.")
     key: dict[str, Any]

@@ -22,7 +22,15 @@ from app.store.targets import entry_of_row, find_relation_async
 router = APIRouter(prefix="/v1/streams", tags=["records"], dependencies=[OnlyKnownParameters])
 
 MAX_OFFSET = 2**62
-Partition = Annotated[int, Query(ge=0, le=100_000, description="Which partition; each is read on its own.")]
+Partition = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=100_000,
+        description="Which partition; each is read on its own. Absent: partition 0 of a source; a derived stream as a whole, in the order "
+        "in which its query emitted the records, and offsets count over all of its partitions.",
+    ),
+]
 Offset = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="First offset; absent: the oldest there is.")]
 _OK = answered(RECORDS, "Records in offset order.")
 _OK["content"] |= lines_documented('{"$offset":0,"$event_time_ms":1357035420000,"origin":"EWR","flight":1545}\n')
@@ -38,7 +46,7 @@ async def get_records(
     name: Name,
     request: Request,
     services: ServicesOf,
-    partition: Partition = 0,
+    partition: Partition = None,
     offset: Offset = None,
     bigints: Bigints = "number",
     limit: Limit = DEFAULT_LIMIT,
@@ -57,7 +65,7 @@ async def get_records(
     records = encode_records(page.frame, entry.relation.columns, has_text_numbers=bigints == "string")
     rest = {
         "stream": name,
-        "partition": partition,
+        "partition": page.partition,
         "next_offset": page.next_offset,
         "end_offset": page.end_offset,
         **described(result),

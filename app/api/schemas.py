@@ -247,16 +247,16 @@ class RejectPage(Answer):
 
 
 class RecordsAnswer(Answer):
-    """Records of one partition of a stream. Each has ``$offset``, ``$event_time_ms`` and the stream's columns.
+    """Records of one partition of a stream, or of a derived stream as a whole. Each has ``$offset``, ``$event_time_ms`` and the stream's columns.
 
     One that came of a replayed late record also has ``$replayed``: true.
     """
 
     stream: str
-    partition: int
+    partition: int | None = Field(description="Null where a derived stream is read as a whole.")
     records: list[dict[str, Any]]
     next_offset: int = Field(description="Where to go on.")
-    end_offset: int = Field(description="The partition's present end.")
+    end_offset: int = Field(description="Where the partition, or the whole, ends at present.")
     position: Position
     stream_time_ms: int | None
     committed_at: datetime | None

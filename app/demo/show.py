@@ -63,7 +63,7 @@ def invitations(console: Console, base_url: str) -> None:
     console.print("\n[bold]The same by curl[/]")
     for path in (
         "/v1/tables/delays_by_airport/rows?key.origin=JFK&window_from=2013-01-10T12:00:00Z&window_to=2013-01-10T15:00:00Z",
-        "/v1/streams/departures_with_weather/records?partition=0&offset=0&limit=2",
+        "/v1/streams/departures_with_weather/records?offset=0&limit=2",
         "/v1/queries/delays_by_airport/status",
         "/v1/queries/delays_by_airport/late-records?limit=3",
         "/v1/streams/departures/rejects?limit=3",

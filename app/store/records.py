@@ -13,6 +13,7 @@ from app.errors import Conflict, Gone, NotFound
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.log import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
+from engine.connectors.sequences import READ_SEQUENCE_SQL, blocks
 from engine.connectors.sink import REPLAYED
 from engine.definition.expressions import compile_scalar
 from engine.plan.catalog import CatalogEntry
@@ -25,30 +26,36 @@ Connection = psycopg.AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordsPage:
-    """A stretch of one partition.
+    """A stretch of one partition, or of a derived stream as a whole.
 
     Attributes:
+        partition: which; None: of all, by the numbers of the rows (``engine.connectors.sequences``).
         frame: canonical records with ``_offset`` and the mark ``$replayed``; those of other relations in the same feed are left out.
         next_offset: where to go on.
         end_offset: the partition's present end.
     """
 
+    partition: int | None
     frame: pl.DataFrame
     next_offset: int
     end_offset: int
 
 
 async def read_records(
-    connection: Connection, entry: CatalogEntry, partition: int, offset: int | None, limit: int, now_ms: int
+    connection: Connection, entry: CatalogEntry, partition: int | None, offset: int | None, limit: int, now_ms: int
 ) -> RecordsPage:
     """Read up to ``limit`` records from ``offset`` on; None begins with the oldest there is.
+
+    Without a partition: of a source partition 0, of a derived stream all of them in the order of emission.
 
     Raises:
         Conflict: ``not_readable``: the relation is not kept in the built-in log.
         NotFound: ``partition_not_found``.
         Gone: ``offset_expired``: retention removed it.
     """
-    feed_id, start_offset, end_offset = await _partition(connection, entry, partition)
+    is_numbered = partition is None and entry.feed.is_derived
+    place = _sequence(connection, entry) if is_numbered else _partition(connection, entry, partition or 0)
+    feed_id, start_offset, end_offset = await place
     start = start_offset if offset is None else offset
     if start < start_offset:
         raise Gone("offset_expired", f"records before {start_offset} were removed by the retention; the oldest is {start_offset}")
@@ -56,13 +63,30 @@ async def read_records(
     for _ in range(PAGES_PER_ANSWER):
         end = max(start, min(start + limit, end_offset))
         found = []
-        async for raw in _frames(connection, {"feed_id": feed_id, "partition": partition, "start": start, "end": end}):
+        params = {"feed_id": feed_id, "partition": partition or 0, "start": start, "end": end}
+        async for raw in _numbered(connection, params) if is_numbered else _frames(connection, params):
             accepted, _ = canonicalise(raw, entry.relation, now_ms, LOGGED, member)
             found.append(with_marks(accepted, raw).select("_offset", "_ts", "_op", REPLAYED, *entry.relation.columns.names))
         start = end
         if start >= end_offset or any(frame.height for frame in found):
             break
-    return RecordsPage(pl.concat(found) if found else pl.DataFrame(), start, end_offset)
+    own = None if is_numbered else partition or 0
+    return RecordsPage(own, pl.concat(found) if found else pl.DataFrame(), start, end_offset)
+
+
+async def _sequence(connection: Connection, entry: CatalogEntry) -> tuple[int, int, int]:
+    feed = await (await connection.execute(FIND_FEED_SQL, {"name": entry.feed.log_feed})).fetchone()
+    if feed is None:
+        raise NotFound("relation_not_found", f"'{entry.relation.name}' was deleted")
+    return feed[0], feed[3], feed[4]
+
+
+async def _numbered(connection: Connection, params: dict[str, int]) -> AsyncIterator[pl.DataFrame]:
+    """Yield the rows of a derived stream with these numbers as ``_offset``."""
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(READ_SEQUENCE_SQL, params)
+        for frame in blocks(iter(await cursor.fetchall()), params["start"], params["end"]):
+            yield frame
 
 
 async def _partition(connection: Connection, entry: CatalogEntry, partition: int) -> tuple[int, int, int]:
