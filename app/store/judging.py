@@ -6,7 +6,6 @@ Judging is vectorised, so its cost hardly depends on the number of records: 64 r
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,12 +15,14 @@ import polars as pl
 
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
 from engine.connectors.canonical import canonicalise
+from engine.connectors.json_reading import JsonReader
 from engine.connectors.json_records import line_bounds, parse_array
 from engine.plan.model import RelationSchema
 
 # Up to here a body waits to be judged together with others; a larger one is judged by itself, in a thread.
 SMALL_BYTES = 32 * 1024
 _BOM = b"\xef\xbb\xbf"
+_JSON_SPACES = " \t\r\n"
 _MEDIA_TYPES = {"array": JSON_TYPES[0], "lines": LINE_TYPES[0]}
 
 
@@ -63,8 +64,8 @@ def small_body(body: bytes, media_type: str, relation: RelationSchema) -> SmallB
 
 def _small_array(body: bytes, relation: RelationSchema) -> SmallBody:
     try:
-        text = body.decode("utf-8").strip()
-        value = json.loads(text)
+        text = body.decode("utf-8-sig").strip(_JSON_SPACES)
+        value = JsonReader().read(text)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine.connectors.canonical import empty_rejects, excerpt_of, reject_rows
+from engine.connectors.canonical import empty_rejects, reject_rows
+from engine.connectors.excerpts import excerpts_of
 from engine.connectors.json_records import BodyMalformed, parse_array, parse_lines, unknown_detail
 from engine.plan.model import RelationSchema
 
@@ -57,10 +58,7 @@ def _parse_arrow(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, p
         return raw, empty_rejects()
     detail = unknown_detail(strange[0], relation)
     refused = raw.select(pl.any_horizontal(pl.col(name).is_not_null() for name in strange)).to_series()
-    rows = [
-        (int(offset), "unknown_column", detail, excerpt_of(row))
-        for offset, row in zip(
-            np.flatnonzero(refused.to_numpy()), raw.filter(refused).drop("_offset").iter_rows(named=True), strict=True
-        )
-    ]
+    offsets = np.flatnonzero(refused.to_numpy()).tolist()
+    texts = excerpts_of(raw.filter(refused).drop("_offset"))
+    rows = [(offset, "unknown_column", detail, text) for offset, text in zip(offsets, texts, strict=True)]
     return raw.filter(~refused), reject_rows(rows)
