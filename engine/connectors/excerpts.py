@@ -41,6 +41,8 @@ def showable(column: pl.Series) -> pl.Series:
     if isinstance(column.dtype, pl.Struct):
         fields = [showable(column.struct.field(field.name)) for field in column.dtype.fields]
         return structs_from(fields, column.is_null()).alias(column.name)
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        column = column.dt.convert_time_zone("UTC")  # elsewhere the last day of 9999 may have ended
     holdable = is_holdable(column)
     if holdable is None or holdable.all():
         return column

@@ -21,7 +21,7 @@ from engine.definition.types import STRING, ColumnType
 
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 
-_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
 _JUDGED = ("double", "date", "timestamp", "string")
 
 
@@ -81,7 +81,7 @@ def is_holdable(column: pl.Series) -> pl.Series | None:
     """Mask of the dates and instants that every reader can hold; None for other types. Looks at numbers: far years have no calendar."""
     if column.dtype == pl.Date:
         return column.to_physical().is_between(FIRST_DAY, LAST_DAY)
-    if isinstance(column.dtype, pl.Datetime):
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_unit != "ns":  # 64 bits of nanoseconds end in 2262
         per_day = _PER_DAY[column.dtype.time_unit or "us"]
         return column.to_physical().is_between(FIRST_DAY * per_day, (LAST_DAY + 1) * per_day - 1)
     return None
