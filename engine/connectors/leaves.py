@@ -17,7 +17,7 @@ from datetime import date
 import polars as pl
 
 from engine.connectors.nesting import KEY, VALUE, elements_of, rows_with
-from engine.definition.types import STRING, ColumnType
+from engine.definition.types import ColumnType
 
 FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
 
@@ -58,8 +58,7 @@ def _faults(column: pl.Series, declared: ColumnType, place: str, *, is_event_tim
             if not is_event_time and holdable is not None and not holdable.all():
                 yield Fault(~holdable, "wrong_type", f"column {place!r} must lie in the years 1 to 9999")
         case ColumnType(kind="string"):
-            if (nul := column.str.contains("\x00", literal=True)).any():
-                yield Fault(nul, "invalid_string", f"column {place!r} holds the character U+0000")
+            yield from _text_faults(column, f"column {place!r}")
         case ColumnType(kind="array", element=ColumnType() as element) if _is_judged(element):
             inside = elements_of(column)
             for fault in _faults(inside.values, element, f"{place}[]"):
@@ -67,7 +66,7 @@ def _faults(column: pl.Series, declared: ColumnType, place: str, *, is_event_tim
         case ColumnType(kind="map", value=ColumnType() as value):
             inside = elements_of(column)
             keys, values = inside.values.struct.field(KEY), inside.values.struct.field(VALUE)
-            for fault in (*_faults(keys, STRING, f"{place}, a key of it"), *_faults(values, value, f"{place}.*")):
+            for fault in (*_text_faults(keys, f"a key of column {place!r}"), *_faults(values, value, f"{place}.*")):
                 yield Fault(rows_with(fault.mask, inside.sizes), fault.reason, fault.detail)
         case ColumnType(kind="struct", fields=fields):
             for name, field in fields:
@@ -75,6 +74,11 @@ def _faults(column: pl.Series, declared: ColumnType, place: str, *, is_event_tim
                     yield from _faults(column.struct.field(name), field, f"{place}.{name}")
         case _:
             pass
+
+
+def _text_faults(column: pl.Series, subject: str) -> Iterator[Fault]:
+    if (nul := column.str.contains("\x00", literal=True)).any():
+        yield Fault(nul, "invalid_string", f"{subject} holds the character U+0000")
 
 
 def is_holdable(column: pl.Series) -> pl.Series | None:
