@@ -17,7 +17,10 @@ def excerpt_of(value: Any) -> str:
     """Write a refused record as JSON text, cut to ``MAX_EXCERPT_CHARS``; long strings are cut before they are written."""
     if isinstance(value, dict):
         value = {key: _short(item) for key, item in value.items()}
-    return json.dumps(_short(value), default=str, ensure_ascii=False)[:MAX_EXCERPT_CHARS]
+    try:
+        return json.dumps(_short(value), default=str, ensure_ascii=False)[:MAX_EXCERPT_CHARS]
+    except RecursionError:  # the reader may have had more room on its stack
+        return "(nested too deeply to be shown)"
 
 
 def excerpts_of(records: pl.DataFrame) -> list[str]:

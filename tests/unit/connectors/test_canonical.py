@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.canonical import LOGGED, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
@@ -327,3 +327,19 @@ def test_instants_beyond_any_calendar_are_refused_and_shown() -> None:
     accepted, rejects = judge([{"t": far}, {"t": 1, "at": -far}, {"t": 1, "at": 0}], stamped)
     assert rejects == [(0, "event_time_out_of_range"), (1, "wrong_type")]
     assert accepted.height == 1
+
+
+def test_nested_values_that_an_earlier_version_appended_are_judged_when_they_are_read() -> None:
+    declared = relation({"a": "array<double>", "m": "map<string,timestamp>"})
+    raw = pl.DataFrame(
+        {
+            "_ts": [1, 2, 3],
+            "_op": [0, 0, 0],
+            "a": [[1.0], [float("nan")], None],
+            "m": [None, None, [{"key": "k", "value": 2**62}]],
+        },
+        schema_overrides={"_op": pl.Int8, **declared.columns.polars()},
+    )
+    accepted, rejects = canonicalise(raw, declared, NOW_MS, LOGGED)
+    assert accepted["a"].to_list() == [[1.0]]
+    assert rejects.select("offset", "reason").rows() == [(1, "not_finite"), (2, "wrong_type")]
