@@ -247,7 +247,9 @@ class RejectPage(Answer):
 
 
 class RecordsAnswer(Answer):
-    """Records of one partition of a stream, or of a derived stream as a whole. They have ``$offset``, ``$event_time_ms`` and the stream's columns.
+    """Records of one partition of a stream, or of a derived stream as a whole.
+
+    Each has ``$offset``, ``$event_time_ms`` and the stream's columns.
 
     One that came of a replayed late record also has ``$replayed``: true.
     """

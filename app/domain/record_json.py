@@ -9,7 +9,7 @@ import json
 
 import polars as pl
 
-from engine.connectors.nested_json import nested_json
+from engine.connectors.nested_json import encoded, json_texts
 from engine.definition.types import ColumnType, Schema
 
 OFFSET, EVENT_TIME, REPLAYED = "$offset", "$event_time_ms", "$replayed"
@@ -67,10 +67,6 @@ def _values(values: pl.Series, declared: ColumnType, *, has_text_numbers: bool) 
         case "bytes":
             return '"' + values.bin.encode("base64") + '"'
         case "array" | "map" | "struct":
-            return pl.Series(
-                [None if value is None else json.dumps(nested_json(value, declared)) for value in values.to_list()],
-                dtype=pl.String,
-            )
+            return json_texts(values, declared)
         case _:
-            encoded = values.to_frame("v").select(pl.struct("v").struct.json_encode()).to_series()
-            return encoded.str.slice(len('{"v":')).str.head(-1)
+            return encoded(values)

@@ -6,7 +6,6 @@ Judging is vectorised, so its cost hardly depends on the number of records: 64 r
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +14,15 @@ import numpy as np
 import polars as pl
 
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
-from engine.connectors.canonical import canonicalise
-from engine.connectors.json_records import line_bounds, parse_array
+from engine.connectors.canonical import canonicalise, reject_rows
+from engine.connectors.json_reading import JsonReader
+from engine.connectors.json_records import BodyMalformed, line_bounds, parse_array
 from engine.plan.model import RelationSchema
 
 # Up to here a body waits to be judged together with others; a larger one is judged by itself, in a thread.
 SMALL_BYTES = 32 * 1024
 _BOM = b"\xef\xbb\xbf"
+_JSON_SPACES = " \t\r\n"
 _MEDIA_TYPES = {"array": JSON_TYPES[0], "lines": LINE_TYPES[0]}
 
 
@@ -63,8 +64,8 @@ def small_body(body: bytes, media_type: str, relation: RelationSchema) -> SmallB
 
 def _small_array(body: bytes, relation: RelationSchema) -> SmallBody:
     try:
-        text = body.decode("utf-8").strip()
-        value = json.loads(text)
+        text = body.decode("utf-8-sig").strip(_JSON_SPACES)
+        value = JsonReader().read(text)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
@@ -94,11 +95,26 @@ def judge_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms
     for form, separator in (("array", b","), ("lines", b"\n")):
         indexes = [index for index, body in enumerate(bodies) if body.form == form]
         text = separator.join(bodies[index].text for index in indexes if bodies[index].count)
-        whole = judge(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms) if indexes else None
-        if whole is not None:
+        if not indexes:
+            continue
+        try:
+            whole = judge(b"[" + text + b"]" if form == "array" else text, _MEDIA_TYPES[form], relation, now_ms)
+        except BodyMalformed:  # one is nested deeper than this thread's stack reaches
+            judged |= {index: _judge_alone(bodies[index], relation, now_ms) for index in indexes}
+        else:
             bounds = list(itertools.accumulate((bodies[index].count for index in indexes), initial=0))
             judged |= dict(zip(indexes, _cut(whole, bounds), strict=True))
     return [judged[index] for index in range(len(bodies))]
+
+
+def _judge_alone(body: SmallBody, relation: RelationSchema, now_ms: int) -> Judged:
+    """Judge one body that others waited with; where it cannot be read, each of its records is refused."""
+    text = b"[" + body.text + b"]" if body.form == "array" else body.text
+    try:
+        return judge(text, _MEDIA_TYPES[body.form], relation, now_ms)
+    except BodyMalformed as error:
+        accepted, _ = canonicalise(pl.DataFrame(), relation, now_ms)
+        return Judged(accepted, reject_rows([(index, BodyMalformed.code, str(error), "") for index in range(body.count)]))
 
 
 def _cut(whole: Judged, bounds: Sequence[int]) -> list[Judged]:

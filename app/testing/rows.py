@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from engine.connectors.conform import conform_values
+from engine.connectors.json_values import conform_values
 from engine.core.frames import OP, TS
 from engine.definition.types import TIMESTAMP, ColumnType, Schema
 

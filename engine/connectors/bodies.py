@@ -5,11 +5,12 @@ Chooses the parser by media type. Knows nothing of HTTP beyond the media type's 
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from engine.connectors.canonical import empty_rejects, excerpt_of, reject_rows
+from engine.connectors.arrow_records import records_of
+from engine.connectors.canonical import CONTROL_COLUMNS, reject_rows
+from engine.connectors.excerpts import excerpts_of
 from engine.connectors.json_records import BodyMalformed, parse_array, parse_lines, unknown_detail
 from engine.plan.model import RelationSchema
 
@@ -44,23 +45,15 @@ def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tup
 
 def _parse_arrow(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
     try:
-        table = pa.ipc.open_stream(body).read_all()
-        table.validate(full=True)  # text that is not UTF-8 would be undefined behaviour later on
-        frame = pl.from_arrow(table)
+        frame, places, rejects = records_of(pa.ipc.open_stream(body).read_all())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BodyMalformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from error
-    if not isinstance(frame, pl.DataFrame):
-        raise BodyMalformed("the body is not an Arrow IPC stream of records")
-    strange = [name for name in frame.columns if name not in relation.columns and name not in ("$op", "$event_time_ms")]
-    raw = frame.with_columns(pl.int_range(frame.height, dtype=pl.Int64).alias("_offset"))
+    strange = [name for name in frame.columns if name not in relation.columns and name not in CONTROL_COLUMNS]
+    raw = frame.drop(strange).with_columns(places)
     if not strange:
-        return raw, empty_rejects()
+        return raw, rejects
     detail = unknown_detail(strange[0], relation)
-    refused = raw.select(pl.any_horizontal(pl.col(name).is_not_null() for name in strange)).to_series()
-    rows = [
-        (int(offset), "unknown_column", detail, excerpt_of(row))
-        for offset, row in zip(
-            np.flatnonzero(refused.to_numpy()), raw.filter(refused).drop("_offset").iter_rows(named=True), strict=True
-        )
-    ]
-    return raw.filter(~refused), reject_rows(rows)
+    refused = frame.select(pl.any_horizontal(pl.col(name).is_not_null() for name in strange)).to_series()
+    texts = excerpts_of(frame.filter(refused))
+    rows = [(place, "unknown_column", detail, text) for place, text in zip(places.filter(refused), texts, strict=True)]
+    return raw.filter(~refused), pl.concat([rejects, reject_rows(rows)]).sort("offset")

@@ -11,14 +11,15 @@ record had them.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import cast
 
 import polars as pl
 
-from engine.connectors.conform import conform
+from engine.connectors.conform import conform, nulls
+from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
+from engine.connectors.leaves import Fault, leaf_faults
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
 from engine.errors import DataInvalid
@@ -27,15 +28,11 @@ from engine.plan.model import RelationSchema
 MAX_EVENT_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999 (T8)."""
 
-FIRST_DAY, LAST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days, (date(9999, 12, 31) - date(1970, 1, 1)).days
-"""Bounds of dates and timestamps: what Python, the text of Postgres and RFC 3339 have in common. Event times have T8's."""
-
 OUT_OF_RANGE = "the event time must lie in the years 1970 to 9999"
 
 MAX_KEY_BYTES = 1024
 """Keys are copied into state, rows and late records; a longer one is a payload in the wrong place."""
 
-MAX_EXCERPT_CHARS = 1024
 MAX_DETAIL_CHARS = 512
 
 REJECT_SCHEMA: dict[str, pl.DataType] = {
@@ -56,22 +53,14 @@ CONTROL_COLUMNS: dict[str, pl.DataType] = {"$op": pl.String(), "$event_time_ms":
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One reason with the rows it refuses."""
-
-    mask: pl.Series
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class SourceKind:
     """What is special about where the records come from.
 
     Attributes:
         is_text: the source has no types (CSV).
         is_arrival_allowed: a delete without the declared event time gets the time of arrival instead of being refused.
-        is_judged: the content was judged when it was appended to the log: only types and event times are looked at again.
+        is_judged: the content was judged when it was appended to the log: only types, event times and nested values are looked at
+            again.
         is_posted: what goes into the log. A delete keeps all its columns there, because ``where`` may want them when it is read.
     """
 
@@ -115,8 +104,11 @@ def canonicalise(
     own = _column_time(columns, relation, faults)
     arrival = now_ms if own is None or source.is_arrival_allowed else None
     ts = _event_times(raw, own, op, arrival, faults)
+    for name, declared in relation.columns.items():
+        if not source.is_judged or declared.is_nested:  # earlier versions appended without a look inside nested values
+            faults += leaf_faults(columns[name], declared, is_event_time=name == relation.event_time)
     if not source.is_judged:
-        _check_content(columns, relation, faults)
+        _check_key(columns, relation, faults)
     _check_times(ts, relation, now_ms, faults)
     offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
     frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values()])
@@ -129,13 +121,25 @@ def canonicalise(
     return (frame if source.is_posted else _blank_deletes(frame, relation)), rejects
 
 
-def settle(raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Bring every declared column of a raw frame (with ``_offset``) to its declared type and judge nothing else.
+def settle(
+    raw: pl.DataFrame, relation: RelationSchema, member: pl.Expr | None = None, *, is_judged: bool = False
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Bring every declared column of a raw frame (with ``_offset``) to its declared type, so that frames of other types can be put beside it.
 
-    Frames that came in different types can be put together afterwards. Returns ``(raw, rejects)``.
+    Args:
+        raw: see the module's text.
+        relation: what is accepted.
+        member: see ``canonicalise``.
+        is_judged: the values were judged as of the type they came in: those that had another one are judged anew.
+
+    Returns:
+        ``(raw, rejects)``. Nothing else is judged.
     """
     faults: list[Fault] = []
     columns = _conform_all(raw, relation, faults, is_text=False)
+    for name, declared in relation.columns.items():
+        if is_judged and name in raw.columns and raw[name].dtype != declared.polars:
+            faults += leaf_faults(columns[name], declared, is_event_time=name == relation.event_time)
     settled = raw.with_columns(columns.values())
     if not faults:
         return settled, empty_rejects()
@@ -153,11 +157,6 @@ def reject_rows(rows: list[tuple[int, str, str, str]]) -> pl.DataFrame:
     """Make rejects of ``(offset, reason, detail, excerpt)``; text is cut to its bounds and made storable."""
     cut = [(o, r, storable(d[:MAX_DETAIL_CHARS]), storable(e[:MAX_EXCERPT_CHARS])) for o, r, d, e in rows]
     return pl.DataFrame(cut, schema=REJECT_SCHEMA, orient="row")
-
-
-def storable(text: str) -> str:
-    """Replace what neither UTF-8 nor Postgres text can hold."""
-    return text.replace("\x00", "\\u0000").encode("utf-8", "replace").decode("utf-8")
 
 
 def stop_on_rejects(rejects: pl.DataFrame, relation: RelationSchema) -> None:
@@ -184,7 +183,7 @@ def _conform_all(raw: pl.DataFrame, relation: RelationSchema, faults: list[Fault
     columns = {}
     for name, declared in relation.columns.items():
         if name not in present:
-            columns[name] = _nulls(name, declared.polars, raw.height)
+            columns[name] = nulls(name, declared, raw.height)
             continue
         columns[name], bad = conform(raw[name], declared, is_text=is_text)
         if bad is None:
@@ -274,16 +273,7 @@ def _control_time(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series | None:
     return number
 
 
-def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:
-    for name, column in columns.items():
-        if column.dtype.is_float() and column.is_finite().all() is False:
-            faults.append(Fault(~column.is_finite(), "not_finite", f"column {name!r} must be a finite number"))
-        if name != relation.event_time and (holdable := _is_holdable(column)) is not None and not holdable.all():
-            faults.append(Fault(~holdable, "wrong_type", f"column {name!r} must lie in the years 1 to 9999"))
-        if relation.columns[name].is_nested:
-            _check_nested(name, column, faults)
-        elif column.dtype == pl.String and (nul := column.str.contains("\x00", literal=True)).any():
-            faults.append(Fault(nul, "invalid_string", f"column {name!r} holds the character U+0000"))
+def _check_key(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:
     sizes = [columns[name].str.len_bytes() for name in relation.key if columns[name].dtype == pl.String]
     sizes += [columns[name].bin.size() for name in relation.key if columns[name].dtype == pl.Binary]
     if sizes:
@@ -291,24 +281,6 @@ def _check_content(columns: dict[str, pl.Series], relation: RelationSchema, faul
         if (total > MAX_KEY_BYTES).any():
             detail = f"the key {', '.join(relation.key)} has more than {MAX_KEY_BYTES} bytes"
             faults.append(Fault(total > MAX_KEY_BYTES, "key_too_large", detail))
-
-
-def _is_holdable(column: pl.Series) -> pl.Series | None:
-    """Mask of the dates and instants that every reader can hold; None for other types. Looks at numbers: far years have no calendar."""
-    if column.dtype == pl.Date:
-        return column.to_physical().is_between(FIRST_DAY, LAST_DAY)
-    if isinstance(column.dtype, pl.Datetime):
-        per_day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[column.dtype.time_unit or "us"]
-        return column.to_physical().is_between(FIRST_DAY * per_day, (LAST_DAY + 1) * per_day - 1)
-    return None
-
-
-def _check_nested(name: str, column: pl.Series, faults: list[Fault]) -> None:
-    """Look into nested values through their JSON text: jsonb can hold neither U+0000 nor NaN."""
-    text = column.to_frame("v").select(pl.struct("v").struct.json_encode()).to_series()
-    nul = text.str.contains("\\u0000", literal=True)
-    if nul.any():
-        faults.append(Fault(nul, "invalid_string", f"column {name!r} holds the character U+0000"))
 
 
 def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: list[Fault]) -> None:
@@ -335,34 +307,14 @@ def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = 
     """Turn the members' faults into rejects (the first reason counts); also return the mask of the members that stay."""
     good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True) if members is None else members
     rows: list[tuple[int, str, str, str]] = []
-    shown = raw.select(["_offset", *(_showable(raw[name]) for name in raw.columns if not name.startswith("_"))])
+    shown = [name for name in raw.columns if not name.startswith("_")]
     for fault in faults:
         bad = fault.mask.fill_null(value=False)
-        for row in shown.filter(bad & good).iter_rows(named=True):
-            offset = row.pop("_offset")
-            rows.append((offset, fault.reason, fault.detail, excerpt_of({k: v for k, v in row.items() if v is not None})))
+        refused = raw.filter(bad & good)
+        excerpts = excerpts_of(refused.select(shown))
+        rows += [(offset, fault.reason, fault.detail, text) for offset, text in zip(refused["_offset"], excerpts, strict=True)]
         good = good & ~bad
     return reject_rows(rows).sort("offset", maintain_order=True), good
-
-
-def _showable(column: pl.Series) -> pl.Series:
-    """Make a column printable: Python has no instants in far years."""
-    holdable = _is_holdable(column)
-    if holdable is None or holdable.all():
-        return column
-    near = column.zip_with(holdable, _nulls(column.name, column.dtype, len(column)))
-    return near.cast(pl.String).zip_with(holdable, column.to_physical().cast(pl.String))
-
-
-def excerpt_of(value: Any) -> str:
-    """Write a refused record as JSON text, cut to ``MAX_EXCERPT_CHARS``; long strings are cut before they are written."""
-    if isinstance(value, dict):
-        value = {key: _short(item) for key, item in value.items()}
-    return json.dumps(_short(value), default=str, ensure_ascii=False)[:MAX_EXCERPT_CHARS]
-
-
-def _short(value: Any) -> Any:
-    return value[:MAX_EXCERPT_CHARS] if isinstance(value, str | bytes | list) else value
 
 
 def _blank_deletes(frame: pl.DataFrame, relation: RelationSchema) -> pl.DataFrame:

@@ -1,20 +1,18 @@
-"""Conversion of one column from the form it arrived in to its declared type, whole columns at a time.
+"""Conversion of one column from the form it arrived in to its declared type, whole columns at a time and at every depth.
 
 What does not fit becomes null and is told apart from what was null before. Knows types only: not records, not reasons.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import polars as pl
-from polars.exceptions import PolarsError
 
-from engine.definition.types import ColumnType
+from engine.connectors.nesting import KEY, VALUE, as_lists, either, elements_of, lists_from, rows_with, structs_from
+from engine.definition.types import STRING, ColumnType
 
 _MAX_MS = 2**63 // 1000
 """Milliseconds beyond this overflow a 64-bit count of microseconds."""
@@ -44,94 +42,16 @@ def conform(raw: pl.Series, declared: ColumnType, *, is_text: bool = False) -> t
         raw = raw.set(raw == "", None)
     converted = None if raw.dtype == pl.Null else _RULES[declared.kind](raw, declared, is_text)
     if converted is None:
-        converted = pl.Series(raw.name, [None], dtype=target).new_from_index(0, len(raw))
+        converted = nulls(raw.name, declared, len(raw))
     converted = converted.alias(raw.name)
     if converted.null_count() == raw.null_count():
         return converted, None
     return converted, converted.is_null() & raw.is_not_null()
 
 
-def conform_values(name: str, values: list[Any], declared: ColumnType) -> tuple[pl.Series, pl.Series | None]:
-    """Convert JSON values of one column, as ``json.loads`` gives them, to their declared type.
-
-    A column whose values are all of one allowed type takes the vectorised path; a mixed one is converted type by type.
-    """
-    kinds = set(map(type, values)) - {type(None)}
-    if not kinds:
-        return pl.Series(name, [None], dtype=declared.polars).new_from_index(0, len(values)), None
-    allowed = _JSON_TYPES.get(declared.kind)
-    if allowed is None:
-        return _nested_values(name, values, declared)
-    result: pl.Series | None = None
-    for kind in (kind for kind in allowed if kind in kinds):
-        part = values if len(kinds) == 1 else [value if type(value) is kind else None for value in values]
-        converted, _ = conform(_series(name, part, kind, is_double=declared.kind == "double"), declared, is_text=kind is Decimal)
-        result = converted if result is None else result.zip_with(result.is_not_null(), converted)
-    if result is None:
-        result = pl.Series(name, [None], dtype=declared.polars).new_from_index(0, len(values))
-    if result.null_count() == values.count(None):
-        return result, None
-    return result, result.is_null() & pl.Series(name, [value is not None for value in values])
-
-
-def _series(name: str, values: list[Any], kind: type, *, is_double: bool) -> pl.Series:
-    """Build a column of one Python type; what that column cannot hold (huge integers but in doubles, lone surrogates) becomes null."""
-    if kind is Decimal:
-        return pl.Series(name, [None if value is None else format(value, "f") for value in values], dtype=pl.String)
-    dtype = _DTYPES[kind]
-    if kind is int and is_double:
-        return pl.Series(name, [None if value is None else _double_of(value) for value in values], dtype=pl.Float64)
-    try:
-        return pl.Series(name, values, dtype=dtype)
-    except (OverflowError, UnicodeEncodeError, TypeError, PolarsError):
-        return pl.Series(name, [value if value is None or _is_holdable(value) else None for value in values], dtype=dtype)
-
-
-def _double_of(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def _is_holdable(value: int | str | float) -> bool:
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**63
-    return not isinstance(value, str) or value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def _nested_values(name: str, values: list[Any], declared: ColumnType) -> tuple[pl.Series, pl.Series | None]:
-    converted: list[Any] = []
-    bad: list[bool] = []
-    for value in values:
-        try:
-            converted.append(_convert(value, declared))
-            bad.append(False)
-        except ValueError:
-            converted.append(None)
-            bad.append(True)
-    return pl.Series(name, converted, dtype=declared.polars), pl.Series(name, bad) if any(bad) else None
-
-
-def _convert(value: Any, declared: ColumnType) -> Any:
-    """Convert one JSON value; raises ValueError where it does not fit."""
-    if value is None:
-        return None
-    if declared.kind == "array" and declared.element is not None and isinstance(value, list):
-        return [_convert(item, declared.element) for item in value]
-    if declared.kind == "map" and declared.value is not None and isinstance(value, dict):
-        return [{"key": key, "value": _convert(item, declared.value)} for key, item in value.items()]
-    if declared.kind == "struct" and isinstance(value, dict):
-        types = dict(declared.fields)
-        if not value.keys() <= types.keys():
-            raise ValueError("unknown field")
-        return {field: _convert(value.get(field), kind) for field, kind in declared.fields}
-    if declared.is_nested:
-        raise ValueError("not of this shape")
-    series, bad = conform_values("", [value], declared)
-    if bad is not None:
-        raise ValueError("not of this type")
-    return series.item(0)
+def nulls(name: str, declared: ColumnType, rows: int) -> pl.Series:
+    """Return a column of nulls."""
+    return pl.Series(name, [None], dtype=declared.polars).new_from_index(0, rows)
 
 
 def _boolean(raw: pl.Series, declared: ColumnType, is_text: bool) -> pl.Series | None:
@@ -197,7 +117,7 @@ def _time(raw: pl.Series, _declared: ColumnType, _is_text: bool) -> pl.Series | 
 def _timestamp(raw: pl.Series, declared: ColumnType, is_text: bool) -> pl.Series | None:
     if isinstance(raw.dtype, pl.Datetime):  # Arrow and Parquet without a zone mean UTC
         aware = raw.dt.replace_time_zone("UTC") if raw.dtype.time_zone is None else raw.dt.convert_time_zone("UTC")
-        return aware.cast(declared.polars)
+        return aware.cast(declared.polars, strict=False)
     if raw.dtype.is_integer():
         return _from_ms(raw.cast(pl.Int64, strict=False), declared)
     if raw.dtype != pl.String:
@@ -213,11 +133,43 @@ def _from_ms(ms: pl.Series, declared: ColumnType) -> pl.Series:
     return (held * 1000).cast(pl.Datetime("us")).dt.replace_time_zone("UTC").cast(declared.polars)
 
 
-def _nested(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | None:
-    try:
-        return raw.cast(declared.polars) if raw.dtype.is_nested() else None
-    except PolarsError:
+def _array(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | None:
+    lists = as_lists(raw)
+    if not isinstance(lists.dtype, pl.List) or isinstance(raw.dtype, pl.Map) or declared.element is None:
         return None
+    inside = elements_of(lists)
+    values, bad = conform(inside.values, declared.element)
+    is_null = inside.is_null if bad is None else inside.is_null | rows_with(bad, inside.sizes)
+    return lists_from(values, inside.sizes, is_null)
+
+
+def _map(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | None:
+    lists = as_lists(raw)
+    entry = lists.dtype.inner if isinstance(lists.dtype, pl.List) else None
+    if not isinstance(entry, pl.Struct) or {field.name for field in entry.fields} != {KEY, VALUE} or declared.value is None:
+        return None
+    inside = elements_of(lists)
+    keys, bad_keys = conform(inside.values.struct.field(KEY), STRING)
+    values, bad_values = conform(inside.values.struct.field(VALUE), declared.value)
+    bad = either(either(bad_keys, bad_values), keys.is_null() if keys.null_count() else None)
+    is_null = inside.is_null if bad is None else inside.is_null | rows_with(bad, inside.sizes)
+    return lists_from(structs_from([keys, values], inside.values.is_null()), inside.sizes, is_null)
+
+
+def _struct(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series | None:
+    """Fields that are absent are null; one that is not declared refuses the values that have it, as in JSON."""
+    if not isinstance(raw.dtype, pl.Struct):
+        return None
+    given = {field.name: raw.struct.field(field.name) for field in raw.dtype.fields}
+    is_null = raw.is_null()
+    fields = []
+    for name, kind in declared.fields:
+        values, bad = conform(given.pop(name), kind) if name in given else (nulls(name, kind, len(raw)), None)
+        fields.append(values.alias(name))
+        is_null = is_null if bad is None else is_null | bad
+    for strange in given.values():
+        is_null |= strange.is_not_null()
+    return structs_from(fields, is_null)
 
 
 _RULES: dict[str, Rule] = {
@@ -231,20 +183,7 @@ _RULES: dict[str, Rule] = {
     "date": _date,
     "time": _time,
     "timestamp": _timestamp,
-    "array": _nested,
-    "map": _nested,
-    "struct": _nested,
-}
-_DTYPES: dict[type, pl.DataType] = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64(), str: pl.String()}
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "int": (int, float, Decimal),
-    "bigint": (int, float, Decimal, str),
-    "double": (float, int, Decimal),
-    "decimal": (Decimal, int, str, float),
-    "string": (str,),
-    "bytes": (str,),
-    "date": (str,),
-    "time": (str,),
-    "timestamp": (str, int),
+    "array": _array,
+    "map": _map,
+    "struct": _struct,
 }

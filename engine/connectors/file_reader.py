@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
 
 import polars as pl
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from engine.connectors import log
 from engine.connectors.admission import Chunk
+from engine.connectors.arrow_records import records_of
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, empty_rejects
 from engine.connectors.dating import Dated, Header, date_frame, date_text, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
@@ -270,9 +270,12 @@ class FileReader:
         def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
             present = [name for name in (*relation.columns.names, "$op", "$event_time_ms") if name in file.schema_arrow.names]
             table = file.read_row_group(group, columns=present, use_threads=False).slice(skip, rows)
-            frame = cast("pl.DataFrame", pl.from_arrow(_valid(table, file), rechunk=False)) if present else pl.DataFrame()
-            offsets = pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset")
-            return (frame.with_columns(offsets) if present else offsets.to_frame()), empty_rejects()
+            if not present:
+                return pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias(
+                    "_offset"
+                ).to_frame(), empty_rejects()
+            frame, places, rejects = _records(table, file)
+            return frame.with_columns(places + offset), rejects.with_columns(pl.col("offset") + offset)
 
         def times() -> Dated:
             now_ms = time.time_ns() // 1_000_000
@@ -293,13 +296,11 @@ def _row_groups(file: pq.ParquetFile, start: int, end: int) -> Iterator[tuple[in
         first = last
 
 
-def _valid(table: pa.Table, file: pq.ParquetFile) -> pa.Table:
-    """Make sure that strings are UTF-8, which Parquet's writers promise and Polars relies on."""
+def _records(table: pa.Table, file: pq.ParquetFile) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     try:
-        table.validate(full=True)
+        return records_of(table)
     except pa.ArrowException as error:
-        raise DataInvalid(f"a Parquet file with {file.metadata.num_rows} rows holds text that is not UTF-8: {error}") from error
-    return table
+        raise DataInvalid(f"a Parquet file with {file.metadata.num_rows} rows is damaged: {error}") from error
 
 
 def _parquet(path: Path) -> pq.ParquetFile:

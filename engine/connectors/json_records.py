@@ -8,8 +8,8 @@ The good path reads whole chunks with Arrow's strict JSON reader, which refuses 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Literal, cast
 
@@ -24,12 +24,13 @@ from engine.connectors.canonical import (
     FAR_YEAR,
     OUT_OF_RANGE,
     empty_rejects,
-    excerpt_of,
     expected,
     reject_rows,
     settle,
 )
-from engine.connectors.conform import conform_values
+from engine.connectors.excerpts import excerpt_of
+from engine.connectors.json_reading import JsonReader
+from engine.connectors.json_values import Misfit, conform_values, find_misfit, is_unicode
 from engine.errors import UserError
 from engine.plan.model import RelationSchema
 
@@ -43,7 +44,6 @@ FEW_LINES = 24
 
 _NEWLINE, _RETURN, _BRACE = 10, 13, ord("{")
 _BOM = b"\xef\xbb\xbf"
-_NumberReader = Callable[[str], Any]
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
@@ -68,8 +68,7 @@ def parse_array(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl
         BodyMalformed: it is not JSON, or neither an array nor an object.
     """
     try:
-        of_floats, of_ints = _number_readers(relation)
-        value = json.loads(body, parse_float=of_floats, parse_int=of_ints)
+        value = JsonReader(relation.columns.types).read(body)
     except json.JSONDecodeError as error:
         raise BodyMalformed(f"{error.msg} at line {error.lineno}, column {error.colno}", error.pos) from error
     except UnicodeDecodeError as error:
@@ -168,21 +167,6 @@ def parse_objects(
     return raw.filter(pl.Series(kept)), reject_rows(rows)
 
 
-def _number_readers(relation: RelationSchema) -> tuple[_NumberReader | None, _NumberReader | None]:
-    """Return what reads numbers with and without a point, None for the quick way.
-
-    Decimals must not pass through a double, and what is a double has a sign even as ``-0``.
-    """
-    types = relation.columns.types
-    is_exact = any(declared.kind == "decimal" or declared.is_nested for declared in types)
-    has_doubles = any(declared.kind == "double" for declared in types)
-    return Decimal if is_exact else None, _int_or_negative_zero if has_doubles else None
-
-
-def _int_or_negative_zero(text: str) -> int | float:
-    return -0.0 if text == "-0" else int(text)
-
-
 def _refuse_unknown(records: list[dict[str, Any]], relation: RelationSchema, refused: dict[int, tuple[str, str]]) -> None:
     known = {*relation.columns.names, *CONTROL_COLUMNS}
     if not set().union(*records) - known:
@@ -201,35 +185,35 @@ def unknown_detail(name: str, relation: RelationSchema) -> str:
 def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:
     declared, is_event_time = relation.columns[name], name == relation.event_time
     series, bad = conform_values(name, [record.get(name) for record in records], declared)
-    for index in np.flatnonzero(bad.to_numpy()) if bad is not None else ():
-        value = records[index].get(name)
-        if isinstance(value, str) and not _is_unicode(value):
-            refused.setdefault(int(index), ("invalid_string", f"column {name!r} holds half of a surrogate pair"))
-        elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-            refused.setdefault(int(index), ("not_finite", f"column {name!r} must be a finite number"))
-        elif is_event_time and isinstance(value, str) and re.match(FAR_YEAR, value):
-            refused.setdefault(int(index), ("event_time_out_of_range", OUT_OF_RANGE))
-        else:
-            detail = f"column {name!r} must be {expected(declared)}, not {_json_type(value)}"
-            refused.setdefault(int(index), ("wrong_type", detail))
+    for index in np.flatnonzero(bad.to_numpy()).tolist() if bad is not None else ():
+        if index not in refused:
+            refused[index] = _why(name, find_misfit(records[index].get(name), declared), is_event_time=is_event_time)
     return series
+
+
+def _why(name: str, misfit: Misfit, *, is_event_time: bool) -> tuple[str, str]:
+    """Say what is wrong with a value that does not fit."""
+    value, place = misfit.value, f"column {name + misfit.place!r}"
+    if isinstance(value, str) and not is_unicode(value):
+        return "invalid_string", f"{'a key of ' if misfit.is_key else ''}{place} holds half of a surrogate pair"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "not_finite", f"{place} must be a finite number"
+    if is_event_time and isinstance(value, str) and re.match(FAR_YEAR, value):
+        return "event_time_out_of_range", OUT_OF_RANGE
+    if misfit.field is not None:
+        return "wrong_type", f"{place} must be {expected(misfit.declared)}, which has no field {misfit.field!r}"
+    return "wrong_type", f"{place} must be {expected(misfit.declared)}, not {_json_type(value)}"
 
 
 def _control(name: str, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:
     kind = str if name == "$op" else int
     values = [record.get(name) for record in records]
     for index, value in enumerate(values):
-        is_fit = (
-            isinstance(value, str) and _is_unicode(value) if kind is str else type(value) is int and -(2**63) <= value < 2**63
-        )
+        is_fit = isinstance(value, str) and is_unicode(value) if kind is str else type(value) is int and -(2**63) <= value < 2**63
         if value is not None and not is_fit:
             refused.setdefault(index, ("wrong_type", f"{name} must be {'a string' if kind is str else 'a whole number'}"))
             values[index] = None
     return pl.Series(name, values, dtype=CONTROL_COLUMNS[name])
-
-
-def _is_unicode(value: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _json_type(value: Any) -> str:
@@ -240,13 +224,13 @@ def _json_type(value: Any) -> str:
 def _read_slowly(
     lines: list[bytes], first: int, relation: RelationSchema, unknown: Unknown, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    of_floats, of_ints = _number_readers(relation)
+    reader = JsonReader(relation.columns.types)
     records: list[Any] = []
     offsets: list[int] = []
     malformed: list[tuple[int, str, str, str]] = []
     for index, line in enumerate(lines, first):
         try:
-            records.append(json.loads(line, parse_float=of_floats, parse_int=of_ints))
+            records.append(reader.read(line))
             offsets.append(index)
         except (ValueError, RecursionError) as error:
             if line.strip():

@@ -266,7 +266,9 @@ def _for_relation(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     wanted = ["_ts", "_offset", "_op", *relation.columns.names]
     chosen = [frame.select([name for name in wanted if name in frame.columns]) for frame in frames]
-    if len(chosen) == 1:
+    types = relation.columns.polars()
+    is_settled = all(types.get(name, dtype) == dtype for name, dtype in chosen[0].schema.items())
+    if len(chosen) == 1 and is_settled:
         return chosen[0], empty_rejects()
-    settled = [settle(frame, relation, member) for frame in chosen]
+    settled = [settle(frame, relation, member, is_judged=True) for frame in chosen]
     return pl.concat([raw.select(wanted) for raw, _ in settled]), pl.concat([rejects for _, rejects in settled])

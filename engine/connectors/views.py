@@ -7,7 +7,6 @@ commits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from engine.connectors.copying import copy_frame
-from engine.connectors.nested_json import nested_json
+from engine.connectors.nested_json import json_texts
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from engine.definition.types import ColumnType, Schema
 from engine.errors import InvariantBroken
@@ -230,6 +229,6 @@ def _as_text(name: str, kind: ColumnType | None) -> pl.Expr:
         return column
     if kind.kind == "bytes":
         return (pl.lit("\\x") + column.bin.encode("hex")).alias(name)
-    if kind.kind in ("array", "map", "struct"):
-        return column.map_elements(lambda value: json.dumps(nested_json(value, kind)), return_dtype=pl.String)
+    if kind.is_nested:
+        return column.map_batches(lambda values: json_texts(values, kind), return_dtype=pl.String).alias(name)
     return column

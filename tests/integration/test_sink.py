@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -190,6 +191,33 @@ def test_values_inside_values_are_json_as_records_write_it(conn: Any, dsn: str) 
         ["/w==", None],
         {"at": "2026-01-02T03:04:05Z", "by": {"x": ["1.50"]}},
     )
+
+
+def test_nested_values_that_jsonb_or_a_calendar_cannot_hold_are_null_and_stop_nothing(conn: Any, dsn: str) -> None:
+    """What an earlier version took in may be in logs and state still."""
+    columns = {"id": "string", "numbers": "array<double>", "times": "map<string,timestamp>", "text": "struct<a:string>"}
+    a_plan = plan("table", columns, ("id",))
+    frame = pl.DataFrame(
+        {
+            "id": ["a", "b"],
+            "numbers": [[1.5, math.nan, math.inf, -math.inf], None],
+            "times": pl.Series([[{"key": "far", "value": 2**62}, {"key": "near", "value": 0}], []]).cast(
+                columns_of(a_plan, "times")
+            ),
+            "text": [{"a": "\\u0000"}, {"a": None}],
+        }
+    ).with_columns(_ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8))
+    sink = sink_for(conn, dsn, a_plan)
+    sink.commit(0, table(data(frame)))
+    sink.close()
+    assert conn.execute("SELECT numbers, times, text FROM views.result ORDER BY id").fetchall() == [
+        ([1.5, None, None, None], {"far": None, "near": "1970-01-01T00:00:00Z"}, {"a": "\\u0000"}),
+        (None, {}, {"a": None}),
+    ]
+
+
+def columns_of(a_plan: Plan, name: str) -> pl.DataType:
+    return a_plan.output.columns[name].polars
 
 
 def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any, dsn: str) -> None:

@@ -57,6 +57,36 @@ def test_a_malformed_body_fails_alone_and_early(body: bytes) -> None:
         small_body(body, JSON, RELATION)
 
 
+@pytest.mark.parametrize("body", ['[{"k": "é"}]'.encode("utf-16"), '\u00a0[{"k": "a"}]'.encode(), b'[{"k": "\xed\xa0\x80"}]'])
+def test_a_body_that_is_not_utf_8_or_not_json_fails_whatever_its_size(body: bytes) -> None:
+    for size in (0, SMALL_BYTES):
+        with pytest.raises(BodyMalformed):
+            judge(body + b" " * size, JSON, RELATION, NOW_MS) if size else small_body(body, JSON, RELATION)
+
+
+def test_a_byte_order_mark_before_a_small_body_does_not_count() -> None:
+    body = small_body(b"\xef\xbb\xbf" + b'[{"k": "a"}]', JSON, RELATION)
+    assert body is not None
+    assert judge_together([body, body], RELATION, NOW_MS)[1].accepted["k"].to_list() == ["a"]
+
+
+def test_a_body_that_is_nested_deeper_than_the_stack_reaches_fails_alone() -> None:
+    def deep(levels: int) -> bytes:
+        return b'[{"k": ' + b"[" * levels + b"]" * levels + b"}]"
+
+    good = small_body(b'[{"k": "a"}]', JSON, RELATION)
+    assert good is not None
+    for levels in range(800, 1000):
+        try:
+            body = small_body(deep(levels), JSON, RELATION)
+        except BodyMalformed:
+            break
+        assert body is not None
+        first, second = judge_together([good, body], RELATION, NOW_MS)
+        assert (first.accepted["k"].to_list(), second.rejects.height) == (["a"], 1)
+    assert levels > 800
+
+
 def test_large_bodies_and_arrow_are_judged_by_themselves() -> None:
     assert small_body(b" " * (SMALL_BYTES + 1), LINES, RELATION) is None
     assert small_body(b"", "application/vnd.apache.arrow.stream", RELATION) is None

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.canonical import LOGGED, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
@@ -228,7 +228,7 @@ def test_unknown_columns_of_files_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"[{]", b"", b'[{"k": 1}', b"5", b'"x"', b"[1] 2", b"\xff", b"[" * 100_000, b"[1" + b"1" * 5_000 + b"]"]
+    "body", [b"[{]", b"", b'[{"k": 1}', b"5", b'"x"', b"[1] 2", b"\xff", b"[" * 100_000, '[{"k": "é"}]'.encode("utf-16")]
 )
 def test_a_body_that_is_no_json_is_malformed_as_a_whole(body: bytes) -> None:
     with pytest.raises(BodyMalformed):
@@ -327,3 +327,19 @@ def test_instants_beyond_any_calendar_are_refused_and_shown() -> None:
     accepted, rejects = judge([{"t": far}, {"t": 1, "at": -far}, {"t": 1, "at": 0}], stamped)
     assert rejects == [(0, "event_time_out_of_range"), (1, "wrong_type")]
     assert accepted.height == 1
+
+
+def test_nested_values_that_an_earlier_version_appended_are_judged_when_they_are_read() -> None:
+    declared = relation({"a": "array<double>", "m": "map<string,timestamp>"})
+    raw = pl.DataFrame(
+        {
+            "_ts": [1, 2, 3],
+            "_op": [0, 0, 0],
+            "a": [[1.0], [float("nan")], None],
+            "m": [None, None, [{"key": "k", "value": 2**62}]],
+        },
+        schema_overrides={"_op": pl.Int8, **declared.columns.polars()},
+    )
+    accepted, rejects = canonicalise(raw, declared, NOW_MS, LOGGED)
+    assert accepted["a"].to_list() == [[1.0]]
+    assert rejects.select("offset", "reason").rows() == [(1, "not_finite"), (2, "wrong_type")]
