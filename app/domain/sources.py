@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.problems import Problems
+from engine.plan.warnings import DefinitionWarning
 
 EVENT_TIME_KINDS = ("bigint", "timestamp", "string")
 
@@ -26,6 +27,23 @@ def check_source(definition: SourceDefinition) -> None:
         problems.add("/connector/path", "invalid_value", "a path cannot contain the character U+0000")
     if problems.found:
         raise DefinitionInvalid(problems.found)
+
+
+def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
+    """Say what may surprise of a source. Code: ``arrival_decides_conflicts`` (V7)."""
+    is_open = (
+        isinstance(definition, TableDefinition) and definition.versioned is None and "conflict" not in definition.model_fields_set
+    )
+    if not is_open or definition.event_time is None:
+        return []
+    return [
+        DefinitionWarning(
+            "/conflict", "arrival_decides_conflicts",
+            "a change with an older event time that arrives later overwrites a newer one, and is only counted as `out_of_order`. Write "
+            '"conflict": "latest_event_time" to let event time decide, "versioned": {"history_retention": …} to keep every version, or '
+            '"conflict": "latest_arrival" if that is meant',
+        )
+    ]  # fmt: skip
 
 
 def _check_key(definition: SourceDefinition, problems: Problems) -> None:
