@@ -30,6 +30,12 @@ TABLE_FILES: dict[str, Any] = {
     "columns": {"code": "string", "name": "string"},
     "connector": {"type": "files", "path": "/data/airports", "format": "csv"},
 }
+TABLE_BY_EVENT_TIME: dict[str, Any] = {
+    "key": ["flight"],
+    "columns": {"flight": "int", "gate": "string", "changed_at": "timestamp"},
+    "event_time": "changed_at",
+    "conflict": "latest_event_time",
+}
 JOIN_DEFINITION: dict[str, Any] = {
     "name": "departures_with_weather",
     "from": {"stream": "departures"},
@@ -82,6 +88,7 @@ QUERY: dict[str, Any] = {
     "created_at": _AT,
     "updated_at": _AT,
 }
+STORED_QUERY: dict[str, Any] = {**QUERY, "warnings": []}
 WISH: dict[str, Any] = {
     "name": "delays_by_airport",
     "desired_state": "paused",
@@ -121,10 +128,14 @@ TABLE: dict[str, Any] = {
     "definition": {
         **STREAM["definition"],
         **TABLE_DEFINITION,
+        "materialize": False,
+        "conflict": "latest_arrival",
         "connector": {"type": "log", "partitions": 4, "feed": None, "where": None, "retention": None},
     },
     "read_by": ["departures_with_weather"],
 }
+REGISTERED_STREAM: dict[str, Any] = {**STREAM, "warnings": []}
+REGISTERED_TABLE: dict[str, Any] = {**TABLE, "warnings": []}
 RECORDS_BODY: list[dict[str, Any]] = [
     {"origin": "JFK", "carrier": "B6", "flight": 725, "dep_delay": -1, "departed_at": "2013-01-01T10:44:00Z"},
     {"origin": "EWR", "carrier": "UA", "flight": 1545, "dep_delay": 2, "departed_at": "2013-01-01T10:17:00Z"},
@@ -218,6 +229,7 @@ RECORDS: dict[str, Any] = {
 EDIT: dict[str, Any] = {
     "valid": True,
     "problems": [],
+    "warnings": [],
     "definition": QUERY["definition"],
     "output": None,
     "plan": None,

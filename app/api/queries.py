@@ -24,9 +24,10 @@ from app.api.conditions import (
 )
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction, bad_parameter
 from app.api.documented import answered, body_examples, problems
-from app.api.examples import JOIN_DEFINITION, QUERY, WINDOW_DEFINITION, WISH
+from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, WishAnswer
+from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WishAnswer
+from app.api.warned import shown_warnings
 from app.domain.access import actor
 from app.domain.idempotency import digest_of
 from app.errors import Fault, Unprocessable
@@ -34,6 +35,7 @@ from app.store.idempotency import Claim, KeptAnswer, claim, keep
 from app.store.materialisations import is_internal, refuse_internal
 from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
+from app.store.query_warnings import warnings_about
 from engine.definition.queries import QueryDefinition, Start
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
@@ -100,8 +102,8 @@ EditParameters = Annotated[Replacement, Depends(_edit_parameters)]
     "",
     summary="Create a query",
     status_code=201,
-    response_model=QueryAnswer,
-    responses={201: answered(QUERY, "Created; a driver will start it.", _HEADERS), **problems(400, 409, 413, 415, 422)},
+    response_model=StoredQueryAnswer,
+    responses={201: answered(STORED_QUERY, "Created; a driver will start it.", _HEADERS), **problems(400, 409, 413, 415, 422)},
     openapi_extra=_BODY,
 )
 def post_query(
@@ -109,12 +111,12 @@ def post_query(
     transaction: Transaction,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> QueryAnswer | Response:
+) -> StoredQueryAnswer | Response:
     """Store a query and make the relation it writes.
 
     The answer holds the definition **as stored, every default spelled out**. Every fault of a definition is reported at once, each with
-    a pointer to its field; `POST /v1/validations` says the same without storing anything. A repeat with the same `Idempotency-Key` gets the
-    first answer again; a refusal is not kept, for it has created nothing.
+    a pointer to its field; `POST /v1/validations` says the same without storing anything, `warnings` included. A repeat with the same
+    `Idempotency-Key` gets the first answer again; a refusal is not kept, for it has created nothing.
     """
     if idempotency_key is None:
         return _created(body, transaction, response)
@@ -129,19 +131,20 @@ def post_query(
     return answer
 
 
-def _created(body: Any, connection: sa.Connection, response: Response) -> QueryAnswer:
-    row = create_query(connection, validated(QueryDefinition, body))
+def _created(body: Any, connection: sa.Connection, response: Response) -> StoredQueryAnswer:
+    definition = validated(QueryDefinition, body)
+    row = create_query(connection, definition)
     response.headers["Location"] = f"/v1/queries/{row.name}"
-    return _answer(row, response)
+    return _stored(connection, row, definition, response)
 
 
 @router.put(
     "/{name}",
     summary="Create or replace a query",
-    response_model=QueryAnswer,
+    response_model=StoredQueryAnswer,
     responses={
-        200: answered(QUERY, "Replaced, or equal to what was there.", {"ETag": "The version."}),
-        201: {"model": QueryAnswer, **answered(QUERY, "Created.", _HEADERS)},
+        200: answered(STORED_QUERY, "Replaced, or equal to what was there.", {"ETag": "The version."}),
+        201: {"model": StoredQueryAnswer, **answered(STORED_QUERY, "Created.", _HEADERS)},
         **problems(400, 409, 412, 413, 415, 422),
     },
     openapi_extra=_BODY,
@@ -153,7 +156,7 @@ def put_query(
     response: Response,
     conditions: OfPut,
     wanted: EditParameters,
-) -> QueryAnswer:
+) -> StoredQueryAnswer:
     """Create the query, or replace its definition.
 
     An edit is classified first. A no-op changes nothing. Grace, hold, policies for late and expired records, limits and bounds of
@@ -171,7 +174,7 @@ def put_query(
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"
-    return _answer(result.row, response)
+    return _stored(transaction, result.row, definition, response)
 
 
 @router.get(
@@ -266,6 +269,11 @@ def post_restart(name: Name, transaction: Transaction, response: Response, condi
 def _named(name: str, body: Any) -> Any:
     """Let a PUT leave out the name that its path says."""
     return {"name": name, **body} if isinstance(body, dict) else body
+
+
+def _stored(connection: sa.Connection, row: QueryRow, definition: QueryDefinition, response: Response) -> StoredQueryAnswer:
+    warned = shown_warnings(warnings_about(connection, definition))
+    return StoredQueryAnswer(**dict(_answer(row, response)), warnings=warned)
 
 
 def _answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:

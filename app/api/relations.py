@@ -14,11 +14,22 @@ from app.api.bodies import JsonBody, request_body, validated
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
-from app.api.examples import STREAM, STREAM_DEFINITION, STREAM_SHARED, TABLE, TABLE_DEFINITION, TABLE_FILES
+from app.api.examples import (
+    REGISTERED_STREAM,
+    REGISTERED_TABLE,
+    STREAM,
+    STREAM_DEFINITION,
+    STREAM_SHARED,
+    TABLE,
+    TABLE_BY_EVENT_TIME,
+    TABLE_DEFINITION,
+    TABLE_FILES,
+)
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import PartitionRange, RelationAnswer, RelationPage
+from app.api.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
+from app.api.warned import shown_warnings
 from app.domain.preconditions import Preconditions
-from app.domain.sources import check_source
+from app.domain.sources import check_source, source_warnings
 from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.files_root import check_directory
@@ -37,19 +48,19 @@ _NAME = re.compile(NAME_PATTERN)
 _PUT_ERRORS = problems(400, 409, 412, 413, 415, 422)
 _ETAG = {"ETag": "The version."}
 _ANSWERED_STREAM: dict[int | str, dict[str, Any]] = {
-    200: answered(STREAM, "It was there; now as asked for.", _ETAG),
-    201: {"model": RelationAnswer, **answered(STREAM, "Registered.", {**_ETAG, "Location": "Its path."})},
+    200: answered(REGISTERED_STREAM, "It was there; now as asked for.", _ETAG),
+    201: {"model": RegisteredAnswer, **answered(REGISTERED_STREAM, "Registered.", {**_ETAG, "Location": "Its path."})},
 }
 _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
-    200: answered(TABLE, "It was there; now as asked for.", _ETAG),
-    201: {"model": RelationAnswer, **answered(TABLE, "Registered.", {**_ETAG, "Location": "Its path."})},
+    200: answered(REGISTERED_TABLE, "It was there; now as asked for.", _ETAG),
+    201: {"model": RegisteredAnswer, **answered(REGISTERED_TABLE, "Registered.", {**_ETAG, "Location": "Its path."})},
 }
 
 
 @streams.put(
     "/{name}",
     summary="Register a stream",
-    response_model=RelationAnswer,
+    response_model=RegisteredAnswer,
     responses={**_ANSWERED_STREAM, **_PUT_ERRORS},
     openapi_extra=request_body(
         "StreamDefinition",
@@ -61,7 +72,7 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
 )
 def put_stream(
     name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut, services: ServicesOf
-) -> RelationAnswer:
+) -> RegisteredAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
     The answer spells out every default. An equal definition changes nothing, so this can be repeated.
@@ -74,22 +85,25 @@ def put_stream(
 @tables.put(
     "/{name}",
     summary="Register a table",
-    response_model=RelationAnswer,
+    response_model=RegisteredAnswer,
     responses={**_ANSWERED_TABLE, **_PUT_ERRORS},
     openapi_extra=request_body(
         "TableDefinition",
         body_examples(
             versioned=("A versioned table in the built-in log", TABLE_DEFINITION),
             files=("A table read from a directory", TABLE_FILES),
+            changes=("Changes of a database's table, of which the latest by event time counts", TABLE_BY_EVENT_TIME),
         ),
     ),
 )
 def put_table(
     name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut, services: ServicesOf
-) -> RelationAnswer:
+) -> RegisteredAnswer:
     """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
 
-    With `versioned` it keeps every version of a key for its history retention. The answer spells out every default.
+    With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
+    `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
+    The answer spells out every default.
     """
     return _put(
         transaction, _Wanted("table", name, _checked(name, TableDefinition, body, services.settings)), conditions, response
@@ -192,13 +206,14 @@ def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Sett
     return definition
 
 
-def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RelationAnswer:
+def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RegisteredAnswer:
     result = put_source(connection, wanted.kind, wanted.name, wanted.definition, conditions)
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/{wanted.kind}s/{wanted.name}"
     set_etag(response, result.row.version)
-    return _answers(connection, [result.row])[0]
+    answer = _answers(connection, [result.row])[0]
+    return RegisteredAnswer(**dict(answer), warnings=shown_warnings(source_warnings(wanted.definition)))
 
 
 def _get(

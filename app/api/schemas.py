@@ -47,6 +47,20 @@ class RelationAnswer(Answer):
     updated_at: datetime = Field(examples=[_CREATED])
 
 
+class WarningItem(Answer):
+    """Something that was accepted and may still surprise, with the ways out."""
+
+    pointer: str = Field(description="JSON pointer of the field that could be changed.", examples=["/window/grace"])
+    code: str = Field(examples=["no_grace_on_derived"])
+    detail: str
+
+
+class RegisteredAnswer(RelationAnswer):
+    """A stream or a table as it was registered."""
+
+    warnings: list[WarningItem] = Field(description="What may surprise of this definition; empty where nothing does.")
+
+
 class RelationPage(Answer):
     """A page of streams or tables, by name."""
 
@@ -92,6 +106,12 @@ class QueryAnswer(Answer):
     version: int = Field(description="Rises with every write; the ETag.")
     created_at: datetime
     updated_at: datetime
+
+
+class StoredQueryAnswer(QueryAnswer):
+    """A query as it was stored."""
+
+    warnings: list[WarningItem] = Field(description="What may surprise of this definition; empty where nothing does.")
 
 
 class QueryPage(Answer):

@@ -13,9 +13,10 @@ from app.api.deps import OnlyKnownParameters, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect, EditPreview, ValidationAnswer
 from app.api.examples import EDIT, WINDOW_DEFINITION
-from app.api.schemas import ProblemItem
+from app.api.schemas import ProblemItem, WarningItem
+from app.api.warned import shown_warnings
 from app.domain.edits import EditKind
-from app.store.catalog import load_catalog
+from app.store.catalog import load_catalog, producers_of
 from app.store.previews import effects_of, last_commit_at
 from app.store.queries import find_query
 from app.store.query_edits import edit_of
@@ -25,6 +26,7 @@ from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
 from engine.plan.model import Operator, Plan
+from engine.plan.warnings import warnings_of
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -39,6 +41,9 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
 def post_validation(body: JsonBody, transaction: Transaction) -> ValidationAnswer:
     """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
 
+    `warnings` says where the lateness of records would depend on what one may not expect: on the number of a producer's tasks, on missing
+    grace over results that come out of the order of event time, on the time of arrival. They refuse nothing.
+
     Where a query has its name, `edit` previews a PUT of it: how far the edit reaches and why, field by field, and of an edit in place
     what it would let go, close or take away, counted as of the query's last commit. A number that committed facts do not tell exactly
     is a range.
@@ -46,11 +51,13 @@ def post_validation(body: JsonBody, transaction: Transaction) -> ValidationAnswe
     definition: QueryDefinition | None = None
     try:
         definition = normalise(validated(QueryDefinition, body))
-        plan = build_plan(definition, load_catalog(raw(transaction)))
+        catalog = load_catalog(raw(transaction))
+        plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
         faults = [ProblemItem(pointer=p.pointer, code=p.code, detail=p.detail) for p in error.problems]
-        return _answer(definition, None, faults, None)
-    return _answer(definition, plan, [], _edit(transaction, definition, plan))
+        return _answer(definition, None, faults, [], None)
+    warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
+    return _answer(definition, plan, [], warned, _edit(transaction, definition, plan))
 
 
 def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) -> EditPreview | None:
@@ -80,12 +87,17 @@ def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) ->
 
 
 def _answer(
-    definition: QueryDefinition | None, plan: Plan | None, faults: list[ProblemItem], edit: EditPreview | None
+    definition: QueryDefinition | None,
+    plan: Plan | None,
+    faults: list[ProblemItem],
+    warned: list[WarningItem],
+    edit: EditPreview | None,
 ) -> ValidationAnswer:
     shown = None if plan is None else _shown(plan)
     return ValidationAnswer(
         valid=plan is not None,
         problems=faults,
+        warnings=warned,
         definition=None if definition is None else definition.model_dump(mode="json", by_alias=True),
         output=None if shown is None else shown["output"],
         plan=shown,

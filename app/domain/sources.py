@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from engine.definition.relations import FilesConnector, SourceDefinition
+from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.problems import Problems
+from engine.plan.warnings import DefinitionWarning
 
 EVENT_TIME_KINDS = ("bigint", "timestamp", "string")
 
@@ -18,12 +19,31 @@ def check_source(definition: SourceDefinition) -> None:
     problems = Problems()
     _check_key(definition, problems)
     _check_event_time(definition, problems)
+    if isinstance(definition, TableDefinition):
+        _check_conflict(definition, problems)
     if definition.connector.where is not None:
         problems.condition("/connector/where", definition.connector.where, definition.schema_)
     if isinstance(definition.connector, FilesConnector) and "\0" in definition.connector.path:
         problems.add("/connector/path", "invalid_value", "a path cannot contain the character U+0000")
     if problems.found:
         raise DefinitionInvalid(problems.found)
+
+
+def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
+    """Say what may surprise of a source. Code: ``arrival_decides_conflicts`` (V7)."""
+    is_open = (
+        isinstance(definition, TableDefinition) and definition.versioned is None and "conflict" not in definition.model_fields_set
+    )
+    if not is_open or definition.event_time is None:
+        return []
+    return [
+        DefinitionWarning(
+            "/conflict", "arrival_decides_conflicts",
+            "a change with an older event time that arrives later overwrites a newer one, and is only counted as `out_of_order`. Write "
+            '"conflict": "latest_event_time" to let event time decide, "versioned": {"history_retention": …} to keep every version, or '
+            '"conflict": "latest_arrival" if that is meant',
+        )
+    ]  # fmt: skip
 
 
 def _check_key(definition: SourceDefinition, problems: Problems) -> None:
@@ -51,3 +71,21 @@ def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
         problems.add("/event_time", "type_mismatch", detail)
     elif definition.event_time_format is not None and schema[name].kind != "string":
         problems.add("/event_time_format", "type_mismatch", f"only a string has a format; {name!r} is of type {schema[name]}")
+
+
+def _check_conflict(definition: TableDefinition, problems: Problems) -> None:
+    """Event time can decide only where there is one, and where puts overwrite each other at all (V2, V7)."""
+    if definition.conflict != "latest_event_time":
+        return
+    if definition.versioned is not None:
+        problems.add(
+            "/conflict", "unsupported_option",
+            "a versioned table keeps every put as a version with its own event time, so none overwrites another one; leave `conflict` "
+            "out, or leave `versioned` out",
+        )  # fmt: skip
+    if definition.event_time is None:
+        problems.add(
+            "/conflict", "conflict_needs_event_time",
+            "without an `event_time` column the time of arrival is the event time, which decides nothing else than arrival does; name "
+            "the column in `event_time`, or leave `conflict` out",
+        )  # fmt: skip

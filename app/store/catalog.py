@@ -9,9 +9,12 @@ from typing import Any, Literal
 import psycopg
 
 from app.store.stored import opened
+from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.types import Schema
+from engine.errors import DefinitionInvalid
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry
+from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan
 
 _RELATIONS = """
@@ -23,6 +26,10 @@ _RELATIONS = """
     FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by
 """
 
+_PRODUCER = """
+    SELECT q.definition FROM slackwater.relation r JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
+"""
+
 
 def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
     """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture."""
@@ -31,6 +38,22 @@ def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
         name: entry_of(name, kind, origin, definition, produced_by, reads)
         for name, kind, origin, definition, produced_by, reads in rows
     }
+
+
+def producers_of(connection: psycopg.Connection[Any]) -> Producers:
+    """Return what gives the definition of the query that writes a relation.
+
+    It asks the database when it is asked. One that a newer version has stored is not known: it says nothing to warn about.
+    """
+
+    def producer(relation: str) -> QueryDefinition | None:
+        row = connection.execute(_PRODUCER, (relation,)).fetchone()
+        try:
+            return None if row is None else opened(QueryDefinition, row[0])
+        except DefinitionInvalid:
+            return None
+
+    return producer
 
 
 def entry_of(

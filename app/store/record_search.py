@@ -110,7 +110,8 @@ class RecordSearch:
             refused: event time and offset of puts that came after their history had expired (V1): they are no versions.
         """
         if source.relation.history_retention_ms is None:
-            latest, unread, is_complete = self._newest(_BY_ARRIVAL, source, key, (0, ALL_TIME), refused)
+            order = _BY_TIME if source.relation.conflict == "latest_event_time" else _BY_ARRIVAL
+            latest, unread, is_complete = self._newest(order, source, key, (0, ALL_TIME), refused)
             return Versions(latest, None, latest, unread, is_complete)
         before, unread, is_searched = self._newest(_BY_TIME, source, key, (0, at_ms), refused)
         later = self.between(source, key, at_ms + 1, ALL_TIME)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.domain.edits import differences
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
-from app.store.catalog import entry_of, load_catalog
+from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow, is_internal
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
@@ -70,7 +70,9 @@ def put_source(
             f"'{name}' is written by the query '{stored.produced_by}'; PUT /v1/queries/{stored.produced_by} changes it",
         )
     wanted = definition.model_dump(mode="json", by_alias=True)
-    changed = differences(stored.definition, wanted)
+    # What an earlier version has stored lacks the defaults of fields that came since.
+    known = source_of(kind, stored.definition).model_dump(mode="json", by_alias=True)
+    changed = differences(known, wanted)
     if changed:
         _change(connection, stored, definition, wanted, changed)
     return PutResult(get_relation(connection, kind, name), is_created=False)

@@ -16,6 +16,7 @@ import polars as pl
 
 from engine.core.chain import build_chain, running_schema
 from engine.core.clocks import I64
+from engine.core.conflicts import Conflicts
 from engine.core.frames import (
     KEY_HASH,
     NO_RECORD,
@@ -115,13 +116,16 @@ class _Step:
 class Task:
     """Runs a stage for its share of the keys. Made by ``build_task``."""
 
-    def __init__(self, stage: Stage, plan: Plan, chain: Sequence[Operator], state: dict[str, Any] | None) -> None:
+    def __init__(
+        self, stage: Stage, plan: Plan, chain: Sequence[Operator], conflicts: Conflicts, state: dict[str, Any] | None
+    ) -> None:
         state = state or {}
         self._stage, self._plan = stage, plan
         self._inputs = tuple(item for item in plan.inputs if item.stage == stage.index)
         self._running = UPSTREAM if stage.running is None else stage.running
         self._empty = empty_frame(running_schema(stage, plan))
         self._chain = chain
+        self._conflicts = conflicts
         self._named = [(operator.name, operator) for operator in chain if operator.name is not None]
         self._is_last = stage.index == len(plan.stages) - 1
         self._output = (plan.output.columns if self._is_last else stage.emitted).names
@@ -230,16 +234,17 @@ class Task:
         batch = order_batch(slices, self._plan.inputs, first + 1)
         position = first + 1 + sum(frame.height for frame in batch.frames.values())
         self._next_pos = position + 2
-        running = batch.frames.get(self._running)
+        self._lateness.enter(batch.frames, self._chain)
+        frames = self._conflicts.winning(batch.frames, made.counters)
+        running = frames.get(self._running)
         forced = _forced(running) if self._has_idle else _NOTHING
         if step.advance_ms:
             forced = np.append(forced, position + 1)
         moment = Moment(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced, step.is_release)
         frame = self._empty if running is None else _entering(running, self._empty.columns)
-        self._lateness.enter(batch.frames, self._chain)
         for operator in self._chain:
-            self._lateness.reach(operator, frame, batch.frames)
-            results = _turns(operator, frame, batch.frames, moment, first)
+            self._lateness.reach(operator, frame, frames)
+            results = _turns(operator, frame, frames, moment, first)
             frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
             for result in results:
                 made.take(result)
@@ -291,6 +296,7 @@ class Task:
             "progress": self._progress.snapshot(),
             "lateness": self._lateness.snapshot(),
             "operators": {name: operator.snapshot() for name, operator in self._named},
+            "conflicts": self._conflicts.snapshot(),
         }
 
     def _wakes_at_ms(self) -> int | None:
@@ -389,7 +395,9 @@ def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: Se
         StateCorrupt: the state has another format.
     """
     check_format(state)
-    return Task(stage, plan, build_chain(stage, plan, (state or {}).get("operators", {}), store), state)
+    states = state or {}
+    chain = build_chain(stage, plan, states.get("operators", {}), store)
+    return Task(stage, plan, chain, Conflicts.of(stage, plan, states.get("conflicts", {}), store), state)
 
 
 def check_format(state: Mapping[str, Any] | None) -> None:

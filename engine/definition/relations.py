@@ -93,8 +93,16 @@ class StreamDefinition(SourceDefinition):
 
 
 class TableDefinition(SourceDefinition):
-    """A table: upserts and deletes by key; versioned where ``versioned`` is given; its rows readable where ``materialize`` is true."""
+    """A table: upserts and deletes by key; versioned where ``versioned`` is given; its rows readable where ``materialize`` is true.
+
+    ``conflict`` says which put of a key an unversioned table keeps (V7): the last by arrival, or the one with the latest event time.
+    """
 
     key: tuple[str, ...] = Field(min_length=1)
     versioned: Versioned | None = None
     materialize: bool = False
+    conflict: Literal["latest_arrival", "latest_event_time"] = Field(
+        default="latest_arrival",
+        description="Which put of a key counts in a table without `versioned`: the one that came last, or the one with the latest event "
+        "time (of equal ones the last): an older put or delete is then ignored, and counted as `out_of_order_ignored`.",
+    )

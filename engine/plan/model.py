@@ -52,6 +52,7 @@ class RelationSchema:
         max_future_skew_ms: T7's bound, None = off.
         history_retention_ms: R of a versioned table, else None.
         is_stop_on_bad_record: ``on_bad_record: stop``.
+        conflict: which put of a key an unversioned table keeps (V7): the last by arrival, or the one with the latest event time.
     """
 
     name: str
@@ -64,6 +65,7 @@ class RelationSchema:
     max_future_skew_ms: int | None
     history_retention_ms: int | None
     is_stop_on_bad_record: bool = False
+    conflict: Literal["latest_arrival", "latest_event_time"] = "latest_arrival"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from engine.core.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
-from tests.api.conftest import JOIN, WINDOWS, Problem
+from tests.api.conftest import JOIN, TABLE, WINDOWS, Problem
 
 pytestmark = pytest.mark.usefixtures("sources")
 H = 3_600_000
@@ -121,6 +121,21 @@ async def test_a_put_that_was_refused_is_no_version(client: httpx.AsyncClient, d
     late = late_row("w", "table_history_expired", AT - H, '{"w.origin":"JFK","w.temp":1.0}', offset)
     commit(dsn, "joined", [*clocks(AT + 2 * H, AT), (0, 0, emitted(late=late))], READ_ALL)
     assert (await ask(client))["answer"]["code"] == "no_version"
+
+
+async def test_of_a_table_whose_conflicts_event_time_decides_the_latest_by_event_time_answers(
+    client: httpx.AsyncClient, dsn: str
+) -> None:
+    table = {**TABLE, "versioned": None, "conflict": "latest_event_time"}
+    assert (await client.put("/v1/tables/weather", json=table)).status_code == 200
+    body = {**JOIN, "joins": [{**JOIN["joins"][0], "grace": None}]}
+    assert (await client.post("/v1/queries", json=body)).status_code == 201
+    await post(client, "streams/departures", departure())
+    for hour in ("11", "10"):
+        await post(client, "tables/weather", {"origin": "JFK", "temp": 1.0, "observed_at": f"2013-01-01T{hour}:00:00Z"})
+    commit(dsn, "joined", clocks(AT, AT), READ_ALL)
+    answer = (await ask(client))["answer"]
+    assert (answer["version_ms"], answer["place"]) == (AT - H, {"partition": 0, "offset": 0})
 
 
 async def test_a_deleted_row_and_no_row_are_told_apart(client: httpx.AsyncClient, dsn: str, joined: None) -> None:

@@ -37,7 +37,7 @@ def _catalog() -> Catalog:
         "v": {"key": ["id"], "columns": _COLUMNS, **versioned},
         "u": {"key": ["id"], "columns": {"id": "string", "y": "double", "origin": "string"}, **versioned},
         "pair": {"key": ["origin", "n"], "columns": _COLUMNS, **versioned},
-        "swap": {"key": ["n", "origin"], "columns": _COLUMNS},
+        "swap": {"key": ["n", "origin"], "columns": _COLUMNS, "conflict": "latest_event_time"},
         "numbered": {"key": ["big"], "columns": {"big": "bigint", "z": "int"}},
     }
     made = {name: source_entry(name, StreamDefinition.model_validate(body)) for name, body in streams.items()}

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from engine.core.conflicts import judged_inputs
 from engine.core.ports import SegmentStore
 from engine.core.repartition import aggregations, joins, windows
+from engine.core.repartition.segments import LATEST, moved
 from engine.core.repartition.shares import Shares, Source, greatest
 from engine.core.task import check_format
 from engine.plan import model
-from engine.plan.model import Plan, Stage
+from engine.plan.model import Input, Plan, Stage
 from engine.plan.task_keys import followed_keys, input_key
 
 
@@ -49,8 +51,25 @@ def repartitioned(
         if not isinstance(spec, model.Filter | model.Projection):
             parts = [source.part("operators").part(spec.name) for source in sources]
             operators[spec.name] = _operator(spec, parts, replace(shares, key=key), plan)
+    latest = {
+        item.alias: shares.states(
+            {"keys": moved(LATEST, [_times(source, item) for source in sources], shares, inputs[item.index])}
+        )
+        for item in judged_inputs(stage, plan)
+    }
     same = _of_task(sources)
-    return [{**same, "operators": {name: states[place] for name, states in operators.items()}} for place in range(len(stores))]
+    return [
+        {**same, "operators": _of_place(operators, place), "conflicts": _of_place(latest, place)} for place in range(len(stores))
+    ]
+
+
+def _of_place(states: Mapping[str, Sequence[dict[str, Any]]], place: int) -> dict[str, dict[str, Any]]:
+    return {name: each[place] for name, each in states.items()}
+
+
+def _times(source: Source, item: Input) -> Source:
+    """Return what a task kept of the times of a table's keys (``engine.core.conflicts``)."""
+    return source.part("conflicts").part(item.alias).part("keys")
 
 
 def _of_task(sources: Sequence[Source]) -> dict[str, Any]:

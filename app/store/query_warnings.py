@@ -1,0 +1,21 @@
+"""What may surprise of a query, seen from the relations and queries that are stored."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from app.store.catalog import load_catalog, producers_of
+from app.store.transactions import raw
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import build_plan, normalise
+from engine.plan.warnings import DefinitionWarning, warnings_of
+
+
+def warnings_about(connection: sa.Connection, definition: QueryDefinition) -> list[DefinitionWarning]:
+    """Return the warnings about a definition.
+
+    Raises:
+        DefinitionInvalid: with every problem.
+    """
+    definition, catalog = normalise(definition), load_catalog(raw(connection))
+    return warnings_of(definition, build_plan(definition, catalog), catalog, producers_of(raw(connection)))

@@ -1,0 +1,138 @@
+"""Which puts of an unversioned table win where event time decides: ``"conflict": "latest_event_time"`` (V7).
+
+A put or delete that is older than what was put for its key before is dropped as it enters its stage. So all operators behind see, of each
+key, changes in the order of event time: the last of them by arrival is the latest by event time, and what they keep needs no rule of its own.
+Equal times: the later arrival wins.
+
+Per key the greatest event time is kept for ever, deletes alike: an older put never brings a deleted row back, however late it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from engine.core.aggregation.running import grouped
+from engine.core.clocks import I64
+from engine.core.frames import KEY_HASH, TS, Counters, add_counter
+from engine.core.hashing import key_hash
+from engine.core.ports import SegmentStore
+from engine.core.structures.hash_segments import HashSegments
+from engine.core.structures.segments import MERGED_AT_ONCE
+from engine.core.structures.sorted_search import distinct
+from engine.definition.types import Schema
+from engine.plan.model import Input, Plan, Stage
+
+OUT_OF_ORDER_IGNORED: Final = "out_of_order_ignored"
+"""Counts, by the table's alias, changes that were older than their key's latest."""
+
+_ROW: Final = "_row"
+_KEPT: Final = -1
+
+
+def conflict_key(source: Input) -> tuple[str, ...]:
+    """Return the qualified key columns of a table."""
+    return tuple(f"{source.alias}.{name}" for name in source.relation.key)
+
+
+class LatestTimes:
+    """The greatest event time of each key of one table in one task.
+
+    Args:
+        source: the table.
+        state: what ``snapshot`` returned, or None.
+        store: where segments live.
+    """
+
+    def __init__(self, source: Input, state: dict[str, Any] | None, store: SegmentStore) -> None:
+        self._alias = source.alias
+        self._key = conflict_key(source)
+        columns = Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.relation.key))
+        self._empty = pl.DataFrame(schema={KEY_HASH: pl.UInt64(), TS: pl.Int64(), **columns.polars()})
+        self._segments = HashSegments(store, (state or {}).get("keys"), KEY_HASH, MERGED_AT_ONCE)
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values; the segments it names are durable."""
+        return {"keys": self._segments.manifest()}
+
+    def winning(self, frame: pl.DataFrame, counters: Counters) -> pl.DataFrame:
+        """Return the changes that win, those without a key among them: their reader counts them (T6).
+
+        Args:
+            frame: the table's changes in processing order, their columns qualified.
+            counters: gets ``out_of_order_ignored``.
+        """
+        rows = pl.int_range(frame.height, dtype=pl.Int64).alias(_ROW)
+        keyed = frame.select(TS, *self._key, rows).with_columns(key_hash(frame, self._key)).drop_nulls(KEY_HASH)
+        if keyed.is_empty():
+            return frame
+        kept = self._segments.matching(distinct(keyed.get_column(KEY_HASH).to_numpy()))
+        columns = [*self._empty.columns, _ROW]
+        known = [part.with_columns(pl.lit(_KEPT, pl.Int64).alias(_ROW))[columns] for part in kept]
+        found, groups = grouped(pl.concat([*known, keyed[columns]]), KEY_HASH, self._key)
+        times, places = (found.get_column(name).to_numpy() for name in (TS, _ROW))
+        is_winning = groups.latest(times) == times
+        self._keep(found[np.flatnonzero(is_winning)])
+        lost = places[~is_winning & (places != _KEPT)]
+        add_counter(counters, self._alias, OUT_OF_ORDER_IGNORED, len(lost))
+        return frame if not len(lost) else frame[_others(frame.height, lost)]
+
+    def _keep(self, winners: pl.DataFrame) -> None:
+        """Remember the new latest times; ``winners`` has kept and new ones by key, then in their order."""
+        last = self._latest(winners)
+        new = last.filter(pl.col(_ROW) != _KEPT)[self._empty.columns]
+        if new.height:
+            self._segments.append(new, lambda slices, _: self._latest(pl.concat(slices)))
+
+    def _latest(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Keep each key's last row: older slices come first, and of a key times never fall."""
+        found, groups = grouped(frame, KEY_HASH, self._key)
+        return found[np.flatnonzero(np.append(groups.ids[1:] != groups.ids[:-1], True)[: found.height])]
+
+
+def _others(height: int, rows: I64) -> I64:
+    is_other = np.ones(height, np.bool_)
+    is_other[rows] = False
+    return np.flatnonzero(is_other)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicts:
+    """What a task keeps of its tables whose conflicts event time decides.
+
+    Attributes:
+        tables: input index → its keys' times.
+        aliases: input index → the name under which they are kept.
+    """
+
+    tables: Mapping[int, LatestTimes]
+    aliases: Mapping[int, str]
+
+    @staticmethod
+    def of(stage: Stage, plan: Plan, states: Mapping[str, Any], store: SegmentStore) -> Conflicts:
+        """Build them from the states that ``snapshot`` returned."""
+        judged = judged_inputs(stage, plan)
+        tables = {item.index: LatestTimes(item, states.get(item.alias), store) for item in judged}
+        return Conflicts(tables, {item.index: item.alias for item in judged})
+
+    def winning(self, frames: Mapping[int, pl.DataFrame], counters: Counters) -> Mapping[int, pl.DataFrame]:
+        """Return the inputs' records without changes that lose; see ``LatestTimes.winning``."""
+        if not self.tables:
+            return frames
+        return {
+            index: self.tables[index].winning(frame, counters) if index in self.tables else frame
+            for index, frame in frames.items()
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as JSON-able values, by alias."""
+        return {self.aliases[index]: table.snapshot() for index, table in self.tables.items()}
+
+
+def judged_inputs(stage: Stage, plan: Plan) -> Sequence[Input]:
+    """Return the stage's tables whose conflicts event time decides."""
+    return [item for item in plan.inputs if item.stage == stage.index and item.relation.conflict == "latest_event_time"]
