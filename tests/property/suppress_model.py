@@ -149,6 +149,7 @@ class _Entry:
     since: int
     place: int
     change: Change
+    was_row: bool = False
 
     @property
     def size(self) -> int:
@@ -167,6 +168,7 @@ class Suppression:
         self.places = 0
         self.outputs: list[tuple[int, int, Any]] = []
         self.failed_at: int | None = None
+        self.evicted = 0
 
     def take(self, batch: Batch, position: int) -> None:
         """Handle a batch; ``position`` is the one behind it."""
@@ -184,7 +186,8 @@ class Suppression:
         assert change.key is not None
         self.clock = max(change.ts, change.ts if self.clock is None else self.clock)
         since = now + self.limit if self.is_wall_clock else change.ts
-        self.entries.setdefault(change.key, _Entry(since, self.places, change)).change = change
+        entry = self.entries.setdefault(change.key, _Entry(since, self.places, change))
+        entry.change, entry.was_row = change, entry.was_row or change.value is not None
         self.places += 1
         self._release(now if self.is_wall_clock else self.clock - self.limit, change.position, change.position + 1)
         while self._is_over():
@@ -192,11 +195,22 @@ class Suppression:
                 self.failed_at = change.position
                 self.outputs = [output for output in self.outputs if self.is_wall_clock or output[0] < change.position]
                 return
-            self._emit(min(self.entries, key=self._order), change.position, change.position + 1)
+            oldest = min(self.entries, key=self._order)
+            self.evicted += not self._is_void(oldest)
+            self._emit(oldest, change.position, change.position + 1)
+
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes: what came and went while it was held takes no room (S5)."""
+        taking = [entry for key, entry in self.entries.items() if not self._is_void(key)]
+        return len(taking), sum(entry.size for entry in taking)
+
+    def _is_void(self, key: str) -> bool:
+        entry = self.entries[key]
+        return entry.was_row and entry.change.value is None and key not in self.shown
 
     def _is_over(self) -> bool:
-        size = sum(entry.size for entry in self.entries.values())
-        over_rows = self.bounds.rows is not None and len(self.entries) > self.bounds.rows
+        rows, size = self.held()
+        over_rows = self.bounds.rows is not None and rows > self.bounds.rows
         return over_rows or (self.bounds.bytes is not None and size > self.bounds.bytes)
 
     def _order(self, key: str) -> tuple[int, int]:
