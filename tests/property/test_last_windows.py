@@ -81,7 +81,9 @@ def hopping(rows: Sequence[Row], size: int, advance: int, grace: int) -> tuple[A
 
 
 @settings(max_examples=100, deadline=None)
-@given(rows=ROWS, cuts=CUTS, size=st.sampled_from([1, 7, 30, 86_400_000]), hops=st.sampled_from([1, 2, 5]), grace=GRACES, emit=EMITS)
+@given(
+    rows=ROWS, cuts=CUTS, size=st.sampled_from([1, 7, 30, 86_400_000]), hops=st.sampled_from([1, 2, 5]), grace=GRACES, emit=EMITS
+)
 def test_hopping_windows(rows: list[Row], cuts: set[int], size: int, hops: int, grace: int, emit: str) -> None:
     advance = max(size // hops, 1)
     held, counters, late, clock = hopping(rows, size, advance, grace)
