@@ -63,13 +63,19 @@ class _Window:
     is_shown: bool = False
 
 
-def corrections(steps: Sequence[Step], delay: int) -> list[dict[str, Any]]:
-    """S6: one preliminary, then corrections, then one final per window that has a row."""
+def corrections(steps: Sequence[Step], delay: int, *, is_moving: bool = False) -> list[dict[str, Any]]:
+    """S6: one preliminary, then corrections, then one final per window that has a row.
+
+    At a position preliminary results come first, then corrections, then finals. Of sessions (``is_moving``) what goes with the position goes
+    before all of them.
+    """
     windows: dict[tuple[int, int, str], _Window] = {}
     outputs: list[dict[str, Any]] = []
     changes = 0
     for _, group in groupby(steps, key=lambda step: step.position):
         together = list(group)
+        corrected: list[tuple[_Window, dict[str, Any]]] = []
+        preliminary, final = [], []
         for step in together:
             for change in step.changes:
                 window = windows.setdefault((change.end, change.start, change.key), _Window(changes, change, step.clock))
@@ -77,18 +83,23 @@ def corrections(steps: Sequence[Step], delay: int) -> list[dict[str, Any]]:
                 changes += 1
                 window.change, window.ts = change, step.clock
                 if window.is_shown and (change.value is not None or had_row):
-                    outputs.append(_marked(window, step, "correction"))
+                    corrected.append((window, _marked(window, step, "correction")))
         last = together[-1]
         for key in sorted(windows, key=lambda key: (key[0], key[1], windows[key].since)):
             window = windows[key]
             has_row = window.change.value is not None
             if has_row and not window.is_shown and key[0] <= last.clock:
                 window.is_shown = True
-                outputs.append(_marked(window, last, "preliminary"))
+                if key[0] + delay > last.clock:
+                    preliminary.append(_marked(window, last, "preliminary"))
             if key[0] + delay <= last.clock:
                 del windows[key]
                 if has_row:
-                    outputs.append(_marked(window, last, "final"))
+                    final.append(_marked(window, last, "final"))
+        gone, stays = [], []
+        for window, row in corrected:
+            (gone if is_moving and window.change.value is None else stays).append(row)
+        outputs += [*gone, *preliminary, *stays, *final]
     return outputs
 
 
