@@ -13,6 +13,7 @@ from engine.plan.model import Plan, StreamTableJoin
 
 _WHY_NOT = {
     "window_closed": "its window is closed: what was told as final cannot change",
+    "window_out_of_range": "its window would end later than the year 9999",
     "join_window_closed": "the records that it could have met may be forgotten, or were shown without it",
     "table_history_expired": "the table's history at its time is not kept any more",
 }

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 I64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+LAST_EVENT_TIME_MS = 253_402_300_799_999
+"""The end of the year 9999: no record is later, and no window that ends later takes one (T8)."""
+
 BEFORE_ALL_TIME = -(1 << 61)
 """Stands for "no record yet" inside array arithmetic: below every event time (T8) even after a grace is subtracted."""
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import I64, clock_value, running_clock
+from engine.core.clocks import I64, LAST_EVENT_TIME_MS, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.operators import Operator
 from engine.plan.lateness import Allowance, Gauge
 
 _S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
 
-MAX_MS: Final = 253_402_300_799_999
+MAX_MS: Final = LAST_EVENT_TIME_MS
 """No record can be later (T8)."""
 
 BOUNDS_MS: Final = (

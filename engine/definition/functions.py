@@ -28,8 +28,8 @@ from engine.definition.types import (
 
 Arguments = Sequence[Operand]
 
-LAST_EVENT_TIME_MS = 253_402_300_799_999
-"""The end of year 9999, the last instant an event time may have (T8)."""
+FIRST_INSTANT_MS, LAST_EVENT_TIME_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The beginning of the year 1, and the end of the year 9999, the last instant an event time may have (T8)."""
 
 MAX_ROUND_DIGITS = 30
 
@@ -230,7 +230,7 @@ def _date_trunc(arguments: Arguments) -> Operand:
 
 def _to_timestamp(arguments: Arguments) -> Operand:
     ms = _whole("to_timestamp", arguments[0])
-    bounded = pl.when(ms.is_between(-LAST_EVENT_TIME_MS, LAST_EVENT_TIME_MS)).then(ms)
+    bounded = pl.when(ms.is_between(FIRST_INSTANT_MS, LAST_EVENT_TIME_MS)).then(ms)
     return Operand((bounded * 1_000).cast(TIMESTAMP.polars), TIMESTAMP)
 
 

@@ -31,6 +31,9 @@ INT_DIGITS = 10
 BIGINT_DIGITS = 19
 """Decimal digits a bigint may need: 9223372036854775807."""
 
+FIRST_DAY, LAST_DAY = (dt.date.min - dt.date(1970, 1, 1)).days, (dt.date.max - dt.date(1970, 1, 1)).days
+"""Of dates and timestamps that every reader can hold: the years 1 to 9999."""
+
 _NAIVE_TIMESTAMPS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _ZONED_TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.f%#z"
 
@@ -107,6 +110,15 @@ def number_literal(text: str) -> Operand:
 def finite(expr: pl.Expr) -> pl.Expr:
     """Return a float expression with NULL where it is NaN or infinite."""
     return pl.when(expr.is_finite()).then(expr)
+
+
+def within_calendar(expr: pl.Expr, kind: ColumnType) -> pl.Expr:
+    """Return dates or timestamps with NULL outside the years 1 to 9999: what Python, the text of Postgres and RFC 3339 can hold.
+
+    Looks at numbers: years far off have no calendar.
+    """
+    unit = 1 if kind == DATE else 86_400_000_000
+    return pl.when(expr.to_physical().is_between(FIRST_DAY * unit, (LAST_DAY + 1) * unit - 1)).then(expr)
 
 
 def digits_of(kind: ColumnType) -> tuple[int, int]:
@@ -261,12 +273,12 @@ def _from_string(expr: pl.Expr, target: ColumnType) -> pl.Expr:
         lowered = expr.str.to_lowercase()
         return pl.when(lowered.is_in(["true", "false"])).then(lowered == "true")
     if target.kind == "date":
-        return expr.str.to_date("%Y-%m-%d", strict=False)
+        return within_calendar(expr.str.to_date("%Y-%m-%d", strict=False), target)
     if target.kind == "time":
         return expr.str.to_time("%H:%M:%S%.f", strict=False)
     if target.kind == "timestamp":
         text = expr.str.replace(" ", "T", literal=True)
         zoned = text.str.to_datetime(_ZONED_TIMESTAMP, time_unit="us", time_zone="UTC", strict=False)
         naive = [text.str.to_datetime(f, time_unit="us", strict=False).dt.replace_time_zone("UTC") for f in _NAIVE_TIMESTAMPS]
-        return pl.coalesce(zoned, *naive)
+        return within_calendar(pl.coalesce(zoned, *naive), target)
     raise ExpressionInvalid("type_mismatch", f"string cannot be cast to {target}")

@@ -73,7 +73,7 @@ def assemble(layout: Layout) -> Plan:
     elif _is_copy_of_versions(layout):
         stages.add(_admission(layout))
     for place, join in enumerate(layout.joins, 1):
-        _add_join(stages, layout.running, join, place)
+        _add_join(stages, layout, join, place)
     _add_where(stages, layout)
     _add_grouping(stages, layout)
     _add_suppress(stages, layout)
@@ -122,11 +122,11 @@ def _used(layout: Layout) -> frozenset[str]:
     return frozenset(used | (layout.selected.reads if layout.grouping is None else layout.grouping.reads))
 
 
-def _add_join(stages: Stages, running: Running, join: PlannedJoin, place: int) -> None:
+def _add_join(stages: Stages, layout: Layout, join: PlannedJoin, place: int) -> None:
     if join.is_foreign_key:
         _add_foreign_key(stages, join, place)
-    elif running.kind == "table":
-        _add_table_join(stages, join, place)
+    elif layout.running.kind == "table":
+        _add_table_join(stages, layout, join, place)
     else:
         _add_stream_join(stages, join, place)
 
@@ -182,7 +182,7 @@ def _right_key(join: PlannedJoin) -> tuple[str, ...]:
     return tuple(join.side.qualified(part.right) for part in join.parts)
 
 
-def _add_table_join(stages: Stages, join: PlannedJoin, place: int) -> None:
+def _add_table_join(stages: Stages, layout: Layout, join: PlannedJoin, place: int) -> None:
     side, left = join.side, join.left_key
     stages.gather(left, {})
     right = stages.read(place, {name: part.right for name, part in zip(left, join.parts, strict=True)})
@@ -198,6 +198,7 @@ def _add_table_join(stages: Stages, join: PlannedJoin, place: int) -> None:
         history=join.join.history,
         left_columns=stages.columns,
         right_columns=right.names,
+        is_result_versioned=layout.output.history_retention_ms is not None,
     )
     stages.add(spec, joined_schema(spec, stages.schema, right))
     stages.rename(dict(zip(left, join.key, strict=True)))

@@ -185,6 +185,7 @@ class TableTableJoin:
         history: ``complete`` (TT6) only with both sides versioned.
         left_columns: qualified columns of the left side in the output.
         right_columns: the same of the right side.
+        is_result_versioned: the query's result is a versioned table: a remembered tombstone counts for a result's time (TT3).
 
     The output has the left side's columns, then the right side's, then those of ``key`` that are of neither; those of an absent side
     are null. Filled in every row and every delete are the columns of ``key``; in a delete no others.
@@ -201,6 +202,7 @@ class TableTableJoin:
     history: Literal["latest", "complete"]
     left_columns: tuple[str, ...]
     right_columns: tuple[str, ...]
+    is_result_versioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,10 @@ from typing import Any
 
 CORPORA = Path(__file__).parent / "corpora"
 
+LATER_RULES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "later_rules.json").read_text())
+"""By scenario, what a rule requires that is newer than the corpora, and which rule it is. Only S5: in the corpora an entry that came and
+went while it was held still takes room, so that others have to leave a bounded buffer early."""
+
 _SUFFIXES = (".json", ".json.gz", ".json.xz")
 
 
@@ -58,4 +62,7 @@ def read(paths: Iterable[Path]) -> Iterator[Scenario]:
 def _scenario(entry: dict[str, Any]) -> Scenario:
     divergence = entry.get("divergence") or {}
     expected = divergence.get("strict_expected", entry["expected"])
+    later = LATER_RULES.get(entry["id"])
+    if later is not None and len(later["expected"]) == len(entry["steps"]):
+        expected = later["expected"]
     return Scenario(entry["id"], entry["title"], entry["op"], entry["steps"], expected, bool(entry.get("rejected")))

@@ -63,13 +63,19 @@ class _Window:
     is_shown: bool = False
 
 
-def corrections(steps: Sequence[Step], delay: int) -> list[dict[str, Any]]:
-    """S6: one preliminary, then corrections, then one final per window that has a row."""
+def corrections(steps: Sequence[Step], delay: int, *, is_moving: bool = False) -> list[dict[str, Any]]:
+    """S6: one preliminary, then corrections, then one final per window that has a row.
+
+    At a position preliminary results come first, then corrections, then finals. Of sessions (``is_moving``) what goes with the position goes
+    before all of them.
+    """
     windows: dict[tuple[int, int, str], _Window] = {}
     outputs: list[dict[str, Any]] = []
     changes = 0
     for _, group in groupby(steps, key=lambda step: step.position):
         together = list(group)
+        corrected: list[tuple[_Window, dict[str, Any]]] = []
+        preliminary, final = [], []
         for step in together:
             for change in step.changes:
                 window = windows.setdefault((change.end, change.start, change.key), _Window(changes, change, step.clock))
@@ -77,18 +83,23 @@ def corrections(steps: Sequence[Step], delay: int) -> list[dict[str, Any]]:
                 changes += 1
                 window.change, window.ts = change, step.clock
                 if window.is_shown and (change.value is not None or had_row):
-                    outputs.append(_marked(window, step, "correction"))
+                    corrected.append((window, _marked(window, step, "correction")))
         last = together[-1]
         for key in sorted(windows, key=lambda key: (key[0], key[1], windows[key].since)):
             window = windows[key]
             has_row = window.change.value is not None
             if has_row and not window.is_shown and key[0] <= last.clock:
                 window.is_shown = True
-                outputs.append(_marked(window, last, "preliminary"))
+                if key[0] + delay > last.clock:
+                    preliminary.append(_marked(window, last, "preliminary"))
             if key[0] + delay <= last.clock:
                 del windows[key]
                 if has_row:
-                    outputs.append(_marked(window, last, "final"))
+                    final.append(_marked(window, last, "final"))
+        gone, stays = [], []
+        for window, row in corrected:
+            (gone if is_moving and window.change.value is None else stays).append(row)
+        outputs += [*gone, *preliminary, *stays, *final]
     return outputs
 
 
@@ -149,6 +160,7 @@ class _Entry:
     since: int
     place: int
     change: Change
+    was_row: bool = False
 
     @property
     def size(self) -> int:
@@ -167,6 +179,7 @@ class Suppression:
         self.places = 0
         self.outputs: list[tuple[int, int, Any]] = []
         self.failed_at: int | None = None
+        self.evicted = 0
 
     def take(self, batch: Batch, position: int) -> None:
         """Handle a batch; ``position`` is the one behind it."""
@@ -184,7 +197,8 @@ class Suppression:
         assert change.key is not None
         self.clock = max(change.ts, change.ts if self.clock is None else self.clock)
         since = now + self.limit if self.is_wall_clock else change.ts
-        self.entries.setdefault(change.key, _Entry(since, self.places, change)).change = change
+        entry = self.entries.setdefault(change.key, _Entry(since, self.places, change))
+        entry.change, entry.was_row = change, entry.was_row or change.value is not None
         self.places += 1
         self._release(now if self.is_wall_clock else self.clock - self.limit, change.position, change.position + 1)
         while self._is_over():
@@ -192,11 +206,22 @@ class Suppression:
                 self.failed_at = change.position
                 self.outputs = [output for output in self.outputs if self.is_wall_clock or output[0] < change.position]
                 return
-            self._emit(min(self.entries, key=self._order), change.position, change.position + 1)
+            oldest = min(self.entries, key=self._order)
+            self.evicted += not self._is_void(oldest)
+            self._emit(oldest, change.position, change.position + 1)
+
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes: what came and went while it was held takes no room (S5)."""
+        taking = [entry for key, entry in self.entries.items() if not self._is_void(key)]
+        return len(taking), sum(entry.size for entry in taking)
+
+    def _is_void(self, key: str) -> bool:
+        entry = self.entries[key]
+        return entry.was_row and entry.change.value is None and key not in self.shown
 
     def _is_over(self) -> bool:
-        size = sum(entry.size for entry in self.entries.values())
-        over_rows = self.bounds.rows is not None and len(self.entries) > self.bounds.rows
+        rows, size = self.held()
+        over_rows = self.bounds.rows is not None and rows > self.bounds.rows
         return over_rows or (self.bounds.bytes is not None and size > self.bounds.bytes)
 
     def _order(self, key: str) -> tuple[int, int]:

@@ -78,9 +78,12 @@ def key_column(type_: str) -> str:
     return {"right": "r.key", "outer": "r.$key0"}.get(type_, "l.key")
 
 
-def spec(type_: str, left_ms: int | None, right_ms: int | None, history: str = "latest") -> TableTableJoin:
+def spec(
+    type_: str, left_ms: int | None, right_ms: int | None, history: str = "latest", *, is_result_versioned: bool = False
+) -> TableTableJoin:
     keys: tuple[Any, ...] = (("l.key",), ("r.key",), (key_column(type_),), left_ms, right_ms, history)
-    return TableTableJoin("r", type_, 0, *keys, ("l.key", "l.value"), ("r.key", "r.value"))  # type: ignore[arg-type]
+    columns = (("l.key", "l.value"), ("r.key", "r.value"))
+    return TableTableJoin("r", type_, 0, *keys, *columns, is_result_versioned)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -120,6 +123,7 @@ class JoinModel:
     left_ms: int | None
     right_ms: int | None
     is_complete: bool = False
+    is_result_versioned: bool = False
     told: list[Told] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     late: list[tuple[int, int]] = field(default_factory=list)
@@ -130,6 +134,11 @@ class JoinModel:
     @property
     def horizon(self) -> float:
         return max(side.horizon for side in self.sides.values())
+
+    @property
+    def remembered_from(self) -> float:
+        """From when on tombstones are remembered for the time of a versioned result (TT3)."""
+        return min(side.horizon for side in self.sides.values() if side.retention_ms is not None)
 
     def change(self, pos: int, step: Step) -> None:
         own = self.sides[step.side]
@@ -163,7 +172,8 @@ class JoinModel:
             return
         self.counters["out_of_order"] += is_older and old is not None
         other_ts, met = other.latest(key)
-        ts = step.ts if met is None or other_ts is None else max(step.ts, other_ts)
+        counts = other_ts is not None and (met is not None or (self.is_result_versioned and other_ts >= self.remembered_from))
+        ts = max(step.ts, other_ts) if counts and other_ts is not None else step.ts
         had = self.result(*_sides(step, old, met))
         pair = _sides(step, step.value, met)
         if self.result(*pair):

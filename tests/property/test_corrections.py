@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from engine.core.operators import Moment
 from engine.core.windows.corrections import Corrections
 from engine.core.windows.hopping import WindowAggregator
-from engine.plan.model import AggregateColumn
+from engine.core.windows.sessions import SessionAggregator
+from engine.plan.model import AggregateColumn, SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import suppress_model as model
 from tests.property import window_model
@@ -55,11 +56,13 @@ def rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(data=st.data(), delay=DELAYS, cuts=CUTS, restarts=st.booleans())
-def test_any_slicing_equals_the_step_by_step_model(data: st.DataObject, delay: int, cuts: list[int], restarts: bool) -> None:
+@given(data=st.data(), delay=DELAYS, cuts=CUTS, restarts=st.booleans(), is_moving=st.booleans())
+def test_any_slicing_equals_the_step_by_step_model(
+    data: st.DataObject, delay: int, cuts: list[int], restarts: bool, is_moving: bool
+) -> None:
     made = data.draw(steps(delay))
     store = MemorySegmentStore()
-    operator = Corrections(model.WINDOWED, ("key",), delay, None, store)
+    operator = Corrections(model.WINDOWED, ("key",), delay, None, store, is_moving=is_moving)
     emitted = []
     for start, end in itertools.pairwise(edges(cuts, made)):
         part = made[start:end]
@@ -68,8 +71,8 @@ def test_any_slicing_equals_the_step_by_step_model(data: st.DataObject, delay: i
         if restarts:
             state = json.loads(json.dumps(operator.snapshot()))
             store.purge()
-            operator = Corrections(model.WINDOWED, ("key",), delay, state, store)
-    assert emitted == model.corrections(made, delay)
+            operator = Corrections(model.WINDOWED, ("key",), delay, state, store, is_moving=is_moving)
+    assert emitted == model.corrections(made, delay, is_moving=is_moving)
 
 
 def behind_windows(
@@ -126,6 +129,50 @@ def test_windows_show_their_changes_as_the_model_does(
 
 def by_window(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["_pos"], row["window_end"], row["window_start"], row["key"]
+
+
+def test_a_window_whose_end_and_closing_fall_into_one_jump_gives_its_final_result_alone() -> None:
+    records = [window_model.Row(ts, "a", None, None, None) for ts in (1, 12, 40)]
+    emitted = behind_windows(records, (10, 10, 5), [], "corrections")
+    shown = [(row["_pos"], row["window_start"], row["$state"]) for row in emitted]
+    assert shown == [(10, 0, "preliminary"), (20, 0, "final"), (20, 10, "final")]
+
+
+def test_at_one_position_preliminary_results_come_before_corrections_and_these_before_finals() -> None:
+    changes = [
+        model.Step(0, 0, 4, (model.WindowChange("a", 0, 4, 1), model.WindowChange("a", 4, 8, 1))),
+        model.Step(10, 1, 7, (model.WindowChange("a", 8, 12, 1),)),
+        model.Step(20, 2, 9, (model.WindowChange("b", 4, 8, 1),)),
+        model.Step(20, 3, 9, (model.WindowChange("b", 4, 8, 2), model.WindowChange("a", 0, 4, 2))),
+        model.Step(20, 4, 14, ()),
+    ]
+    operator = Corrections(model.WINDOWED, ("key",), 8, None, MemorySegmentStore())
+    arrays = [np.array([getattr(step, name) for step in changes]) for name in ("position", "offset", "clock")]
+    shown = rows(operator.process(model.change_frame(changes), *arrays))
+    assert [(row["key"], row["window_start"], row["$state"]) for row in shown if row["_pos"] == 20] == [
+        ("a", 4, "preliminary"),
+        ("b", 4, "preliminary"),
+        ("a", 8, "preliminary"),
+        ("a", 0, "correction"),
+        ("a", 0, "final"),
+    ]
+
+
+def test_a_session_that_grows_deletes_its_preliminary_result_and_gives_a_new_one() -> None:
+    spec = SessionAggregation("w", (("key", "s.key"),), 5, 0, COUNT, "corrections")
+    operator = SessionAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore())
+    emitted = []
+    for place, ts in enumerate((10, 12, 30)):
+        frame = window_model.frame([window_model.Row(ts, "a", None, None, None)], place)
+        emitted += rows(operator.process(frame).frame)
+    shown = [(row["_pos"], row["_op"], row["window_start"], row["window_end"], row["value"], row["$state"]) for row in emitted]
+    assert shown == [
+        (0, 0, 10, 10, 1, "preliminary"),
+        (10, 1, 10, 10, None, "correction"),
+        (10, 0, 10, 12, 2, "preliminary"),
+        (20, 0, 30, 30, 1, "preliminary"),
+        (20, 0, 10, 12, 2, "final"),
+    ]
 
 
 @settings(max_examples=50, deadline=None)

@@ -307,8 +307,8 @@ def test_a_session_is_shown_at_its_end_corrected_and_final_when_it_closes() -> N
         ("a", 4, None, "correction"),
         ("a", 4, 3, "correction"),
         ("b", 19, None, "correction"),
-        ("a", 4, 3, "final"),
         ("b", 20, 2, "preliminary"),
+        ("a", 4, 3, "final"),
     ]
 
 

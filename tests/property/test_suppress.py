@@ -92,9 +92,10 @@ def parts(made: Sequence[Batch], cuts: set[int]) -> list[Batch]:
 
 def run(
     spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Batch], *, restarts: bool
-) -> tuple[list[tuple[int, int, Any]], int | None]:
-    """What the operator emits, and where it fails."""
+) -> tuple[list[tuple[int, int, Any]], int | None, int]:
+    """What the operator emits, where it fails, and how many entries left only because the buffer was full."""
     store = MemorySegmentStore()
+    evicted = 0
     state: dict[str, Any] | None = None
     operator: TimeLimitSuppressor | WallClockSuppressor | None = None
     outputs = []
@@ -102,15 +103,16 @@ def run(
         if operator is None or restarts:
             operator = build(spec, state, store)
         result = operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch), batch.advance))
+        evicted += result.counters.get(("s", "emitted_early"), 0)
         outputs += [
             (row[0], row[1], row[2:]) for row in result.frame.select("_pos", "_offset", "_ts", "_op", "key", "value").rows()
         ]
         if result.failure is not None:
             assert result.failure.code == "suppress_buffer_full"
-            return outputs, result.failure.position  # type: ignore[attr-defined]
+            return outputs, result.failure.position, evicted  # type: ignore[attr-defined]
         state = json.loads(json.dumps(operator.snapshot()))
         store.purge()
-    return outputs, None
+    return outputs, None, evicted
 
 
 def build(
@@ -139,7 +141,7 @@ def by_wall_clock(limit: int, limits: Limits, *, is_event_driven: bool = False) 
 @given(made=batches(), limit=LIMITS_MS, cuts=CUTS, restarts=st.booleans())
 def test_a_time_limit_equals_the_change_by_change_model(made: list[Batch], limit: int, cuts: set[int], restarts: bool) -> None:
     model = expected(Suppression(limit, UNBOUNDED, is_wall_clock=False), made)
-    assert run(by_event_time(limit, UNBOUNDED), parts(made, cuts), restarts=restarts) == (model.outputs, None)
+    assert run(by_event_time(limit, UNBOUNDED), parts(made, cuts), restarts=restarts) == (model.outputs, None, model.evicted)
 
 
 @settings(max_examples=100, deadline=None)
@@ -148,7 +150,7 @@ def test_a_full_buffer_emits_its_oldest_entries_early(
     made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool
 ) -> None:
     model = expected(Suppression(limit, limits, is_wall_clock=False), made)
-    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, None)
+    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, None, model.evicted)
 
 
 @settings(max_examples=60, deadline=None)
@@ -157,7 +159,7 @@ def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
     made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool
 ) -> None:
     model = expected(Suppression(limit, limits, is_wall_clock=False), made)
-    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, model.failed_at)
+    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, model.failed_at, 0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -175,7 +177,7 @@ def test_a_wall_clock_limit_equals_the_change_by_change_model(
     ticking = parts(made, cuts)
     model = expected(Suppression(limit, limits, is_wall_clock=True, is_event_driven=driven), ticking)
     spec = by_wall_clock(limit, limits, is_event_driven=driven)
-    assert run(spec, ticking, restarts=restarts) == (model.outputs, None)
+    assert run(spec, ticking, restarts=restarts) == (model.outputs, None, model.evicted)
 
 
 @settings(max_examples=60, deadline=None)
@@ -196,6 +198,39 @@ def test_a_key_is_emitted_at_most_once_per_limit_of_wall_clock(made: list[Batch]
         assert len(set(emitted)) == len(emitted)
         assert all(batch.now - last[key] >= limit for key in emitted if key in last)
         last.update(dict.fromkeys(emitted, batch.now))
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=batches(), limit=LIMITS_MS, limits=st.one_of(st.just(UNBOUNDED), EARLY), is_wall_clock=st.booleans())
+def test_what_came_and_went_while_it_was_held_takes_no_room(
+    made: list[Batch], limit: int, limits: Limits, is_wall_clock: bool
+) -> None:
+    """S5: after every batch the buffer holds as many rows and bytes as the model does."""
+    store, state = MemorySegmentStore(), None
+    model = Suppression(limit, limits, is_wall_clock=is_wall_clock)
+    spec = by_wall_clock(limit, limits) if is_wall_clock else by_event_time(limit, limits)
+    for batch in made:
+        model.take(batch, _behind(batch))
+        operator = build(spec, state, store)
+        operator.process(table_frame(batch.changes), {}, Moment(batch.now, _behind(batch), batch.advance))
+        assert (operator.buffered_rows, operator.buffered_bytes) == model.held()
+        state = json.loads(json.dumps(operator.snapshot()))
+
+
+def test_a_key_that_came_and_went_makes_room_for_another_in_a_buffer_that_must_stop() -> None:
+    operator = TimeLimitSuppressor(by_event_time(1000, Limits(1, None, is_stop=True)), TABLE, None, MemorySegmentStore())
+    changes = [Change(0, 1, "a", "v"), Change(1, 2, "a", None), Change(2, 3, "b", "w")]
+    result = operator.process(table_frame(changes), {}, Moment())
+    assert (result.failure, result.frame.height, operator.buffered_rows) == (None, 0, 1)
+    assert operator.process(table_frame([Change(3, 4, "a", "x")]), {}, Moment()).failure is not None
+
+
+def test_what_came_and_went_is_not_counted_as_let_go_early() -> None:
+    operator = TimeLimitSuppressor(by_event_time(1000, Limits(1, None, is_stop=False)), TABLE, None, MemorySegmentStore())
+    changes = [Change(0, 1, "a", "v"), Change(1, 2, "a", None), Change(2, 3, "b", "w"), Change(3, 4, "c", "x")]
+    result = operator.process(table_frame(changes), {}, Moment())
+    assert result.frame["key"].to_list() == ["b"]
+    assert result.counters["s", "emitted_early"] == 1
 
 
 def test_a_tick_releases_what_is_due_and_says_when_it_wants_the_next_one() -> None:

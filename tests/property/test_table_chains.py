@@ -138,3 +138,36 @@ def test_a_chain_holds_what_sql_gives(chain: Chain, records: list[Record], tasks
             shown[key] = (key, *values)
     held = {row for row in shown.values() if chain.group is None or row[1] != "0"}
     assert held == {tuple(map(repr, row)) for row in expected(chain, records)}
+
+
+VERSIONED: Catalog = {
+    name: source_entry(
+        name,
+        TableDefinition.model_validate(
+            {"key": ["id"], "columns": {"id": "int", "v": "string"}, "versioned": {"history_retention": "50ms"}}
+        ),
+    )
+    for name in KINDS
+}
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(first=TYPES, second=TYPES, records=RECORDS, cuts=st.sets(st.integers(1, 24)))
+def test_a_versioned_chain_read_now_is_what_sql_gives(first: str, second: str, records: list[Record], cuts: set[int]) -> None:
+    """TT3: whatever the event times of changes and deletes; a change older than its key's latest comes to nothing (TT2)."""
+    chain = Chain(first, second, ("a", "b"), None, None)
+    body = definition(chain, 1).model_dump(mode="json", by_alias=True)
+    body["into"] = {"table": "out", "versioned": {"history_retention": "1d"}}
+    plan = build_plan(QueryDefinition.model_validate(body), VERSIONED)
+    plan = replace(plan, inputs=tuple(replace(item, feed=FEED) for item in plan.inputs))
+    versions: dict[str, dict[int, tuple[Any, ...] | None]] = {}
+    for ts, op, key, *values in run(plan, records, sorted(cut for cut in cuts if cut < len(records)), restarts=True):
+        versions.setdefault(key, {})[int(ts)] = (key, *values) if op == "0" else None
+    shown = {row for own in versions.values() if (row := own[max(own)]) is not None}
+    latest = {(record.relation, record.row["id"]): -1 for record in records}
+    counting = []
+    for record in records:
+        if record.ts >= latest[record.relation, record.row["id"]]:
+            latest[record.relation, record.row["id"]] = record.ts
+            counting.append(record)
+    assert shown == {tuple(map(repr, row)) for row in expected(chain, counting)}

@@ -82,6 +82,35 @@ def test_latest_rows_equal_the_model_in_every_slicing(
 
 
 @settings(max_examples=100, deadline=None)
+@given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
+def test_rows_for_a_versioned_result_equal_the_model_in_every_slicing(
+    type_: str, left_ms: int | None, right_ms: int, steps: list[Step], cuts: set[int]
+) -> None:
+    join = JoinModel(type_, left_ms, right_ms, is_result_versioned=True)
+    assert run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts) == expected(join, steps)
+
+
+@settings(max_examples=100, deadline=None)
+@given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
+def test_what_is_read_now_of_a_versioned_result_is_what_the_newest_position_gives(
+    type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int]
+) -> None:
+    """TT3: with ``history: latest`` too, at whatever time a side changed or was deleted."""
+    told, _, _ = run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts)
+    join = JoinModel(type_, left_ms, right_ms)
+    versions: dict[str, dict[int, tuple[str | None, str | None] | None]] = {}
+    placed = model.positions(steps)
+    for place, (pos, step) in enumerate(zip(placed, steps, strict=True)):
+        join.change(pos, step)
+        if pos in placed[place + 1 :]:
+            continue  # what was told at a position is the work of all its rows
+        for each in [each for each in told if each.pos == pos]:
+            versions.setdefault(each.key, {})[each.ts] = None if each.op else (each.left, each.right)
+        for key, own in versions.items():
+            assert own[max(own)] == join.as_of(key, float("inf"))
+
+
+@settings(max_examples=100, deadline=None)
 @given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
 def test_complete_history_equals_the_model_in_every_slicing(
     type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int]

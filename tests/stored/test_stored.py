@@ -56,6 +56,15 @@ def test_there_is_an_archive_of_this_version_with_every_kind(tmp_path: Path) -> 
     assert {path.name for path in (tmp_path / "kinds").iterdir()} >= {*KINDS} - ADDED_SINCE
 
 
+ORDERED_SINCE = {"tumbling_corrected", "session_corrected", "sliding_corrected"}
+"""Kinds that give their results in another order since the archive was made, and fewer preliminary ones (S6)."""
+
+
+def still_meant(kind: str, made: list[list[str]]) -> list[list[str]]:
+    """Return what must be the same: of some kinds the final results."""
+    return [row for row in made if "'final'" in row] if kind in ORDERED_SINCE else made
+
+
 ADDED_SINCE: set[str] = set()
 """Kinds that came after the archive of this format was made."""
 
@@ -69,7 +78,7 @@ def test_stored_state_goes_on_and_gives_what_it_gave(stored: Path, tmp_path: Pat
         if (folder / "segments").exists():
             shutil.copytree(folder / "segments", segments)
         made, _ = run(plan, read(folder / "state.json"), segments, records_of(after), len(before["records"]))
-        assert made == after["made"], folder.name
+        assert still_meant(folder.name, made) == still_meant(folder.name, after["made"]), folder.name
         assert made, folder.name
 
 
@@ -81,7 +90,7 @@ def test_stored_definitions_mean_what_they_meant(stored: Path, tmp_path: Path) -
         assert within(definition, spelled_out), folder.name
         before = read(folder / "before.json")
         made, _ = run(plan_of(definition, catalog), None, tmp_path / folder.name, records_of(before), 0)
-        assert made == before["made"], folder.name
+        assert still_meant(folder.name, made) == still_meant(folder.name, before["made"]), folder.name
 
 
 def test_stored_batches_of_the_log_are_read(stored: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.domain.explaining.facts import ResultFact, Step
 from app.domain.explaining.sentences import shown
 from app.domain.explaining.subject import Desk, Subject, Waiting
+from engine.core.windows.window_grid import OUT_OF_RANGE
 from engine.plan.model import (
     SessionAggregation,
     SlidingAggregation,
@@ -54,6 +55,9 @@ def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> 
     clock = Waiting("stream_time", now_ms, span.closes_at_ms)
     window = f"The window from {shown(span.start_ms)} to {shown(span.end_ms)}" if span.is_certain else "The session"
     is_closed = now_ms is not None and now_ms >= span.closes_at_ms
+    if (beyond := subject.late_at(spec.name, (OUT_OF_RANGE,))) is not None and row is None:
+        sentence = "A window of this time would end later than the year 9999, so it takes no record (T8)."
+        return desk.step("late", sentence, is_blocking=True, reason=beyond.reason)
     fact = subject.late_at(spec.name, ("window_closed",))
     if fact is not None:
         sentence = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,9 @@ class TableTableJoiner(Operator):
         self._seen += frame.height + puts.height
         output = self._results(left, right, counters)
         keep_from = min(left.table.horizon, right.table.horizon) if self._spec.history == "complete" else AFTER_ALL_TIME
-        self._left.table.commit(left.table, keep_from)
-        self._right.table.commit(right.table, keep_from)
+        deletes_from = self._remembered_from([left.table.horizon, right.table.horizon])
+        self._left.table.commit(left.table, keep_from, deletes_from)
+        self._right.table.commit(right.table, keep_from, deletes_from)
         return OperatorOutput(output, pl.concat(late) if late else empty_late(), counters)
 
     def snapshot(self) -> dict[str, Any]:
@@ -86,20 +88,45 @@ class TableTableJoiner(Operator):
         """Table times, under ``<name>.left`` and ``<name>.right``."""
         return {f"{self.name}.left": self._left.table.clock, f"{self.name}.right": self._right.table.clock}
 
+    def _remembered_from(self, horizons: Sequence[Any]) -> Any:
+        """Return from which time on a tombstone counts for a result's time (TT3): the earlier ``T - R`` of the versioned sides.
+
+        Where both sides are versioned, no accepted change is older: then every tombstone that is later than the change counts. Behind
+        another join the left side comes by arrival: then tombstones count as far back as the right side's history goes.
+
+        Args:
+            horizons: of both sides, numbers or arrays of them.
+        """
+        if not self._spec.is_result_versioned:
+            return AFTER_ALL_TIME
+        sides = zip((self._left, self._right), horizons, strict=True)
+        return reduce(np.minimum, (horizon for side, horizon in sides if side.is_versioned))
+
     def _results(self, left: SideBatch, right: SideBatch, counters: Counters) -> pl.DataFrame:
         changes = Changes.of(left, right)
         is_complete = self._spec.history == "complete"
         since = _earliest(changes) if is_complete else None
         reads = SideReads.of(left, changes, since), SideReads.of(right, changes, since)
         if is_complete:
-            results, expired = complete_results(self._spec.type, changes, *reads, _horizons(left, right, changes))
+            results, expired = complete_results(self._spec.type, changes, *reads, np.maximum(*_horizons(left, right, changes)))
             add_counter(counters, self.name, "result_history_expired", expired)
         else:
-            results = self._latest_results(changes, *reads, counters)
+            remembered_from = self._remembered_from(_horizons(left, right, changes))
+            results = self._latest_results(changes, *reads, remembered_from, counters)
         return self._assembled(changes, results, left, right, *reads)
 
-    def _latest_results(self, changes: Changes, left: SideReads, right: SideReads, counters: Counters) -> Results:
-        """Join each change with the other side's latest row (TT1–TT4, STRICT 6, 8, 10)."""
+    def _latest_results(
+        self, changes: Changes, left: SideReads, right: SideReads, remembered_from: I64 | int, counters: Counters
+    ) -> Results:
+        """Join each change with the other side's latest row (TT1–TT4, STRICT 6, 8, 10).
+
+        Args:
+            changes: of both sides.
+            left: the left side's versions.
+            right: the right side's.
+            remembered_from: from which time on the other side's tombstone counts, for each change or all.
+            counters: to be added to.
+        """
         is_left = changes.is_left
         old_left, old_right = (side.search.latest(changes.keys, changes.sequence) for side in (left, right))
         had_left, had_right = left.holds(old_left), right.holds(old_right)
@@ -118,9 +145,9 @@ class TableTableJoiner(Operator):
         is_there = has_result(self._spec.type, has_left, has_right)
         was_there = has_result(self._spec.type, had_left, had_right)
         told = np.flatnonzero(~is_void & (is_there | was_there))
-        is_other_row = np.where(is_left, had_right, had_left)
         other_times = np.where(is_left, right_times, left_times)
-        times = np.where(is_other_row, np.maximum(changes.times, other_times), changes.times)
+        counts = np.where(is_left, had_right, had_left) | (other_times >= remembered_from)
+        times = np.where(counts, np.maximum(changes.times, other_times), changes.times)
         left_rows = np.where(is_left, _own_rows(left, changes), left.rows_at(old_left))
         right_rows = np.where(is_left, right.rows_at(old_right), _own_rows(right, changes))
         return Results(told, times[told], left_rows[told], right_rows[told], ~is_there[told])
@@ -168,9 +195,9 @@ def _earliest(changes: Changes) -> I64:
     return earliest
 
 
-def _horizons(left: SideBatch, right: SideBatch, changes: Changes) -> I64:
-    """Return, after each change, the time from which on both sides' histories can be read."""
-    return np.maximum(left.table.horizons(changes.sequence), right.table.horizons(changes.sequence))
+def _horizons(left: SideBatch, right: SideBatch, changes: Changes) -> list[I64]:
+    """Return, after each change, the time from which on each side's history can be read."""
+    return [side.table.horizons(changes.sequence) for side in (left, right)]
 
 
 def _gathered(versions: pl.DataFrame, names: tuple[str, ...], rows: I64) -> dict[str, pl.Series]:

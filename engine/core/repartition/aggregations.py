@@ -69,7 +69,9 @@ def _suppressed(sources: Sequence[Source], shares: Shares) -> dict[str, list[Any
             rows = rows.with_columns(pl.Series(PLACE, places))
             held = rows.filter(HELD)
             queue = held.select(pl.col(SINCE).alias(TS), PLACE, KEY_HASH).sort(TS, PLACE)
-            state |= {"places": held.height + 1, "bytes": int(held.get_column(SIZE).sum()), "index": [INDEX.write(store, rows)]}
+            sizes = held.get_column(SIZE)
+            state |= {"places": held.height + 1, "bytes": int(sizes.sum()), "voids": int((sizes == 0).sum())}
+            state["index"] = [INDEX.write(store, rows)]
             state["queue"] = [QUEUE.write(store, queue)] if queue.height else []
         states.append(state)
     return {"buffer": states, "unhandled": _unhandled(sources, shares)}

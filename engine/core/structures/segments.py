@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from engine.core.clocks import I64, Bools
+from engine.core.clocks import AFTER_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_directory import runs_in, with_directory, without_directory
@@ -186,21 +186,24 @@ class KeyIndex(Segments):
         self._is_by_time = is_by_time
         self.keeps_deletes = keeps_deletes
         self._key_columns = tuple(key_columns)
+        self._deletes_from = AFTER_ALL_TIME
 
     @property
     def oldest_delete(self) -> int | None:
         """The smallest event time of a kept tombstone, None for none."""
         return min((segment.oldest_delete for segment in self._held if segment.oldest_delete is not None), default=None)
 
-    def append(self, frame: pl.DataFrame, horizon: int) -> None:
+    def append(self, frame: pl.DataFrame, horizon: int, deletes_from: int = AFTER_ALL_TIME) -> None:
         """Add rows that are newer, by position, than all before.
 
         Args:
             frame: the rows, in any order.
             horizon: no read asks for a time before it, except for a key's latest version; merges forget by it.
+            deletes_from: a key's latest tombstone is kept from this event time on, also where it hides nothing.
         """
         if frame.height:
             new = self._arranged(frame)
+            self._deletes_from = deletes_from
             self._append(new, lambda old, is_all: self._merged([*map(self._live, old), new], horizon, is_all))
 
     def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
@@ -288,15 +291,16 @@ class KeyIndex(Segments):
         if order.times is not None:
             is_kept[:-1] &= ~order.is_same[1:] | (order.times[1:] > horizon)
         if is_all and OP in frame.columns:
-            is_kept &= ~self._is_forgotten(frame.get_column(OP).to_numpy()[order.rows], order, horizon)
+            ops, times = (frame.get_column(name).to_numpy()[order.rows] for name in (OP, TS))
+            is_kept &= ~self._is_forgotten(ops, times, order, horizon)
         return frame[order.rows[is_kept]]
 
-    def _is_forgotten(self, ops: NDArray[np.int8], order: KeyOrder, horizon: int) -> Bools:
+    def _is_forgotten(self, ops: NDArray[np.int8], times: I64, order: KeyOrder, horizon: int) -> Bools:
         """Say which tombstones may go, where no older segment is left."""
         is_delete: Bools = ops != 0
         if order.times is None:
-            return is_delete & (not self.keeps_deletes)
-        is_delete &= order.times < horizon
+            return is_delete & (not self.keeps_deletes) & (times < self._deletes_from)
+        is_delete &= order.times < min(horizon, self._deletes_from)
         if self.keeps_deletes:
             is_delete &= np.append(~order.is_same[1:], True)[: len(ops)] | (ops == FORGOTTEN)
         return is_delete

@@ -119,16 +119,17 @@ class VersionedTable:
         frame = self._empty if puts is None else puts[self._empty.columns]
         return TableBatch(self.index, frame, self._clock, self.retention_ms)
 
-    def commit(self, batch: TableBatch, keep_from: int = AFTER_ALL_TIME) -> None:
+    def commit(self, batch: TableBatch, keep_from: int = AFTER_ALL_TIME, deletes_from: int = AFTER_ALL_TIME) -> None:
         """Take over a batch's accepted puts and its clock.
 
         Args:
             batch: what ``open`` returned.
             keep_from: a time before T - R from which on versions are kept for reads by ``TableBatch.versions_of``.
+            deletes_from: a time from which on a key's latest tombstone is kept for these reads, also of an unversioned table.
         """
         self._clock = batch.clock
         changes = batch.accepted_puts if batch.forgotten.is_empty() else pl.concat([batch.accepted_puts, batch.forgotten])
-        self.index.append(changes, min(batch.horizon, keep_from))
+        self.index.append(changes, min(batch.horizon, keep_from), deletes_from)
 
 
 class TableBatch:

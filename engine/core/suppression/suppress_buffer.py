@@ -1,8 +1,8 @@
 """The buffer behind both suppressions: entries by key, what is shown of each key, the bounds (S1, S4, S5, STRICT 1, 6).
 
 A key's first change makes an entry with a buffer time and a place; later ones replace what it holds; it leaves when the caller's
-clock lets it, by (buffer time, place). A delete leaves silently unless the last thing emitted for its key was a row. Reads and
-writes only the keys that changed and the entries that leave.
+clock lets it, by (buffer time, place). A delete leaves silently unless the last thing emitted for its key was a row; one of a key that
+came while it was held takes no room from then on (S5). Reads and writes only the keys that changed and the entries that leave.
 """
 
 from __future__ import annotations
@@ -58,14 +58,12 @@ class _Known:
     Attributes:
         hashes: distinct key hashes, ascending; a key's number is its place here.
         rows: the index's rows of those that have one, in the same order; None: none has.
-        held: their entries.
-        is_shown: whether the last thing emitted was a row.
+        held: their entries, and what is shown of them.
     """
 
     hashes: U64
     rows: pl.DataFrame | None
     held: Held
-    is_shown: Bools
 
 
 class SuppressionBuffer:
@@ -91,6 +89,7 @@ class SuppressionBuffer:
         self._row_bytes = RowBytes(schema)
         self._places: int = state.get("places", 0)
         self._bytes: int = state.get("bytes", 0)
+        self._voids: int = state.get("voids", 0)
         self._closing = spec.closing
         self._latest_ms: int | None = state.get("latest_ms")
         self._store = EntryStore(spec.key, None if spec.closing is None else spec.closing.end, state, store)
@@ -98,8 +97,8 @@ class SuppressionBuffer:
 
     @property
     def rows(self) -> int:
-        """Entries held."""
-        return self._store.queue.rows
+        """Entries held; void ones are none."""
+        return self._store.queue.rows - self._voids
 
     @property
     def bytes(self) -> int:
@@ -118,7 +117,8 @@ class SuppressionBuffer:
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"places": self._places, "bytes": self._bytes, "latest_ms": self._latest_ms, **self._store.snapshot()}
+        numbers = {"places": self._places, "bytes": self._bytes, "voids": self._voids, "latest_ms": self._latest_ms}
+        return {**numbers, **self._store.snapshot()}
 
     def take(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> Gain:
         """Handle changes one after the other.
@@ -171,20 +171,22 @@ class SuppressionBuffer:
 
     def _steps(self, frame: pl.DataFrame, hashes: U64, since: I64, until: I64) -> Steps:
         codes = np.searchsorted(hashes, frame[KEY_HASH].to_numpy())
-        return Steps(codes, since, self._row_bytes.of(frame), until, self._places)
+        sizes = np.maximum(self._row_bytes.of(frame), 1)  # what has none is void
+        return Steps(codes, since, sizes, frame[OP].to_numpy() == 0, until, self._places)
 
     def _known(self, hashes: U64) -> _Known:
         """Look keys up, which may repeat."""
         hashes = distinct(hashes)
         rows = self._store.rows_of(hashes)
-        is_shown, is_held = np.zeros(len(hashes), np.bool_), np.zeros(len(hashes), np.bool_)
+        is_shown, is_held, is_row = np.zeros((3, len(hashes)), np.bool_)
         numbers = {name: np.zeros(len(hashes), np.int64) for name in (SINCE, PLACE, SIZE)}
         if rows is not None:
             places = np.searchsorted(hashes, rows[KEY_HASH].to_numpy())
             is_shown[places], is_held[places] = rows[SHOWN].to_numpy(), rows[HELD].to_numpy()
+            is_row[places] = rows[OP].to_numpy() == 0
             for name, values in numbers.items():
                 values[places] = rows[name].to_numpy()
-        return _Known(hashes, rows, Held(is_held, numbers[SINCE], numbers[PLACE], numbers[SIZE]), is_shown)
+        return _Known(hashes, rows, Held(is_held, is_shown, is_row, numbers[SINCE], numbers[PLACE], numbers[SIZE]))
 
     # Bounds
 
@@ -237,7 +239,7 @@ class SuppressionBuffer:
         is_first = np.ones(len(is_row), np.bool_)
         is_first[1:] = episodes.codes[1:] != episodes.codes[:-1]
         was_row = np.roll(is_row, 1)  # of the episode before
-        is_shown = np.where(is_first, known.is_shown[episodes.codes], was_row)
+        is_shown = np.where(is_first, known.held.is_shown[episodes.codes], was_row)
         leaves = episodes.released < len(places.positions)
         out = np.flatnonzero(leaves & (is_row | is_shown))
         out = out[np.lexsort((episodes.places[out], episodes.since[out], episodes.released[out]))]
@@ -251,12 +253,13 @@ class SuppressionBuffer:
     def _latest(self, frame: pl.DataFrame, episodes: Episodes, known: _Known) -> pl.DataFrame:
         """The last change of each episode."""
         own = [KEY_HASH, TS, OP, SIZE, *self._schema.names]
-        changes = frame.with_columns(pl.Series(SIZE, self._row_bytes.of(frame))).select(own)
+        sizes = pl.Series(SIZE, episodes.sizes)
+        changes = frame.with_columns(pl.lit(0, pl.Int64).alias(SIZE)).select(own)
         if known.rows is None:
-            return changes[episodes.sources]
+            return changes[episodes.sources].with_columns(sizes)
         before = np.searchsorted(known.rows[KEY_HASH].to_numpy(), known.hashes[episodes.codes])
         taken = np.where(episodes.sources == FROM_BEFORE, before, episodes.sources + known.rows.height)
-        return pl.concat([known.rows.select(own), changes])[taken]
+        return pl.concat([known.rows.select(own), changes])[taken].with_columns(sizes)
 
     def _keep(self, latest: pl.DataFrame, episodes: Episodes, known: _Known, leaves: Bools, is_shown: Bools) -> None:
         """Write what has become of each key.
@@ -271,7 +274,7 @@ class SuppressionBuffer:
         codes = episodes.codes
         is_last = np.append(codes[1:] != codes[:-1], [True])[: len(codes)]
         was_held = known.held.is_held[codes]
-        is_same = leaves & ~was_held & (known.is_shown[codes] == is_shown)  # nothing held, then and now
+        is_same = leaves & ~was_held & (known.held.is_shown[codes] == is_shown)  # nothing held, then and now
         kept = np.flatnonzero(is_last & ~is_same)
         stays = ~leaves[kept]
         state = [
@@ -287,5 +290,6 @@ class SuppressionBuffer:
         self._store.put(rows, self._closed_to)
         new = np.flatnonzero(~leaves & episodes.is_new)
         self._store.enqueue(episodes.since[new], episodes.places[new], known.hashes[codes[new]])
-        freed = known.held.sizes[codes[is_last & was_held]].sum()
-        self._bytes += int(latest[SIZE].to_numpy()[kept[stays]].sum() - freed)
+        freed, held = known.held.sizes[codes[is_last & was_held]], episodes.sizes[kept[stays]]
+        self._bytes += int(held.sum() - freed.sum())
+        self._voids += int((held == 0).sum() - (freed == 0).sum())

@@ -1,16 +1,19 @@
 """Which changes a suppress buffer puts together, and when it lets them go (S1, S2, S4): numbers only, no payload, no state.
 
 An *episode* begins with a change of a key that holds nothing and ends when its entry leaves the buffer; the changes between
-replace each other. ``plan`` finds all episodes of a batch without a loop over records: where an episode that begins at a change
-would end is one binary search, so each change knows which change of its key would begin the next one, and those that are really
-reached from a key's first one are found by doubling the steps. ``plan_bounded`` is the record-by-record reading, for the rare rows
-(a full buffer) where every release depends on all changes before it.
+replace each other. An entry is *void* once it has nothing to tell any more: a key came and went while it was held (S5). It keeps its
+buffer time, which counts should the key come back, but takes no room.
+
+``plan`` finds all episodes of a batch without a loop over records: where an episode that begins at a change would end is one
+binary search, so each change knows which change of its key would begin the next one, and those that are really reached from a key's first
+one are found by doubling the steps. ``plan_bounded`` is the record-by-record reading, for the rare rows (a full buffer) where every
+release depends on all changes before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
@@ -34,6 +37,7 @@ class Steps:
         codes: number of each change's key, an index into the batch's distinct key hashes.
         since: buffer time of an entry that each change would make.
         sizes: bytes of each change.
+        is_row: whether each change is a row, not a delete.
         until: after each step the entries with buffer time <= this leave; non-decreasing.
         first_place: place of the first change.
     """
@@ -41,6 +45,7 @@ class Steps:
     codes: I64
     since: I64
     sizes: I64
+    is_row: Bools
     until: I64
     first_place: int
 
@@ -51,15 +56,25 @@ class Held:
 
     Attributes:
         is_held: whether the key has one.
+        is_shown: whether the last thing emitted for the key was a row.
+        is_row: whether the entry is a row, not a delete.
         since: its buffer time.
         places: its place.
-        sizes: its bytes.
+        sizes: its bytes; none where it is void.
     """
 
     is_held: Bools
+    is_shown: Bools
+    is_row: Bools
     since: I64
     places: I64
     sizes: I64
+
+    @property
+    def is_void(self) -> Bools:
+        """Whether the entry is void."""
+        is_void: Bools = self.is_held & (self.sizes == 0)
+        return is_void
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,7 @@ class Episodes:
         since: buffer time.
         places: see ``PLACE``.
         is_new: whether it began in the batch.
+        sizes: bytes of its latest change; none where the entry is void.
     """
 
     codes: I64
@@ -81,6 +97,7 @@ class Episodes:
     since: I64
     places: I64
     is_new: Bools
+    sizes: I64
 
 
 class Bounds(NamedTuple):
@@ -117,8 +134,10 @@ def plan(steps: Steps, held: Held) -> Episodes:
         np.concatenate([held.since[old], steps.since[new]]),
         np.concatenate([held.places[old], steps.first_place + new]),
         np.repeat([False, True], [len(old), len(new)]),
+        np.zeros(len(old) + len(new), np.int64),
     )
-    return _by_key(episodes)
+    episodes = _by_key(episodes)
+    return replace(episodes, sizes=room(steps, held, episodes).ended_sizes)
 
 
 def _reached(starts: I64, following: I64) -> I64:
@@ -138,30 +157,75 @@ def _reached(starts: I64, following: I64) -> I64:
 
 def _by_key(episodes: Episodes) -> Episodes:
     order = np.argsort(episodes.codes, kind="stable")
-    names = ("codes", "sources", "released", "since", "places", "is_new")
+    names = ("codes", "sources", "released", "since", "places", "is_new", "sizes")
     return Episodes(*(getattr(episodes, name)[order] for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What entries take of the buffer, change after change.
+
+    Attributes:
+        sizes: of each change, the bytes of its entry with it; none where the entry is void.
+        ended_sizes: of each episode, the bytes of its entry when it leaves, or when the batch ends.
+        previous: of each change, the change of the same episode before it; ``FROM_BEFORE`` for what was held, else ``BEGINS``.
+    """
+
+    sizes: I64
+    ended_sizes: I64
+    previous: I64
+
+
+BEGINS: Final = -2
+"""In place of the change before, of one that begins an episode."""
+
+
+def room(steps: Steps, held: Held, episodes: Episodes) -> Room:
+    """Say which entries are void when (S5): the delete of a key that became a row while it was held, and of which none is shown."""
+    count, wide = len(steps.codes), len(steps.until) + 1
+    order = np.argsort(steps.codes, kind="stable")
+    ranks = steps.codes[order] * wide + order
+    begun = np.where(episodes.is_new, episodes.places - steps.first_place, 0)
+    starts = np.searchsorted(ranks, episodes.codes * wide + begun)
+    own = np.searchsorted(starts, np.arange(count), "right") - 1  # the episode of each change, both by key and arrival
+    is_row = steps.is_row[order]
+    is_shown = _shown_before(episodes, held, steps.is_row)[own]
+    last_row = np.maximum.accumulate(np.where(is_row, np.arange(count), -1))
+    of_held = ~episodes.is_new[own] & (held.is_row | held.is_void)[steps.codes[order]]
+    is_void = ~is_row & ~is_shown & ((last_row >= starts[own]) | of_held)
+    begins = np.where(episodes.is_new[own], BEGINS, FROM_BEFORE)
+    previous = np.where(np.arange(count) > starts[own], np.roll(order, 1), begins)
+    sizes, before, is_own = np.empty(count, np.int64), np.empty(count, np.int64), episodes.sources >= 0
+    sizes[order], before[order] = np.where(is_void, 0, steps.sizes[order]), previous
+    ended_sizes = held.sizes[episodes.codes]
+    ended_sizes[is_own] = sizes[episodes.sources[is_own]]
+    return Room(sizes, ended_sizes, before)
+
+
+def _shown_before(episodes: Episodes, held: Held, is_row: Bools) -> Bools:
+    """Say of each episode whether the last thing emitted for its key before it was a row."""
+    ended_row = held.is_row[episodes.codes]
+    is_own = episodes.sources >= 0
+    ended_row[is_own] = is_row[episodes.sources[is_own]]
+    is_first = np.append([True], episodes.codes[1:] != episodes.codes[:-1])[: len(episodes.codes)]
+    is_shown: Bools = np.where(is_first, held.is_shown[episodes.codes], np.roll(ended_row, 1))
+    return is_shown
 
 
 def first_overrun(steps: Steps, held: Held, episodes: Episodes, rows: int, size: int, bounds: Bounds) -> int | None:
     """Return the first step after which the buffer would be over its bounds, when it begins with ``rows`` and ``size`` bytes."""
     ends = len(steps.until)
-    is_new, leaves = episodes.is_new, episodes.released < ends
-    begun = episodes.places[is_new] - steps.first_place
-    added = np.bincount(begun, minlength=ends) - np.bincount(episodes.released[leaves], minlength=ends)
-    order = np.argsort(steps.codes, kind="stable")
-    replaced = np.zeros(len(order), np.int64)  # bytes that each change replaces
-    replaced[order[1:]] = steps.sizes[order[:-1]]
-    is_first = np.append([True], steps.codes[order[1:]] != steps.codes[order[:-1]])[: len(order)]
-    firsts = order[is_first]
-    replaced[firsts] = np.where(held.is_held[steps.codes[firsts]], held.sizes[steps.codes[firsts]], 0)
-    replaced[begun] = 0
-    sizes = np.where(episodes.sources < 0, held.sizes[episodes.codes], 0)
-    own = episodes.sources >= 0
-    sizes[own] = steps.sizes[episodes.sources[own]]
-    freed = np.zeros(ends, np.int64)
-    np.add.at(freed, episodes.released[leaves], sizes[leaves])
-    grown = -freed
-    grown[: len(order)] += steps.sizes - replaced
+    taken = room(steps, held, episodes)
+    codes, previous = steps.codes, taken.previous
+    replaced = np.where(previous == FROM_BEFORE, held.sizes[codes], 0)
+    replaced[previous >= 0] = taken.sizes[previous[previous >= 0]]
+    leaves = episodes.released < ends
+    released, freed = episodes.released[leaves], taken.ended_sizes[leaves]
+    added, grown = np.zeros((2, ends), np.int64)
+    np.subtract.at(added, released, np.sign(freed))
+    np.subtract.at(grown, released, freed)
+    added[: len(codes)] += np.sign(taken.sizes) - np.sign(replaced)  # what is void has no bytes and takes no row
+    grown[: len(codes)] += taken.sizes - replaced
     over = (rows + np.cumsum(added) > bounds.rows) | (size + np.cumsum(grown) > bounds.bytes)
     return int(np.argmax(over)) if over.any() else None
 
@@ -174,9 +238,15 @@ class _Entry:
     since: int
     place: int
     size: int
+    is_row: bool = False
     source: int = FROM_BEFORE
     released: int = -1
     is_new: bool = False
+    was_row: bool = False
+
+    @property
+    def is_void(self) -> bool:
+        return self.size == 0
 
 
 @dataclass(slots=True)
@@ -199,12 +269,12 @@ class Bounded:
 
     def episodes(self, hashes: U64, ends: int) -> Episodes:
         """The episodes, with key numbers by ``hashes``; of ``ends`` steps."""
-        columns = ("source", "released", "since", "place")
-        numbers = np.array([[getattr(entry, name) for name in columns] for entry in self.entries], np.int64).reshape(-1, 4)
+        columns = ("source", "released", "since", "place", "size")
+        numbers = np.array([[getattr(entry, name) for name in columns] for entry in self.entries], np.int64).reshape(-1, 5)
         codes = np.searchsorted(hashes, np.array([entry.hash for entry in self.entries], np.uint64))
         released = np.where(numbers[:, 1] < 0, ends, numbers[:, 1])
         is_new = np.array([entry.is_new for entry in self.entries], np.bool_)
-        return _by_key(Episodes(codes, numbers[:, 0], released, numbers[:, 2], numbers[:, 3], is_new))
+        return _by_key(Episodes(codes, numbers[:, 0], released, numbers[:, 2], numbers[:, 3], is_new, numbers[:, 4]))
 
 
 Heads = Callable[[int], list[tuple[int, int, int, int]]]
@@ -233,25 +303,29 @@ class _Walk:
         self._steps, self._heads, self._bounds = steps, heads, bounds
         self._keys = hashes[steps.codes].tolist()
         self._rows, self._size = rows, size
-        old = zip(
-            held.is_held.tolist(), hashes.tolist(), held.since.tolist(), held.places.tolist(), held.sizes.tolist(), strict=True
-        )
-        self._live = {key: _Entry(key, since, place, size) for is_held, key, since, place, size in old if is_held}
+        self._is_row = steps.is_row.tolist()
+        self._shown = dict(zip(hashes.tolist(), held.is_shown.tolist(), strict=True))
+        old = zip(*(each.tolist() for each in (hashes, held.since, held.places, held.sizes, held.is_row)), strict=True)
+        entries = [_Entry(*each) for each in old]
+        self._live = {entry.hash: entry for entry, is_held in zip(entries, held.is_held.tolist(), strict=True) if is_held}
+        for entry in entries:
+            entry.was_row = entry.is_row or entry.is_void
         self._new: list[tuple[int, int, int]] = []
         self._old: list[tuple[int, int, int, int]] = []
         self._taken = 0
+        self._is_whole = False
         self._found = Bounded()
 
     def run(self) -> Bounded:
         since, sizes, until = self._steps.since.tolist(), self._steps.sizes.tolist(), self._steps.until.tolist()
         for step, key in enumerate(self._keys):
             self._take_in(step, key, since[step], sizes[step])
-            while self._rows and (oldest := self._oldest()) is not None:
+            while (oldest := self._oldest()) is not None:
                 is_due = oldest[0] <= until[step]
                 if not is_due and self._rows <= self._bounds.rows and self._size <= self._bounds.bytes:
                     break
-                self._found.evicted += not is_due
-                self._release(oldest, step)
+                was_void = self._release(oldest, step)
+                self._found.evicted += not is_due and not was_void
         return self._found
 
     def _take_in(self, step: int, key: int, since: int, size: int) -> None:
@@ -260,23 +334,29 @@ class _Walk:
             place = self._steps.first_place + step
             entry = self._live[key] = _Entry(key, since, place, 0, is_new=True)
             heappush(self._new, (since, place, key))
-            self._rows += 1
             self._found.entries.append(entry)
         elif entry.source == FROM_BEFORE:
             self._found.entries.append(entry)
+        entry.is_row = self._is_row[step]
+        entry.was_row |= entry.is_row
+        if entry.was_row and not entry.is_row and not self._shown[key]:
+            size = 0
+        self._rows += (size > 0) - (entry.size > 0)
         self._size += size - entry.size
         entry.source, entry.size = step, size
 
     def _oldest(self) -> tuple[int, int, int, int] | None:
         """The next to leave; entries that the queue holds come with their bytes."""
-        if self._taken == len(self._old):
-            self._old = self._heads(max(_CHUNK, 2 * self._taken)) if self._rows > len(self._new) else self._old
+        if self._taken == len(self._old) and not self._is_whole:
+            self._old = self._heads(max(_CHUNK, 2 * self._taken))
+            self._is_whole = len(self._old) == self._taken
         old = self._old[self._taken] if self._taken < len(self._old) else None
         if self._new and (old is None or self._new[0] < old[:3]):
             return (*self._new[0], 0)
         return old
 
-    def _release(self, oldest: tuple[int, int, int, int], step: int) -> None:
+    def _release(self, oldest: tuple[int, int, int, int], step: int) -> bool:
+        """Let an entry go; returns whether it was void."""
         since, place, key, size = oldest
         entry = self._live.pop(key, None)
         if entry is None:
@@ -289,5 +369,8 @@ class _Walk:
         if entry.source == FROM_BEFORE:
             self._found.entries.append(entry)
         entry.released = step
-        self._rows -= 1
+        self._rows -= not entry.is_void
         self._size -= entry.size
+        if key in self._shown:  # of others no change will come
+            self._shown[key] = entry.is_row
+        return entry.is_void

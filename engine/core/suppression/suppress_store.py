@@ -34,7 +34,7 @@ PLACE: Final = "_place"
 """Number of the change that made the entry: orders entries of one buffer time."""
 
 SIZE: Final = "_size"
-"""Bytes of the entry's latest change."""
+"""Bytes of the entry's latest change; none where the entry is void (S5)."""
 
 
 class EntryIndex(KeyIndex):

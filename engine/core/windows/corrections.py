@@ -3,7 +3,8 @@
 Stands behind any window aggregation and reads nothing but its changes and its stream time. A window's latest row is held until
 stream time reaches the window's end; then it is shown as ``preliminary``. From then on each change passes as a ``correction``.
 When the window closes, its last row is shown once more as ``final``. So every window that has a row reads: one preliminary, any
-number of corrections, one final; also when its end and its closing fall on one position.
+number of corrections, one final; where its end and its closing fall on one position, the final alone. A session that grows is another
+window: the one it was is deleted, and a new preliminary result comes.
 
 Vectorised: whether a window was shown before a change follows from the stream time and from when it had a row, by one binary
 search on the batch's stream times. Only windows that changed, came to their end or closed are read.
@@ -46,8 +47,9 @@ SHOWN: Final = "_shown"
 _AT: Final = "_at"
 """Index of the position, in the batch, that made a row; -1 for a row from before."""
 
-_STATES: Final = np.array(["preliminary", "correction", "final"], dtype=object)
-_PRELIMINARY, _CORRECTION, _FINAL = range(3)
+_STATES: Final = np.array(["correction", "preliminary", "correction", "final"], dtype=object)
+_MOVED, _PRELIMINARY, _CORRECTION, _FINAL = range(4)
+"""What is emitted at one position, in this order; ``_MOVED`` are the corrections of a session that is gone with that position."""
 
 
 class _Positions(NamedTuple):
@@ -86,6 +88,13 @@ class _Chain:
         lasts: I64 = np.append(self.starts[1:], len(self.at)) - 1
         return lasts
 
+    @property
+    def settled(self) -> I64:
+        """Index of the row that each row's window has at the end of the row's position."""
+        ends = np.flatnonzero(self.until > self.at)
+        settled: I64 = ends[np.searchsorted(ends, np.arange(len(self.at)))]
+        return settled
+
 
 class Corrections:
     """Turns a window aggregation's changes into marked results.
@@ -97,15 +106,24 @@ class Corrections:
             the one the state was made with: what has closed stays closed, what is closed now closes at the next position.
         state: what ``snapshot`` returned, or None.
         store: where the windows' latest rows live.
+        is_moving: windows are sessions, which a record may give other bounds: what a session was goes before what it is comes.
     """
 
     def __init__(
-        self, schema: Schema, key: tuple[str, ...], delay_ms: int, state: dict[str, Any] | None, store: SegmentStore
+        self,
+        schema: Schema,
+        key: tuple[str, ...],
+        delay_ms: int,
+        state: dict[str, Any] | None,
+        store: SegmentStore,
+        *,
+        is_moving: bool = False,
     ) -> None:
         self.schema = Schema((*schema.columns, (STATE, STRING)))
         self._payload = schema.names
         self._key = [*(name for name in key if name not in (WINDOW_START, WINDOW_END)), WINDOW_START, WINDOW_END]
         self._delay_ms = delay_ms
+        self._is_moving = is_moving
         self._nothing = empty_frame(self.schema)
         state = state or {}
         self._clock: int | None = state.get("clock")
@@ -143,8 +161,9 @@ class Corrections:
             clocks: stream time after each, non-decreasing.
 
         Returns:
-            The service columns and ``schema``. At one position: corrections in the order of the changes, then preliminary and final
-            results by (end, start, arrival). Deletes are corrections, and keep only their key.
+            The service columns and ``schema``. At one position: preliminary results by (end, start, arrival), corrections in the order of
+            the changes, final results by (end, start, arrival); before all of them the corrections of sessions that end up deleted
+            there. Deletes are corrections, and keep only their key.
         """
         if not len(positions):
             return self._nothing
@@ -244,27 +263,33 @@ class Corrections:
         final = lasts[is_final]
         closing = np.searchsorted(steps.clocks, ends[final] + self._delay_ms)
         closing = np.maximum(closing, np.maximum(chain.shown_at[is_final], chain.at[final]))  # it may have become due by an edit
+        positions = len(steps.positions)
+        closes_at = np.full(len(chain.starts), positions)
+        closes_at[is_final] = closing
+        preliminary = preliminary[shown_at[preliminary] < closes_at[chain.groups.ids[preliminary]]]
+        is_gone = self._is_moving & ~chain.is_row[chain.settled[corrections]]
         rows = np.concatenate([corrections, preliminary, final])
         places = np.concatenate([chain.at[corrections], shown_at[preliminary], closing])
-        states = np.repeat([_CORRECTION, _PRELIMINARY, _FINAL], [len(corrections), len(preliminary), len(final)])
-        return self._in_order(chain, rows, places, states, steps)
+        others = np.repeat([_PRELIMINARY, _FINAL], [len(preliminary), len(final)])
+        kinds = np.concatenate([np.where(is_gone, _MOVED, _CORRECTION), others])
+        return self._in_order(chain, rows, places, kinds, steps)
 
-    def _in_order(self, chain: _Chain, rows: I64, places: I64, states: I64, steps: _Positions) -> pl.DataFrame:
+    def _in_order(self, chain: _Chain, rows: I64, places: I64, kinds: I64, steps: _Positions) -> pl.DataFrame:
         frame = chain.frame[rows]
-        is_correction = states == _CORRECTION
+        is_correction = (kinds == _MOVED) | (kinds == _CORRECTION)
         arrivals = {
             name: np.minimum.reduceat(chain.frame[name].to_numpy(), chain.starts)[chain.groups.ids[rows]]
             for name in (FIRST, _SINCE)
         }
         starts = frame[WINDOW_START].dt.epoch("ms").to_numpy()
-        by_window = (frame[NODE].to_numpy(), starts, arrivals[FIRST], arrivals[_SINCE], states)
-        by_change = (frame[_ORDER].to_numpy(), *[np.zeros_like(rows)] * 4)
+        by_window = (frame[NODE].to_numpy(), starts, arrivals[FIRST], arrivals[_SINCE])
+        by_change = (frame[_ORDER].to_numpy(), *[np.zeros_like(rows)] * 3)
         keys = [np.where(is_correction, change, window) for change, window in zip(by_change, by_window, strict=True)]
-        order = np.lexsort([*reversed(keys), ~is_correction, places])
+        order = np.lexsort([*reversed(keys), kinds, places])
         offsets = np.where(is_correction, frame[OFFSET].to_numpy(), steps.offsets[places])
         own = [
             pl.Series(POS, steps.positions[places]),
             pl.Series(OFFSET, offsets),
-            pl.Series(STATE, _STATES[states], pl.String),
+            pl.Series(STATE, _STATES[kinds], pl.String),
         ]
         return frame.with_columns(own)[order].select(self._nothing.columns)

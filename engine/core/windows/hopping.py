@@ -1,4 +1,4 @@
-"""Tumbling and hopping window aggregation (W1, W2, W5–W8, S6, T6, T10, STRICT 3, 4, 15–17, 20).
+"""Tumbling and hopping window aggregation (W1, W2, W5–W8, S6, T6, T8, T10, STRICT 3, 4, 15–17, 20).
 
 Vectorised over a batch, equal to handling record after record: a record is judged by the stream time that includes itself; a
 window closes at the first position whose stream time reaches its end plus grace, found by one binary search on the running
@@ -43,7 +43,7 @@ from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span, counted
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
-from engine.core.windows.window_grid import WindowGrid, expand, node_windows
+from engine.core.windows.window_grid import OUT_OF_RANGE, WindowGrid, expand, node_windows
 from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
 from engine.definition.types import TIMESTAMP, Schema
 from engine.plan.model import WindowAggregation
@@ -79,6 +79,7 @@ class _Batch:
         first: first window of each that still takes it.
         last: last window of each; a record with first > last is taken by none.
         refused: how many windows refused each: they had closed.
+        beyond: how many windows of each would end too late to be (T8).
     """
 
     frame: pl.DataFrame
@@ -88,6 +89,7 @@ class _Batch:
     first: Int64s
     last: Int64s
     refused: Int64s
+    beyond: Int64s
 
 
 class WindowAggregator(Operator):
@@ -188,16 +190,15 @@ class WindowAggregator(Operator):
             ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the
             position and offset of the closing record. ``changes``: one row per (record, window), or only the last one
             per window where they are folded. A deleted row keeps its key,
-            its aggregates are null. ``corrections``: see there. ``late`` has each record once that some window refused; counter
-            ``window_closed`` counts (record, window) pairs.
+            its aggregates are null. ``corrections``: see there. ``late`` has each record once for each reason why some window refused it;
+            the counters ``window_closed`` and ``window_out_of_range`` (T8) count (record, window) pairs.
         """
         counters: Counters = {}
         late: list[pl.DataFrame] = []
         batches: list[_Batch] = []
         outputs: list[pl.DataFrame] = []
         for batch in self._batches(frame, moment, counters):
-            if batch.refused.any():
-                late.append(self._late(batch, counters))
+            late += self._late(batch, counters)
             outputs.append(self._advance(batch, counters))
             batches.append(batch)
         emitted = pl.concat(outputs) if outputs else self._nothing
@@ -219,7 +220,8 @@ class WindowAggregator(Operator):
             nothing = np.zeros(1, np.int64)
             hashes, arrivals = pl.Series([0], dtype=pl.UInt64), pl.Series([self._arrivals])
             clock = np.array([self._stream_time + moment.step_ms])
-            yield _Batch(self._no_record.with_columns(service), hashes, arrivals, clock, nothing, nothing - 1, nothing)
+            bounds = nothing, nothing - 1, nothing, nothing
+            yield _Batch(self._no_record.with_columns(service), hashes, arrivals, clock, *bounds)
 
     @staticmethod
     def _corrected(corrections: Corrections, changes: pl.DataFrame, batches: list[_Batch]) -> pl.DataFrame:
@@ -235,14 +237,22 @@ class WindowAggregator(Operator):
         self._arrivals += frame.height
         times = frame[TS].to_numpy()
         _, clock = running_clock(self._stream_time, times)
-        wanted, last = self._grid.windows_of(times)
+        wanted, behind = self._grid.windows_of(times)
+        last = np.minimum(behind, self._grid.last_window)
         first = np.maximum(wanted, np.maximum(self._grid.first_open(clock), self._first_open))
-        return _Batch(frame, hashes, arrivals, clock, first, last, np.minimum(first, last + 1) - wanted)
+        refused = np.maximum(np.minimum(first, last + 1) - wanted, 0)
+        return _Batch(frame, hashes, arrivals, clock, first, last, refused, np.minimum(behind - last, behind - wanted + 1))
 
-    def _late(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
-        add_counter(counters, self._spec.name, "window_closed", int(batch.refused.sum()))
-        is_late = pl.Series(batch.refused > 0)
-        return late_rows(batch.frame.filter(is_late), self._spec.name, "window_closed", pl.Series(batch.clock).filter(is_late))
+    def _late(self, batch: _Batch, counters: Counters) -> list[pl.DataFrame]:
+        """Count (record, window) pairs that fail, by reason; give each record once for each reason."""
+        late = []
+        for reason, pairs in (("window_closed", batch.refused), (OUT_OF_RANGE, batch.beyond)):
+            if pairs.any():
+                add_counter(counters, self._spec.name, reason, int(pairs.sum()))
+                is_late = pl.Series(pairs > 0)
+                clocks = pl.Series(batch.clock).filter(is_late)
+                late.append(late_rows(batch.frame.filter(is_late), self._spec.name, reason, clocks))
+        return late
 
     def _advance(self, batch: _Batch, counters: Counters) -> pl.DataFrame:
         """Take the records in, emit, forget what closed."""

@@ -127,7 +127,8 @@ class SessionAggregator(Operator):
         self._corrections: Corrections | None = None
         if spec.emit == "corrections":
             key = tuple(name for name, _ in spec.group)
-            self._corrections = Corrections(self.schema, key, self._delay_ms + 1, state.get("corrections"), store)
+            held = state.get("corrections")
+            self._corrections = Corrections(self.schema, key, self._delay_ms + 1, held, store, is_moving=True)
             self.schema = self._corrections.schema
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.group_results import Grouping
-from engine.core.clocks import I64, Bools, running_clock
+from engine.core.clocks import I64, LAST_EVENT_TIME_MS, Bools, running_clock
 from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame, empty_late, late_rows
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -25,6 +25,7 @@ from engine.core.windows.sliding_changes import Arrivals
 from engine.core.windows.sliding_results import FIRST, SlidingResults, Steps
 from engine.core.windows.sliding_store import HASH, SEQ, U64, Band, SlidingStore, hashes_between, matching, sorted_run
 from engine.core.windows.sliding_windows import BOUNDARY, Timeline, timelines
+from engine.core.windows.window_grid import OUT_OF_RANGE
 from engine.definition.types import Schema
 from engine.plan.model import SlidingAggregation
 
@@ -138,14 +139,15 @@ class SlidingAggregator(Operator):
             and offset of the closing record. ``changes``: one row per (record, window) in the order of STRICT 4, or only the
             last one per window where they are folded; a deleted row
             keeps its key, its aggregates are null. ``corrections``: see ``Corrections``. ``late`` has the refused records; counter
-            ``window_closed`` counts them.
+            ``window_closed`` counts them, and ``window_out_of_range`` those that are taken by their own window but not by another one (T8).
         """
         counters: Counters = {}
         batch = self._admit(frame, counters)
         late = self._late(batch, counters)
         steps = self._steps(batch, moment)
+        beyond = self._out_of_range(batch, counters)
         emitted = self._advance(batch, steps, counters) if len(steps.positions) else self._nothing
-        return OperatorOutput(emitted, late, counters)
+        return OperatorOutput(emitted, pl.concat([late, *beyond]), counters)
 
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), follow the clock, judge each record (W1, W4)."""
@@ -161,6 +163,28 @@ class SlidingAggregator(Operator):
         is_late = pl.Series(~batch.is_accepted)
         add_counter(counters, self._spec.name, "window_closed", int(is_late.sum()))
         return late_rows(batch.frame.filter(is_late), self._spec.name, "window_closed", pl.Series(batch.clock).filter(is_late))
+
+    def _out_of_range(self, batch: _Batch, counters: Counters) -> list[pl.DataFrame]:
+        """Count and give the records that share a window with an older one which would end too late to be (T8).
+
+        That is the window behind the earlier one of the two, whichever came first.
+        """
+        least = LAST_EVENT_TIME_MS - self._spec.difference_ms
+        is_near = batch.is_accepted & (batch.frame[TS].to_numpy() >= least)
+        if not is_near.any():
+            return []
+        run = self._run(batch)
+        hashes = np.unique(batch.hashes.to_numpy()[is_near])
+        bounds = np.full(len(hashes), least), np.full(len(hashes), LAST_EVENT_TIME_MS)
+        parts = [*self._store.matching(hashes, *bounds), matching(run, hashes, *bounds)]
+        columns = [HASH, *self._results.group, TS, SEQ]
+        near = pl.concat([part.select(columns) for part in parts]).sort(SEQ)
+        before = (pl.col(TS).shift(1).cum_min() < pl.col(TS)) | (pl.col(TS).shift(1).cum_max() > pl.col(TS))
+        near = near.with_columns(before.over(HASH, *self._results.group).fill_null(False).alias(OUT_OF_RANGE))
+        late = near.filter(pl.col(OUT_OF_RANGE) & (pl.col(SEQ) >= self._arrivals))[SEQ].to_numpy() - self._arrivals
+        rows = np.flatnonzero(batch.is_accepted)[late]
+        add_counter(counters, self._spec.name, OUT_OF_RANGE, len(rows))
+        return [late_rows(batch.frame[rows], self._spec.name, OUT_OF_RANGE, pl.Series(batch.clock[rows]))]
 
     def _steps(self, batch: _Batch, moment: Moment) -> Steps:
         positions, offsets = batch.frame[POS].to_numpy(), batch.frame[OFFSET].to_numpy()

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.aggregation.running import Groups
-from engine.core.clocks import I64
+from engine.core.clocks import I64, LAST_EVENT_TIME_MS
 from engine.core.frames import TS
 from engine.core.structures.segments import expand
 from engine.core.windows.sliding_fold import MAX_ROWS, Ranges, bounded, range_minima
@@ -81,8 +81,9 @@ class Timeline:
         self._codes = self._code(groups, self.times)
 
     def windows(self, groups: I64, starts: I64) -> Windows:
-        """Return distinct windows."""
-        codes = np.sort(self._code(groups, starts))
+        """Return distinct windows, without those that would end too late to be (T8)."""
+        is_within = starts <= LAST_EVENT_TIME_MS - self._difference
+        codes = np.sort(self._code(groups[is_within], starts[is_within]))
         codes = codes[np.append(np.ones(len(codes[:1]), np.bool_), codes[1:] != codes[:-1])]
         groups, starts = codes // self._stride, codes % self._stride + self._base
         low = np.searchsorted(self._codes, codes)

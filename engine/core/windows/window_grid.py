@@ -15,7 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.core.clocks import LAST_EVENT_TIME_MS
+
 Int64s = NDArray[np.int64]
+
+OUT_OF_RANGE: Final = "window_out_of_range"
+"""Why a record is late for a window that would end later than any record may be (T8)."""
 
 _LEVEL_SHIFT: Final = 52
 """A node is ``level << 52 | i``: window numbers stay below 2^48, the milliseconds to the year 9999."""
@@ -44,8 +49,13 @@ class WindowGrid:
         """How many levels of nodes there are."""
         return self.windows_per_record.bit_length()
 
+    @property
+    def last_window(self) -> int:
+        """The last window that takes records: one behind it would end later than any record may be (T8)."""
+        return (LAST_EVENT_TIME_MS - self.size_ms) // self.advance_ms
+
     def windows_of(self, times: Int64s) -> tuple[Int64s, Int64s]:
-        """First and last window of each event time; starts are never negative. First > last: in none."""
+        """First and last window of each event time, also behind ``last_window``; starts are never negative. First > last: in none."""
         return np.maximum((times - self.size_ms) // self.advance_ms + 1, 0), times // self.advance_ms
 
     def first_open(self, stream_times: Int64s) -> Int64s:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.hashing import key_hash
@@ -127,6 +128,33 @@ def test_a_right_join_keeps_the_right_key_and_leaves_the_left_one_null_where_the
         (1, None, None, 1, None),
         (2**40, None, None, 2**40, None),
     ]
+
+
+def test_in_a_versioned_result_a_deleted_right_side_counts_for_the_time_of_what_the_left_row_becomes() -> None:
+    spec = replace(INNER, type="left", is_result_versioned=True)
+    changes: list[Change] = [("l", 1, "a", 10), ("r", 1, "b", 20), ("r", 1, None, 40), ("l", 1, "c", 30), ("l", 1, None, 35)]
+    assert told(spec, *changes) == [
+        (0, 10, "a", None),
+        (1, 20, "a", "b"),
+        (2, 40, "a", None),
+        (3, 40, "c", None),  # at 30 it would stand behind what was told for 40, and never be read
+        (4, 40, "delete"),
+    ]
+    assert told(replace(spec, is_result_versioned=False), *changes)[3:] == [(3, 30, "c", None), (4, 35, "delete")]
+
+
+@pytest.mark.parametrize("left_retention_ms", [100, None])
+def test_a_versioned_result_does_not_remember_deletes_for_ever(left_retention_ms: int | None) -> None:
+    store = MemorySegmentStore()
+    spec = replace(INNER, is_result_versioned=True, left_retention_ms=left_retention_ms)
+    joiner = TableTableJoiner(spec, LEFT, RIGHT, None, store)
+    for key in range(200):
+        for value in ("a", None):
+            change: list[tuple[int, Change]] = [(key, ("l", key, value, 50 * key))]
+            joiner.process(side(change, "l", LEFT), {}, Moment())
+            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, 50 * key))], "r", RIGHT)}, Moment())
+    kept = joiner.snapshot()
+    assert [sum(entry["rows"] for entry in kept[name]["versions"]) < 20 for name in ("left", "right")] == [True, True]
 
 
 def test_unversioned_sides_do_not_keep_their_deletes_for_ever() -> None:
