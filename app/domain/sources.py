@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from engine.definition.relations import FilesConnector, SourceDefinition
+from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.problems import Problems
+from engine.plan.table_limits import check_table_size
 
 EVENT_TIME_KINDS = ("bigint", "timestamp", "string")
 
@@ -18,6 +19,9 @@ def check_source(definition: SourceDefinition) -> None:
     problems = Problems()
     _check_key(definition, problems)
     _check_event_time(definition, problems)
+    if isinstance(definition, TableDefinition) and definition.materialize:
+        key, columns = ("/key", len(definition.key)), ("/columns", len(definition.columns))
+        check_table_size(problems, key, columns, is_versioned=definition.versioned is not None)
     if definition.connector.where is not None:
         problems.condition("/connector/where", definition.connector.where, definition.schema_)
     if isinstance(definition.connector, FilesConnector) and "\0" in definition.connector.path:
