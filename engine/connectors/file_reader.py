@@ -17,6 +17,7 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, empty_rejects
 from engine.connectors.dating import Header, Part, look
+from engine.connectors.event_units import number_in_ms
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
 from engine.connectors.json_records import line_bounds
@@ -193,12 +194,12 @@ class FileReader:
                 first = last
 
     def _statistics(self, group: Any) -> tuple[int | None, int | None]:
-        names = {relation.event_time for relation in self.relations} - {None}
         lows, highs = [], []
         for column in (group.column(i) for i in range(group.num_columns)):
-            if column.path_in_schema in names and column.is_stats_set and column.statistics.has_min_max:
-                lows.append(_ms(column.statistics.min))
-                highs.append(_ms(column.statistics.max))
+            for relation in self.relations:
+                if column.path_in_schema == relation.event_time and column.is_stats_set and column.statistics.has_min_max:
+                    lows.append(_ms(column.statistics.min, relation))
+                    highs.append(_ms(column.statistics.max, relation))
         return (
             min((low for low in lows if low is not None), default=None),
             max((high for high in highs if high is not None), default=None),
@@ -260,8 +261,8 @@ def _parquet(path: Path) -> pq.ParquetFile:
         raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
 
 
-def _ms(value: object) -> int | None:
+def _ms(value: object, relation: RelationSchema) -> int | None:
     """Event time of a statistic, where it is a number or an instant."""
     if isinstance(value, datetime):
         return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * _MS)
-    return value if isinstance(value, int) else None
+    return number_in_ms(value, relation.event_time_unit) if isinstance(value, int) else None

@@ -45,6 +45,7 @@ def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
         max_future_skew_ms=definition.max_future_skew,
         history_retention_ms=None if versioned is None else versioned.history_retention,
         is_stop_on_bad_record=definition.on_bad_record == "stop",
+        event_time_unit=definition.event_time_unit or "ms",
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engine.definition.relations import EventTimeUnit
 from engine.definition.types import Schema
 
 
@@ -50,6 +51,7 @@ class RelationSchema:
         max_future_skew_ms: T7's bound, None = off.
         history_retention_ms: R of a versioned table, else None.
         is_stop_on_bad_record: ``on_bad_record: stop``.
+        event_time_unit: what an event-time column of whole numbers counts since 1970.
     """
 
     name: str
@@ -62,6 +64,7 @@ class RelationSchema:
     max_future_skew_ms: int | None
     history_retention_ms: int | None
     is_stop_on_bad_record: bool = False
+    event_time_unit: EventTimeUnit = "ms"
 
 
 @dataclass(frozen=True, slots=True)
