@@ -11,7 +11,7 @@ from app.api.conditions import IdempotencyKey
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
-from app.api.schemas import AppendAnswer, AppendedRange, RejectedRecord
+from app.api.schemas import AppendAnswer, AppendedRange, AppendWarning, RejectedRecord
 from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.store.append_transaction import Appended
 from app.store.gates import Passing
@@ -74,7 +74,7 @@ async def post_stream_records(
     """Append records; they are durable when the answer comes, with their offsets.
 
     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
-    refused, the answer is 422 `records_rejected`.
+    refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
     """
     return await _append("stream", name, request, services, idempotency_key)
 
@@ -95,7 +95,7 @@ async def post_table_records(
     table names an event-time column. A table without one takes the time of arrival.
 
     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
-    refused, the answer is 422 `records_rejected`.
+    refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
     """
     return await _append("table", name, request, services, idempotency_key)
 
@@ -148,6 +148,7 @@ def _answer(appended: Appended) -> AppendAnswer:
         ],
         rejected_count=appended.rejected_count,
         rejected=[RejectedRecord(index=record.index, code=record.code, detail=record.detail) for record in appended.rejected],
+        warnings=[AppendWarning(code=w.code, pointer=w.pointer, detail=w.detail, cure=w.cure) for w in appended.warnings],
     )
 
 

@@ -106,6 +106,7 @@ STREAM: dict[str, Any] = {
     "definition": {
         **STREAM_DEFINITION,
         "event_time_format": None,
+        "event_time_unit": None,
         "connector": {"type": "log", "partitions": 4, "feed": None, "where": None, "retention": None},
         "max_future_skew": "1d",
         "on_bad_record": "reject",
@@ -149,6 +150,7 @@ APPENDED: dict[str, Any] = {
     ],
     "rejected_count": 1,
     "rejected": [{"index": 2, "code": "event_time_missing", "detail": "column 'departed_at' is null and holds the event time"}],
+    "warnings": [],
 }
 STATUS: dict[str, Any] = {
     "name": "delays_by_airport",

@@ -85,6 +85,15 @@ class RejectedRecord(Answer):
     detail: str
 
 
+class AppendWarning(Answer):
+    """What is strange about records that were appended all the same."""
+
+    code: str = Field(examples=["event_times_before_1990"])
+    pointer: str = Field(description="The part of the relation's definition that it is about.", examples=["/event_time_unit"])
+    detail: str
+    cure: str = Field(description="What to do.")
+
+
 class AppendAnswer(Answer):
     """What became of the records of one request."""
 
@@ -92,6 +101,10 @@ class AppendAnswer(Answer):
     offsets: list[AppendedRange]
     rejected_count: int = Field(examples=[1])
     rejected: list[RejectedRecord] = Field(description="The refused records, the first thousand of them.")
+    warnings: list[AppendWarning] = Field(
+        description="`event_times_before_1990`: the event times of all appended records lie before 1990, as seconds do that are read as"
+        " milliseconds."
+    )
 
 
 class QueryAnswer(Answer):

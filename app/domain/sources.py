@@ -5,9 +5,10 @@ from __future__ import annotations
 from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.problems import Problems
+from engine.plan.table_limits import check_table_size
 from engine.plan.warnings import DefinitionWarning
 
-EVENT_TIME_KINDS = ("bigint", "timestamp", "string")
+EVENT_TIME_KINDS = ("int", "bigint", "timestamp", "string")
 
 
 def check_source(definition: SourceDefinition) -> None:
@@ -21,6 +22,9 @@ def check_source(definition: SourceDefinition) -> None:
     _check_event_time(definition, problems)
     if isinstance(definition, TableDefinition):
         _check_conflict(definition, problems)
+    if isinstance(definition, TableDefinition) and definition.materialize:
+        key, columns = ("/key", len(definition.key)), ("/columns", len(definition.columns))
+        check_table_size(problems, key, columns, is_versioned=definition.versioned is not None)
     if definition.connector.where is not None:
         problems.condition("/connector/where", definition.connector.where, definition.schema_)
     if isinstance(definition.connector, FilesConnector) and "\0" in definition.connector.path:
@@ -61,15 +65,30 @@ def _check_key(definition: SourceDefinition, problems: Problems) -> None:
 def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
     name, schema = definition.event_time, definition.schema_
     if name is None:
-        if definition.event_time_format is not None:
-            problems.add("/event_time_format", "unknown_field", "a format needs an `event_time` column to read")
+        for part in ("format", "unit"):
+            if getattr(definition, f"event_time_{part}") is not None:
+                problems.add(f"/event_time_{part}", "unknown_field", f"a {part} needs an `event_time` column to read")
         return
     if name not in schema:
         problems.add("/event_time", "unknown_column", f"{name!r} is not declared; the columns are {', '.join(schema.names)}")
-    elif schema[name].kind not in EVENT_TIME_KINDS:
-        detail = f"{name!r} is of type {schema[name]}; an event time is a timestamp, a bigint (ms since 1970), or a string with a format"
+        return
+    kind, unit = schema[name].kind, definition.event_time_unit
+    if kind == "int" and unit != "s":
+        pointer = "/event_time" if unit is None else "/event_time_unit"
+        detail = (
+            f'{name!r} is of type int, which holds no event time but seconds: declare it as bigint, or say "event_time_unit": "s"'
+        )
+        problems.add(pointer, "type_mismatch", detail)
+    elif kind not in EVENT_TIME_KINDS:
+        detail = (
+            f"{name!r} is of type {schema[name]}; an event time is a timestamp, a bigint (ms since 1970, or another `event_time_unit`), "
+            "or a string with a format"
+        )
         problems.add("/event_time", "type_mismatch", detail)
-    elif definition.event_time_format is not None and schema[name].kind != "string":
+    elif unit is not None and not schema[name].is_integer:
+        detail = f"only a bigint counts in a unit; {name!r} is of type {schema[name]}: leave `event_time_unit` out"
+        problems.add("/event_time_unit", "type_mismatch", detail)
+    if definition.event_time_format is not None and kind != "string":
         problems.add("/event_time_format", "type_mismatch", f"only a string has a format; {name!r} is of type {schema[name]}")
 
 

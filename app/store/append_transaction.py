@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import anyio.to_thread
@@ -13,6 +13,7 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
+from app.domain.append_warnings import AppendWarning, warnings_of
 from app.domain.idempotency import TTL_MS, key_reused
 from app.domain.values import instant
 from app.errors import Unprocessable
@@ -86,12 +87,14 @@ class Appended:
     Attributes:
         rejected: the first ``LISTED_REJECTS`` refused records.
         reasons: reason to number of refused records.
+        warnings: what is strange about the accepted ones.
         is_repeated: nothing was appended now: this is the answer of an earlier request with the same idempotency key.
     """
 
     ranges: tuple[Range, ...]
     rejected: tuple[Rejected, ...]
     reasons: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[AppendWarning, ...] = ()
     is_repeated: bool = False
 
     @property
@@ -110,13 +113,16 @@ class Appended:
             "ranges": [[part.partition, part.first_offset, part.count] for part in self.ranges],
             "rejected": [[record.index, record.code, record.detail] for record in self.rejected],
             "reasons": self.reasons,
+            "warnings": [warning.to_json() for warning in self.warnings],
         }
 
     @staticmethod
     def repeated(kept: dict[str, Any]) -> Appended:
         """Read what ``to_json`` made."""
         ranges = tuple(Range(*part) for part in kept["ranges"])
-        return Appended(ranges, tuple(Rejected(*record) for record in kept["rejected"]), kept["reasons"], is_repeated=True)
+        rejected = tuple(Rejected(*record) for record in kept["rejected"])
+        warnings = tuple(map(AppendWarning.kept, kept.get("warnings", ())))  # an earlier version kept none
+        return Appended(ranges, rejected, kept["reasons"], warnings, is_repeated=True)
 
 
 Outcome = Appended | StaleTarget | Unprocessable
@@ -258,11 +264,12 @@ async def _keep_rejects(cursor: Cursor, items: Iterable[AppendItem]) -> None:
 
 
 async def _answered(cursor: Cursor, item: AppendItem, ranges: tuple[Range, ...]) -> Appended:
-    appended = Appended(ranges, ())
+    warnings = warnings_of(item.target.schema, cast("int | None", item.accepted["_ts"].max()))
+    appended = Appended(ranges, (), warnings=warnings)
     if item.rejects.height:
         listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
         reasons = item.rejects.group_by("reason").len().sort("reason")
-        appended = Appended(ranges, tuple(Rejected(*row) for row in listed.iter_rows()), dict(reasons.iter_rows()))
+        appended = Appended(ranges, tuple(Rejected(*row) for row in listed.iter_rows()), dict(reasons.iter_rows()), warnings)
     if item.key is not None:
         params = {"response": Jsonb(appended.to_json()), "feed_id": item.target.feed_id, "key": item.key}
         await cursor.execute(STORE_RESPONSE_SQL, params)

@@ -15,6 +15,7 @@ from app.store.log_tables import late_record, reject
 from app.store.query_plans import PlannedQuery
 from app.store.record_search import ALL_TIME, RecordSearch
 from app.store.transactions import raw
+from engine.connectors.column_names import bound_column
 from engine.connectors.log import find_feed, heads
 from engine.connectors.sequences import LANE_PARTITION
 from engine.connectors.views import RESULT_TIME, view_identifier
@@ -100,10 +101,10 @@ class StoredFacts:
     def _rows_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
         """Return rows of the view; of a windowed one only those whose window meets the range."""
         output = self._query.plan.output
-        bounds = [sql.Identifier(name) for name in output.key[-2:]] if output.is_windowed else [sql.NULL, sql.NULL]
+        bounds = [bound_column(name) for name in output.key[-2:]] if output.is_windowed else [sql.NULL, sql.NULL]
         given = {f"v{place}": value for place, value in enumerate(values.values())}
         equal = sql.SQL("{} = {}")
-        conditions = [equal.format(sql.Identifier(name), sql.Placeholder(own)) for name, own in zip(values, given, strict=True)]
+        conditions = [equal.format(bound_column(name), sql.Placeholder(own)) for name, own in zip(values, given, strict=True)]
         if output.is_windowed:
             meets = "{} >= to_timestamp(%(from)s / 1000.0) AND {} <= to_timestamp(%(to)s / 1000.0)"
             conditions.append(sql.SQL(meets).format(bounds[1], bounds[0]))

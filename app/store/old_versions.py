@@ -13,6 +13,7 @@ import structlog
 from psycopg import sql
 
 from app.store.catalog import output_of
+from engine.connectors.column_names import bound_column
 from engine.connectors.postgres import connect
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier
 from engine.plan.model import Output
@@ -77,7 +78,7 @@ def _horizon_ms(connection: psycopg.Connection[Any], stream_time: str, output: O
 
 def _is_old(output: Output) -> sql.Composed:
     """Say of a version ``v`` whether no read before ``horizon`` reaches it."""
-    same = sql.SQL(" AND ").join(sql.SQL("o.{0} = v.{0}").format(sql.Identifier(name)) for name in output.key) or sql.SQL("true")
+    same = sql.SQL(" AND ").join(sql.SQL("o.{0} = v.{0}").format(bound_column(name)) for name in output.key) or sql.SQL("true")
     return sql.SQL(
         "v.{time} < %(horizon)s AND ("
         "EXISTS (SELECT FROM {table} o WHERE {same} AND o.{time} > v.{time} AND o.{time} <= %(horizon)s)"

@@ -16,6 +16,7 @@ from app.store.log_tables import commit
 from app.store.queries import QueryRow
 from app.store.stored import opened
 from app.store.transactions import raw
+from engine.connectors.column_names import bound_column, bound_columns
 from engine.connectors.views import RESULT_TIME, history_identifier, view_identifier
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -71,7 +72,7 @@ def _removed_rows(conn: Connection, before: Output, after: Output, stream_time_m
     """Count the windows' rows that a shorter retention of windows takes away with the next commit."""
     if before.retention_ms is None or after.retention_ms is None or after.retention_ms >= before.retention_ms:
         return
-    end = sql.Identifier(after.key[-1])
+    end = bound_column(after.key[-1])
     statement = sql.SQL(
         "SELECT count(*), (extract(epoch FROM min({end})) * 1000)::bigint, (extract(epoch FROM max({end})) * 1000)::bigint FROM {view} "
         "WHERE {end} < to_timestamp(%s / 1000.0)"
@@ -91,7 +92,7 @@ def _unreadable_versions(conn: Connection, before: Output, after: Output, stream
         "AS ended FROM {history}) v WHERE ended <= %s AND ended > %s"
     ).format(
         time=sql.Identifier(RESULT_TIME),
-        key=sql.SQL(", ").join(map(sql.Identifier, after.key)),
+        key=bound_columns(after.key),
         history=history_identifier(after.name),
     )
     horizons = [stream_time_ms - wanted_ms, stream_time_ms - kept_ms]

@@ -28,7 +28,7 @@ from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry
 
 # What stored records were judged by, or where they are: it can change only while there are none.
-_STORED = ("columns", "key", "event_time", "event_time_format")
+_STORED = ("columns", "key", "event_time", "event_time_format", "event_time_unit")
 FILES_PARTITIONS = 1
 
 
@@ -70,11 +70,10 @@ def put_source(
             f"'{name}' is written by the query '{stored.produced_by}'; PUT /v1/queries/{stored.produced_by} changes it",
         )
     wanted = definition.model_dump(mode="json", by_alias=True)
-    # What an earlier version has stored lacks the defaults of fields that came since.
-    known = source_of(kind, stored.definition).model_dump(mode="json", by_alias=True)
-    changed = differences(known, wanted)
+    before = _spelled_out(stored)
+    changed = differences(before, wanted)
     if changed:
-        _change(connection, stored, definition, wanted, changed)
+        _change(connection, stored, definition, (before, wanted), changed)
     return PutResult(get_relation(connection, kind, name), is_created=False)
 
 
@@ -161,14 +160,19 @@ def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
 
 
 def _change(
-    connection: sa.Connection, stored: RelationRow, definition: SourceDefinition, wanted: dict[str, Any], changed: list[str]
+    connection: sa.Connection,
+    stored: RelationRow,
+    definition: SourceDefinition,
+    forms: tuple[dict[str, Any], dict[str, Any]],
+    changed: list[str],
 ) -> None:
+    before, wanted = forms
     # Waits for appends under way: what they add must be seen before anything is called empty.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
-    is_stored_changed = old.feed != new.feed or any(stored.definition.get(part) != wanted.get(part) for part in _STORED)
-    is_stored_changed |= list(stored.definition["columns"]) != list(wanted["columns"])
-    is_stored_changed |= stored.definition["connector"].get("partitions") != wanted["connector"].get("partitions")
+    is_stored_changed = old.feed != new.feed or any(before.get(part) != wanted.get(part) for part in _STORED)
+    is_stored_changed |= list(before["columns"]) != list(wanted["columns"])
+    is_stored_changed |= before["connector"].get("partitions") != wanted["connector"].get("partitions")
     is_empty = old.feed.type == "log" and _is_empty(connection, old.feed.log_feed)
     if is_stored_changed and old.feed.type == "log" and not is_empty:
         raise Conflict(
@@ -193,6 +197,11 @@ def _change(
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
+
+
+def _spelled_out(stored: RelationRow) -> dict[str, Any]:
+    """Return a source's definition with the defaults of fields that the version which stored it did not know."""
+    return source_of(stored.kind, stored.definition).model_dump(mode="json", by_alias=True)
 
 
 def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> list[str]:

@@ -1,8 +1,9 @@
 """Statements of pull reads: rows of now, as of an event time, versions in a range; filtered, in key order, page by page.
 
 Rows come as JSON text that Postgres writes, joined already, or as one array per column. Every identifier is quoted, every value
-is bound; names and values from users never become SQL text. A statement's text depends on its shape alone, so it is built once and
-stays prepared.
+is bound; names and values from users never become SQL text. Our own names begin with ``_``, and users' columns are always qualified: a bare
+name, an alias of a row among them, could be one of theirs. A statement's text depends on its shape alone, so it is built once and stays
+prepared.
 """
 
 # ruff: noqa: S608 - identifiers are quoted by _quoted, values bound; nothing else comes from outside
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from app.domain.row_filters import Operator
 from app.store.readable import with_head
+from engine.connectors.column_names import stored_name
 from engine.connectors.views import HISTORY_SCHEMA, IS_DELETED, OPEN_SCHEMA, RESULT_TIME, SCHEMA
 from engine.definition.types import ColumnType
 from engine.plan.model import Output
@@ -79,21 +81,19 @@ def rows_statement(output: Output, shape: RowsShape) -> str:
     texts, only then; the rows: one text, or one array for each column and mark.
     """
     order = order_of(output, shape)
-    shown = [(name, kind, f"v.{_quoted(name)}") for name, kind in output.columns.items()]
-    shown += [(name, kind, f"v.{_quoted(name)}") for name, kind in marks_of(output, shape)]
+    shown = [(name, kind, _own(name)) for name, kind in output.columns.items()]
+    shown += [(name, kind, _own(name)) for name, kind in marks_of(output, shape)]
     direction = " DESC" if shape.is_descending else ""
-    ordered = ", ".join(f"v.{_quoted(name)}{direction}" for name in order)
+    ordered = ", ".join(f"{_own(name)}{direction}" for name in order)
     number = f"row_number() OVER (ORDER BY {ordered})" if order else "row_number() OVER ()"
-    keys = "".join(f", v.{_quoted(name)}::text AS _k{place}" for place, name in enumerate(order))
+    keys = "".join(f", {_own(name)}::text AS _k{place}" for place, name in enumerate(order))
     limited = f"{' ORDER BY ' + ordered if order else ''} LIMIT %(limit)s::integer + 1"
     source = f"SELECT v.* FROM ({_source(output, shape)}) v WHERE {_outer(output, shape)}{limited}"
     cursor = ", ".join(f"x._k{place}" for place in range(len(order)))
     last = f"min(json_build_array({cursor})::text) FILTER (WHERE x._n = %(limit)s)"
     if shape.form == "json":
         members = ", ".join(f"{_shown(text, kind, shape)} AS {_quoted(name)}" for name, kind, text in shown)
-        inner = (
-            f"SELECT {number} AS _n{keys}, row_to_json(s)::text AS _row FROM ({source}) v CROSS JOIN LATERAL (SELECT {members}) s"
-        )
+        inner = f"SELECT {number} AS _n{keys}, row_to_json(_s)::text AS _row FROM ({source}) v CROSS JOIN LATERAL (SELECT {members}) _s"
         found = "string_agg(x._row, %(separator)s ORDER BY x._n) FILTER (WHERE x._n <= %(limit)s)"
     else:
         members = ", ".join(f"{_carried(text, kind)} AS _c{place}" for place, (_, kind, text) in enumerate(shown))
@@ -110,12 +110,12 @@ def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
     """
     arrays = ", ".join(f"%(k{place})s::{_bound(output.columns[name])}[]" for place, name in enumerate(output.key))
     names = ", ".join(f"_k{place}" for place in range(len(output.key)))
-    same = " AND ".join(f"v.{_quoted(name)} = w._k{place}" for place, name in enumerate(output.key))
+    same = " AND ".join(f"{_own(name)} = w._k{place}" for place, name in enumerate(output.key))
     shape = RowsShape(has_text_numbers=has_text_numbers)
-    shown = [(name, kind, f"v.{_quoted(name)}") for name, kind in output.columns.items()]
+    shown = [(name, kind, _own(name)) for name, kind in output.columns.items()]
     if output.history_retention_ms is None:
         view = f"SELECT v.*, {_state(output)} AS {_quoted(STATE)} FROM {_table(SCHEMA, output)} v WHERE {same}"
-        shown += [(name, kind, f"v.{_quoted(name)}") for name, kind in marks_of(output, shape)]
+        shown += [(name, kind, _own(name)) for name, kind in marks_of(output, shape)]
         joined, outcome = f"LEFT JOIN LATERAL ({view}) v ON true", "CASE WHEN v._ts IS NULL THEN 'row_not_found' ELSE 'found' END"
     else:
         newest = f"SELECT v.* FROM {_table(HISTORY_SCHEMA, output)} v WHERE {same}"
@@ -125,7 +125,7 @@ def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
         )
         outcome = _outcome(output)
     members = ", ".join(f"{_shown(text, kind, shape)} AS {_quoted(name)}" for name, kind, text in shown)
-    row = f"SELECT row_to_json(s)::text AS _row FROM (SELECT {members}) s"
+    row = f"SELECT row_to_json(_s)::text AS _row FROM (SELECT {members}) _s"
     inner = (
         f"SELECT w._n, {outcome} AS _outcome, r._row FROM unnest({arrays}) WITH ORDINALITY AS w({names}, _n) "
         f"{joined} CROSS JOIN LATERAL ({row}) r"
@@ -155,7 +155,7 @@ def _source(output: Output, shape: RowsShape) -> str:
     inner = " AND ".join(["true", *_key_conditions(output, shape)])
     if shape.source == "now":
         return " UNION ALL ".join(_current(output, shape, inner))
-    history, key = _table(HISTORY_SCHEMA, output), [f"v.{_quoted(name)}" for name in output.key]
+    history, key = _table(HISTORY_SCHEMA, output), [_own(name) for name in output.key]
     if shape.source == "as_of":
         direction = " DESC" if shape.is_descending else ""
         ordered = ", ".join([*(f"{name}{direction}" for name in key), "v._ts DESC"])
@@ -167,7 +167,7 @@ def _source(output: Output, shape: RowsShape) -> str:
 
 def _current(output: Output, shape: RowsShape, conditions: str) -> Iterator[str]:
     state = f"{_state(output)} AS {_quoted(STATE)}"
-    columns = ", ".join(f"v.{_quoted(name)}" for name in (*output.columns.names, RESULT_TIME))
+    columns = ", ".join(_own(name) for name in (*output.columns.names, RESULT_TIME))
     if not output.is_final:
         yield f"SELECT {columns}, {state} FROM {_table(SCHEMA, output)} v WHERE {conditions}"
         return
@@ -186,7 +186,7 @@ def _state(output: Output) -> str:
     if output.closes_after_ms is None:
         return "'open'"
     bound = f"to_timestamp((h.stream_time_ms - {int(output.closes_after_ms)}) / 1000.0)"
-    return f"CASE WHEN v.{_quoted(output.key[-1])} <= {bound} THEN 'final' ELSE 'open' END"
+    return f"CASE WHEN {_own(output.key[-1])} <= {bound} THEN 'final' ELSE 'open' END"
 
 
 def _key_conditions(output: Output, shape: RowsShape) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _key_conditions(output: Output, shape: RowsShape) -> Iterator[str]:
     yield from (text for column, text in _comparisons(output, shape) if column in output.key)
     for is_given, sign, name in zip(shape.bounds, (">=", "<"), ("window_from", "window_to"), strict=True):
         if is_given:
-            yield f"v.{_quoted(output.key[-2])} {sign} %({name})s::timestamptz"
+            yield f"{_own(output.key[-2])} {sign} %({name})s::timestamptz"
     if shape.is_after and output.key:
         # Of a history the last key's other versions may still follow; ``_outer`` looks closer.
         sign = {"history": "<=" if shape.is_descending else ">="}.get(shape.source, "<" if shape.is_descending else ">")
@@ -224,11 +224,11 @@ def _outer(output: Output, shape: RowsShape) -> str:
 
 def _comparisons(output: Output, shape: RowsShape) -> Iterator[tuple[str, str]]:
     for place, (column, operator) in enumerate(shape.comparisons):
-        yield column, _OPERATORS[operator].format(f"v.{_quoted(column)}", f"p{place}", _bound(output.columns[column]))
+        yield column, _OPERATORS[operator].format(_own(column), f"p{place}", _bound(output.columns[column]))
 
 
 def _after(output: Output, order: Sequence[str], sign: str) -> str:
-    columns = ", ".join(f"v.{_quoted(name)}" for name in order)
+    columns = ", ".join(_own(name) for name in order)
     types = ["bigint" if name == RESULT_TIME else output.columns[name].postgres for name in order]
     seen = ", ".join(f"%(after{place})s::text::{kind}" for place, kind in enumerate(types))
     return f"({columns}) {sign} ({seen})"
@@ -267,6 +267,11 @@ def _carried(text: str, declared: ColumnType) -> str:
 
 def _table(schema: str, output: Output) -> str:
     return f"{_quoted(schema)}.{_quoted(output.name)}"
+
+
+def _own(name: str) -> str:
+    """Return a column of ``v``, which stands for the rows' table everywhere here."""
+    return f"v.{_quoted(stored_name(name))}"
 
 
 def _quoted(name: str) -> str:

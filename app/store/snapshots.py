@@ -16,6 +16,7 @@ from app.domain.arrow_rows import LEAVES
 from app.domain.change_cursors import ChangeCursor
 from app.domain.record_json import encode_values
 from app.store.followed import Followed
+from engine.connectors.column_names import bound_column, bound_columns
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
 from engine.definition.types import ColumnType
 from engine.plan.model import Output
@@ -61,17 +62,17 @@ async def read_rows(
     if after and not output.key:
         return []
     statement = sql.SQL(
-        "SELECT {distinct} {columns}, {time}, {deleted}, {texts} FROM {table} {where} {order} LIMIT {limit}"
+        "SELECT {distinct} {columns}, {time}, {deleted} AS _deleted, {texts} AS _texts FROM {table} {where} {order} LIMIT {limit}"
     ).format(
-        distinct=sql.SQL("DISTINCT ON ({})").format(_columns(output.key)) if is_versioned else sql.SQL(""),
-        columns=_columns(names),
+        distinct=sql.SQL("DISTINCT ON ({})").format(bound_columns(output.key)) if is_versioned else sql.SQL(""),
+        columns=bound_columns(names),
         time=sql.Identifier(RESULT_TIME),
         deleted=sql.Identifier(IS_DELETED) if is_versioned else sql.SQL("false"),
         texts=sql.SQL("ARRAY[{}]::text[]").format(
-            sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(k)) for k in output.key)
+            sql.SQL(", ").join(sql.SQL("{}::text").format(bound_column(k)) for k in output.key)
         ),
         table=_table(output),
-        where=sql.SQL("WHERE ({}) > ({})").format(_columns(output.key), _typed(output)) if after else sql.SQL(""),
+        where=sql.SQL("WHERE ({}) > ({})").format(bound_columns(output.key), _typed(output)) if after else sql.SQL(""),
         order=_order(output, is_versioned=is_versioned),
         limit=sql.Placeholder(),
     )
@@ -102,7 +103,7 @@ async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame,
     names = [f"k{number}" for number in range(len(followed.key))]
     arrays = sql.SQL(", ").join(sql.SQL("%s::{}[]").format(sql.SQL(followed.columns[name].postgres)) for name in followed.key)
     statement = sql.SQL("SELECT n FROM unnest({}) WITH ORDINALITY AS t({}, n) WHERE ({}) <= ({}) ORDER BY n").format(
-        arrays, _columns(names), _columns(names), _typed(followed.output)
+        arrays, bound_columns(names), bound_columns(names), _typed(followed.output)
     )
     values = [frame[name].to_list() for name in followed.key]
     found = await (await connection.execute(statement, [*values, *cursor.rows_after])).fetchall()
@@ -111,10 +112,6 @@ async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame,
 
 def _table(output: Output) -> sql.Identifier:
     return view_identifier(output.name) if output.history_retention_ms is None else history_identifier(output.name)
-
-
-def _columns(names: Any) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def _typed(output: Output) -> sql.Composed:
@@ -126,7 +123,7 @@ def _order(output: Output, *, is_versioned: bool) -> sql.Composable:
     if not output.key:
         return sql.SQL("")
     time = sql.SQL(", {} DESC").format(sql.Identifier(RESULT_TIME)) if is_versioned else sql.SQL("")
-    return sql.SQL("ORDER BY {}").format(_columns(output.key)) + time
+    return sql.SQL("ORDER BY {}").format(bound_columns(output.key)) + time
 
 
 def _restated(value: Any, declared: ColumnType) -> Any:

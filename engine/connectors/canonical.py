@@ -18,6 +18,7 @@ from typing import cast
 import polars as pl
 
 from engine.connectors.conform import conform, nulls
+from engine.connectors.event_units import in_ms
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
 from engine.definition.durations import format_duration
@@ -246,7 +247,7 @@ def _column_time(columns: dict[str, pl.Series], relation: RelationSchema, faults
         return None
     column = columns[relation.event_time]
     if column.dtype.is_integer():
-        return column.cast(pl.Int64)
+        return in_ms(column.cast(pl.Int64), relation.event_time_unit)
     if column.dtype == pl.String:
         form = relation.event_time_format
         parsed = (
@@ -292,7 +293,7 @@ def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: l
         return
     if low < 0 or high > MAX_EVENT_TIME_MS:
         outside = ts.is_between(0, MAX_EVENT_TIME_MS).not_()
-        faults.append(Fault(outside, "event_time_out_of_range", OUT_OF_RANGE))
+        faults.append(Fault(outside, "event_time_out_of_range", OUT_OF_RANGE + _counting(relation)))
     if relation.max_future_skew_ms is None:
         return
     bound = now_ms + relation.max_future_skew_ms
@@ -300,7 +301,15 @@ def _check_times(ts: pl.Series, relation: RelationSchema, now_ms: int, faults: l
         clock = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         skew = format_duration(relation.max_future_skew_ms)
         detail = f"the event time is more than max_future_skew ({skew}) ahead of the clock ({clock})"
-        faults.append(Fault(ts > bound, "future_event_time", detail))
+        faults.append(Fault(ts > bound, "future_event_time", detail + _counting(relation)))
+
+
+def _counting(relation: RelationSchema) -> str:
+    """Say how numbers are read: another unit is the likely reason for a time that is far off."""
+    name = relation.event_time
+    if name is None or not relation.columns[name].is_integer:
+        return ""
+    return f"; column {name!r} is read as {relation.event_time_unit} since 1970 (`event_time_unit`)"
 
 
 def _reject(raw: pl.DataFrame, faults: list[Fault], members: pl.Series | None = None) -> tuple[pl.DataFrame, pl.Series]:

@@ -14,6 +14,7 @@ import polars as pl
 import psycopg
 from psycopg import sql
 
+from engine.connectors.column_names import bound_column, bound_columns, column, columns, stored_name
 from engine.connectors.copying import copy_frame
 from engine.connectors.nested_json import json_texts
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
@@ -54,7 +55,7 @@ def create_view(conn: Connection, output: Output) -> None:
     """
     _create(conn, view_identifier(output.name), output, ())
     if output.is_windowed:
-        conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), sql.Identifier(output.key[-1])))
+        conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(view_identifier(output.name), column(output.key[-1])))
     if output.has_open:
         _create(conn, open_identifier(output.name), output, ())
     if output.history_retention_ms is not None:
@@ -64,16 +65,22 @@ def create_view(conn: Connection, output: Output) -> None:
 
 
 def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: tuple[str, ...]) -> None:
-    columns = [
-        sql.SQL("{} {}{}").format(
-            sql.Identifier(name), sql.SQL(kind.postgres), sql.SQL(" NOT NULL" if name in output.key else "")
-        )
+    _free_name(conn, table)
+    parts = [
+        sql.SQL("{} {}{}").format(column(name), sql.SQL(kind.postgres), sql.SQL(" NOT NULL" if name in output.key else ""))
         for name, kind in output.columns.items()
     ]
-    columns.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(RESULT_TIME)))
+    parts.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(RESULT_TIME)))
     if output.key:
-        columns.append(sql.SQL("PRIMARY KEY ({})").format(_names((*output.key, *also_key))))
-    conn.execute(sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(columns)))
+        parts.append(sql.SQL("PRIMARY KEY ({})").format(columns((*output.key, *also_key))))
+    conn.execute(sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(parts)))
+
+
+def _free_name(conn: Connection, table: sql.Identifier) -> None:
+    """Give an index another name where Postgres has called it as the table is called: ``a_pkey`` is also a name for a table."""
+    taken = "SELECT oid FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'i'"
+    for (oid,) in conn.execute(taken, (table.as_string(conn),)).fetchall():
+        conn.execute(sql.SQL("ALTER INDEX {} RENAME TO {}").format(table, sql.Identifier(f"index {oid}")))
 
 
 def drop_view(conn: Connection, name: str) -> None:
@@ -142,7 +149,7 @@ def _write(cursor: Cursor, table: sql.Identifier, output: Output, upserts: pl.Da
         stage = _stage(cursor, output)
         keys = deletes.select(output.key)
         _copy(cursor, stage, keys, output.columns)
-        is_same = sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(sql.Identifier(name)) for name in output.key)
+        is_same = sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(column(name)) for name in output.key)
         cursor.execute(sql.SQL("DELETE FROM {} v USING {} s WHERE {}").format(table, stage, is_same))
         cursor.execute(sql.SQL("TRUNCATE {}").format(stage))
 
@@ -155,14 +162,13 @@ def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horiz
     names = [*output.columns.names, RESULT_TIME, IS_DELETED]
     stage = _stage(cursor, output, is_versioned=True)
     _copy(cursor, stage, folded.select(names), output.columns)
-    history, view = history_identifier(output.name), view_identifier(output.name)
-    cursor.execute(_upsert(history, stage, names, keys))
-    columns = [*output.columns.names, RESULT_TIME]
+    cursor.execute(_upsert(history_identifier(output.name), stage, names, keys))
+    same = sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(column(name)) for name in output.key)
     parts = {
-        "view": view, "history": history, "stage": stage, "time": sql.Identifier(RESULT_TIME), "deleted": sql.Identifier(IS_DELETED),
-        "key": _names(output.key), "columns": _names(columns),
-        "latest": sql.SQL(", ").join(sql.SQL("l.{}").format(sql.Identifier(name)) for name in columns),
-        "same": sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(sql.Identifier(name)) for name in output.key),
+        "view": view_identifier(output.name), "history": history_identifier(output.name), "stage": stage, "same": same,
+        "time": sql.Identifier(RESULT_TIME), "deleted": sql.Identifier(IS_DELETED),
+        "key": columns(output.key), "columns": columns([*output.columns.names, RESULT_TIME]),
+        "latest": sql.SQL(", ").join(sql.SQL("l.{}").format(column(name)) for name in (*output.columns.names, RESULT_TIME)),
     }  # fmt: skip
     cursor.execute(sql.SQL("DELETE FROM {view} v USING {stage} s WHERE {same}").format(**parts))
     cursor.execute(
@@ -172,14 +178,25 @@ def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horiz
         ).format(**parts)
     )
     if horizon_ms is not None:
-        cursor.execute(
-            sql.SQL(
-                "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %s)"
-                " AS newest FROM (SELECT DISTINCT {key} FROM {stage}) s) s WHERE {same} AND v.{time} < s.newest"
-            ).format(**parts),
-            (horizon_ms,),
-        )
+        _forget_versions(cursor, output, stage, horizon_ms)
     cursor.execute(sql.SQL("TRUNCATE {stage}").format(**parts))
+
+
+def _forget_versions(cursor: Cursor, output: Output, stage: sql.Identifier, horizon_ms: int) -> None:
+    """Remove the versions of touched keys that ended by the horizon."""
+    cursor.execute(
+        sql.SQL(
+            "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %s)"
+            " AS _newest FROM (SELECT DISTINCT {key} FROM {stage}) s) s WHERE {same} AND v.{time} < s._newest"
+        ).format(
+            history=history_identifier(output.name),
+            stage=stage,
+            time=sql.Identifier(RESULT_TIME),
+            key=bound_columns(output.key),
+            same=sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(bound_column(name)) for name in output.key),
+        ),
+        (horizon_ms,),
+    )
 
 
 def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
@@ -190,45 +207,43 @@ def expire_windows(cursor: Cursor, output: Output, stream_time_ms: int) -> None:
     if output.history_retention_ms is not None:
         tables.append(history_identifier(output.name))
     for table in tables:
-        bound = sql.SQL("DELETE FROM {} WHERE {} < to_timestamp(%s / 1000.0)").format(table, sql.Identifier(output.key[-1]))
+        bound = sql.SQL("DELETE FROM {} WHERE {} < to_timestamp(%s / 1000.0)").format(table, bound_column(output.key[-1]))
         cursor.execute(bound, (stream_time_ms - output.retention_ms,))
-
-
-def _names(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def _stage(cursor: Cursor, output: Output, *, is_versioned: bool = False) -> sql.Identifier:
     """Return this transaction's staging table: the view's columns, all nullable, no key."""
     stage = sql.Identifier("pg_temp", "stage")
     cursor.execute("DROP TABLE IF EXISTS pg_temp.stage")
-    columns = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind.postgres)) for name, kind in output.columns.items()]
-    columns.append(sql.SQL("{} bigint").format(sql.Identifier(RESULT_TIME)))
+    parts = [sql.SQL("{} {}").format(column(name), sql.SQL(kind.postgres)) for name, kind in output.columns.items()]
+    parts.append(sql.SQL("{} bigint").format(sql.Identifier(RESULT_TIME)))
     if is_versioned:
-        columns.append(sql.SQL("{} boolean").format(sql.Identifier(IS_DELETED)))
-    cursor.execute(sql.SQL("CREATE TEMP TABLE stage ({}) ON COMMIT DROP").format(sql.SQL(", ").join(columns)))
+        parts.append(sql.SQL("{} boolean").format(sql.Identifier(IS_DELETED)))
+    cursor.execute(sql.SQL("CREATE TEMP TABLE stage ({}) ON COMMIT DROP").format(sql.SQL(", ").join(parts)))
     return stage
 
 
 def _upsert(target: sql.Identifier, stage: sql.Identifier, names: Sequence[str], key: Sequence[str]) -> sql.Composed:
     values = [name for name in names if name not in key]
-    assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in values)
-    return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}").format(
-        target, _names(names), _names(names), stage, _names(key), assignments
+    assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(column(name)) for name in values)
+    # Without an alias a table that is called excluded would be ambiguous.
+    return sql.SQL("INSERT INTO {} AS v ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}").format(
+        target, columns(names), columns(names), stage, columns(key), assignments
     )
 
 
-def _copy(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, columns: Schema) -> None:
-    copy_frame(cursor, target, frame.select(_as_text(name, dict(columns.items()).get(name)) for name in frame.columns))
+def _copy(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, schema: Schema) -> None:
+    kinds = dict(schema.items())
+    copy_frame(cursor, target, frame.select(_as_text(name, kinds.get(name)).alias(stored_name(name)) for name in frame.columns))
 
 
 def _as_text(name: str, kind: ColumnType | None) -> pl.Expr:
     """Return the column in a form that CSV can carry and Postgres reads."""
-    column = pl.col(name)
+    given = pl.col(name)
     if kind is None:
-        return column
+        return given
     if kind.kind == "bytes":
-        return (pl.lit("\\x") + column.bin.encode("hex")).alias(name)
+        return (pl.lit("\\x") + given.bin.encode("hex")).alias(name)
     if kind.is_nested:
-        return column.map_batches(lambda values: json_texts(values, kind), return_dtype=pl.String).alias(name)
-    return column
+        return given.map_batches(lambda values: json_texts(values, kind), return_dtype=pl.String).alias(name)
+    return given

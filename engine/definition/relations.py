@@ -31,6 +31,7 @@ TypeText = Annotated[
     Field(description="boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, array<T>, …"),
 ]
 ColumnName = Annotated[str, AfterValidator(_usable)]
+EventTimeUnit = Literal["s", "ms", "us", "ns"]
 
 
 class LogConnector(Model):
@@ -68,6 +69,10 @@ class SourceDefinition(Model):
     columns: dict[ColumnName, TypeText] = Field(min_length=1)
     event_time: str | None = None
     event_time_format: str | None = None
+    event_time_unit: EventTimeUnit | None = Field(
+        default=None,
+        description="What an event time of type bigint counts since 1970; absent: ms. One of type int counts seconds: `s`.",
+    )
     connector: Connector = LogConnector()
     max_future_skew: Duration | None = DAY_MS
     on_bad_record: Literal["reject", "stop"] = "reject"
@@ -80,6 +85,17 @@ class SourceDefinition(Model):
         if isinstance(connector, dict) and "type" not in connector:
             return {**value, "connector": {"type": "log", **connector}}
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _milliseconds_by_default(cls, value: Any) -> Any:
+        """Spell out that a bigint counts milliseconds."""
+        if not isinstance(value, dict) or value.get("event_time_unit") is not None:
+            return value
+        columns, name = value.get("columns"), value.get("event_time")
+        declared = columns.get(name) if isinstance(columns, dict) and isinstance(name, str) else None
+        is_bigint = isinstance(declared, str) and declared.strip().lower() == "bigint"
+        return {**value, "event_time_unit": "ms"} if is_bigint else value
 
     @property
     def schema_(self) -> Schema:

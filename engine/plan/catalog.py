@@ -46,6 +46,7 @@ def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
         history_retention_ms=None if versioned is None else versioned.history_retention,
         is_stop_on_bad_record=definition.on_bad_record == "stop",
         conflict=definition.conflict if isinstance(definition, TableDefinition) else "latest_arrival",
+        event_time_unit=definition.event_time_unit or "ms",
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engine.definition.relations import EventTimeUnit
 from engine.definition.types import Schema
 
 
@@ -53,6 +54,7 @@ class RelationSchema:
         history_retention_ms: R of a versioned table, else None.
         is_stop_on_bad_record: ``on_bad_record: stop``.
         conflict: which put of a key an unversioned table keeps (V7): the last by arrival, or the one with the latest event time.
+        event_time_unit: what an event-time column of whole numbers counts since 1970.
     """
 
     name: str
@@ -66,6 +68,7 @@ class RelationSchema:
     history_retention_ms: int | None
     is_stop_on_bad_record: bool = False
     conflict: Literal["latest_arrival", "latest_event_time"] = "latest_arrival"
+    event_time_unit: EventTimeUnit = "ms"
 
 
 @dataclass(frozen=True, slots=True)

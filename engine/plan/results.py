@@ -12,6 +12,7 @@ from engine.plan.running import PlannedJoin, Running
 from engine.plan.scope import FORCED, Checked, Scope, check_expression, reference
 from engine.plan.suppressing import closes_after
 from engine.plan.table_joins import wider
+from engine.plan.table_limits import check_table_size
 from engine.plan.windows import open_for
 
 _SHOWN_AS = {STATE: "state", FORCED: "forced"}
@@ -103,6 +104,9 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
     key = () if absent else tuple(known[name] for name in wanted)
     if into.table is not None:
         _check_keyed(scope, wanted, absent, running)
+        where = "/into/table" if grouping is None else "/group_by"
+        size = "/into/table" if scope.definition.select is None else "/select"
+        check_table_size(scope.problems, (where, len(key)), (size, len(selected.types)), is_versioned=into.versioned is not None)
     _check_versioned(scope, grouping, running)
     _check_open(scope)
     if len(scope.problems.found) > before:

@@ -49,7 +49,7 @@ async def test_a_single_object_is_one_record(client: httpx.AsyncClient) -> None:
 async def test_nothing_appends_nothing(client: httpx.AsyncClient, body: str) -> None:
     kind = "application/json" if body else "application/x-ndjson"
     response = await client.post(PATH, content=body, headers={"content-type": kind})
-    assert response.json() == {"appended": 0, "offsets": [], "rejected_count": 0, "rejected": []}
+    assert response.json() == {"appended": 0, "offsets": [], "rejected_count": 0, "rejected": [], "warnings": []}
 
 
 async def test_lines_are_appended(client: httpx.AsyncClient) -> None:
@@ -227,3 +227,85 @@ async def test_appending_goes_on_after_the_relation_was_changed_and_made_anew(cl
     assert (await client.post(PATH, json=RECORD)).status_code == 404
     assert (await client.put("/v1/streams/departures", json=STREAM)).status_code == 201
     assert (await client.post(PATH, json=RECORD)).json()["offsets"][0]["first_offset"] == 0
+
+
+COUNTED: dict[str, Any] = {"columns": {"t": "bigint", "n": "int"}, "event_time": "t", "connector": {"partitions": 1}}
+JUNE_2025_S = 1_748_772_000
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"])
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000)])
+async def test_event_times_are_read_in_their_unit_and_shown_as_they_came(
+    client: httpx.AsyncClient, unit: str, per_second: int, media_type: str
+) -> None:
+    await client.put("/v1/streams/counted", json={**COUNTED, "event_time_unit": unit})
+    frame = pl.DataFrame({"t": [JUNE_2025_S * per_second], "n": [1]}, schema={"t": pl.Int64, "n": pl.Int32})
+    arrow = io.BytesIO()
+    frame.write_ipc_stream(arrow)
+    text = frame.write_ndjson().encode()
+    body = arrow.getvalue() if "arrow" in media_type else text
+    answer = await client.post("/v1/streams/counted/records", content=body, headers={"content-type": media_type})
+    assert (answer.json()["appended"], answer.json()["warnings"]) == (1, [])
+    [record] = await everything(client, "counted", 1)
+    assert record == {"$offset": 0, "$event_time_ms": JUNE_2025_S * 1_000, "t": JUNE_2025_S * per_second, "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("times", "is_warned"),
+    [
+        ([JUNE_2025_S], True),
+        ([JUNE_2025_S, 5, None], True),
+        ([631_151_999_999], True),
+        ([631_152_000_000], False),
+        ([JUNE_2025_S, JUNE_2025_S * 1_000], False),
+        ([], False),
+    ],
+)
+async def test_an_append_whose_event_times_all_lie_before_1990_is_answered_with_a_warning(
+    client: httpx.AsyncClient, times: list[int | None], is_warned: bool
+) -> None:
+    await client.put("/v1/streams/counted", json=COUNTED)
+    answer = (await client.post("/v1/streams/counted/records", json=[{"t": t} for t in times])).json()
+    assert [(one["code"], one["pointer"]) for one in answer["warnings"]] == (
+        [("event_times_before_1990", "/event_time_unit")] if is_warned else []
+    )
+    for warning in answer["warnings"]:
+        assert "column 't' are read as ms since 1970" in warning["detail"]
+        assert "event_time_unit" in warning["cure"]
+
+
+async def test_a_warning_is_repeated_with_the_answer_that_an_idempotency_key_repeats(client: httpx.AsyncClient) -> None:
+    await client.put("/v1/streams/counted", json=COUNTED)
+    answers = [
+        await client.post("/v1/streams/counted/records", json=[{"t": 5}], headers={"idempotency-key": "once"}) for _ in range(2)
+    ]
+    assert answers[0].json()["warnings"] != []
+    assert answers[1].json() == answers[0].json()
+
+
+async def test_an_answer_kept_by_an_earlier_version_is_repeated_without_warnings(client: httpx.AsyncClient, dsn: str) -> None:
+    await client.put("/v1/streams/counted", json=COUNTED)
+    sent = {"json": [{"t": 5}], "headers": {"idempotency-key": "once"}}
+    await client.post("/v1/streams/counted/records", **sent)  # type: ignore[arg-type]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        assert connection.execute("UPDATE log.append_key SET response = response - 'warnings'").rowcount == 1
+    again = (await client.post("/v1/streams/counted/records", **sent)).json()  # type: ignore[arg-type]
+    assert (again["appended"], again["warnings"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("definition", "record", "pointer"),
+    [
+        ({"columns": {"t": "timestamp"}, "event_time": "t"}, {"t": JUNE_2025_S}, "/event_time"),
+        ({"columns": {"t": "string"}, "event_time": "t", "event_time_format": "%s"}, {"t": "5"}, "/event_time_format"),
+        ({"columns": {"t": "int"}, "event_time": "t", "event_time_unit": "s"}, {"t": 5}, "/event_time_unit"),
+        ({"columns": {"t": "int"}}, {"t": 5, "$event_time_ms": JUNE_2025_S}, "/event_time"),
+    ],
+)
+async def test_a_warning_points_to_what_says_how_event_times_are_read(
+    client: httpx.AsyncClient, definition: dict[str, Any], record: dict[str, Any], pointer: str
+) -> None:
+    put = await client.put("/v1/streams/counted", json=definition)
+    assert put.status_code == 201, put.text
+    answer = (await client.post("/v1/streams/counted/records", json=record)).json()
+    assert [one["pointer"] for one in answer["warnings"]] == [pointer], answer

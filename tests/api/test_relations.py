@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import psycopg
+import pytest
+from psycopg.types.json import Json
 
 from tests.api.conftest import RECORD, STREAM, TABLE, WINDOWS, Problem
 
@@ -146,3 +150,49 @@ async def test_records_cannot_be_posted_to_files(client: httpx.AsyncClient, prob
     assert (await client.put("/v1/streams/filed", json={"columns": {"x": "int"}, "connector": connector})).status_code == 201
     problem(await client.post("/v1/streams/filed/records", json={"x": 1}), 409, "not_appendable")
     problem(await client.get("/v1/streams/filed/records"), 409, "not_readable")
+
+
+COUNTED: dict[str, Any] = {"columns": {"t": "bigint", "i": "int", "at": "timestamp", "s": "string"}, "event_time": "t"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "code", "pointer"),
+    [
+        ({"event_time_unit": "minutes"}, "unknown_value", "/event_time_unit"),
+        ({"event_time": None, "event_time_unit": "s"}, "unknown_field", "/event_time_unit"),
+        ({"event_time": "at", "event_time_unit": "ms"}, "type_mismatch", "/event_time_unit"),
+        ({"event_time": "s", "event_time_unit": "s", "event_time_format": "%s"}, "type_mismatch", "/event_time_unit"),
+        ({"event_time": "i"}, "type_mismatch", "/event_time"),
+        ({"event_time": "i", "event_time_unit": "ms"}, "type_mismatch", "/event_time_unit"),
+    ],
+)
+async def test_a_unit_belongs_to_an_event_time_of_whole_numbers(
+    client: httpx.AsyncClient, problem: Problem, parts: dict[str, Any], code: str, pointer: str
+) -> None:
+    problem(await client.put("/v1/streams/counted", json={**COUNTED, **parts}), 422, code, pointer)
+
+
+async def test_the_unit_of_event_times_is_spelled_out_and_cannot_change_while_there_are_records(
+    client: httpx.AsyncClient, problem: Problem
+) -> None:
+    assert (await client.put("/v1/streams/counted", json=COUNTED)).json()["definition"]["event_time_unit"] == "ms"
+    changed = await client.put("/v1/streams/counted", json={**COUNTED, "event_time_unit": "s"})
+    assert (changed.status_code, changed.json()["definition"]["event_time_unit"]) == (200, "s")
+    await client.post("/v1/streams/counted/records", json={"t": 1_748_772_000})
+    problem(await client.put("/v1/streams/counted", json=COUNTED), 409, "relation_not_empty", "/event_time_unit")
+
+
+async def test_a_definition_stored_before_there_were_units_means_milliseconds(
+    client: httpx.AsyncClient, dsn: str, problem: Problem
+) -> None:
+    await client.put("/v1/streams/counted", json=COUNTED)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        [(stored,)] = connection.execute("SELECT definition FROM slackwater.relation").fetchall()
+        del stored["event_time_unit"]
+        connection.execute("UPDATE slackwater.relation SET definition = %s", (Json(stored),))
+    answer = await client.post("/v1/streams/counted/records", json={"t": 1_748_772_000_000})
+    assert (answer.json()["appended"], answer.json()["warnings"]) == (1, [])
+    same = await client.put("/v1/streams/counted", json=COUNTED)
+    assert (same.status_code, same.json()["version"]) == (200, 1)
+    seconds = {**COUNTED, "event_time_unit": "s"}
+    problem(await client.put("/v1/streams/counted", json=seconds), 409, "relation_not_empty", "/event_time_unit")

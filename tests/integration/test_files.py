@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,6 +18,8 @@ from engine.connectors import text_files
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start, open_feed
 from engine.connectors.file_registry import PLACE_BITS
 from engine.connectors.packets import Packet, decode_frame
+from engine.definition.relations import EventTimeUnit
+from engine.definition.types import Schema
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation
@@ -103,6 +106,23 @@ def test_a_start_time_leaves_out_what_happened_before_it_wherever_it_stands(tmp_
     assert reader.starts(3000) == {0: 0}
     packets, _ = read(reader, since=3000)
     assert values(packets) == [5, 4, 3, 6]
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000)])
+def test_whole_numbers_date_records_and_chunks_in_their_unit(
+    tmp_path: Path, dsn: str, form: Format, unit: EventTimeUnit, per_second: int
+) -> None:
+    columns = Schema.from_json([["k", "string"], ["t", "bigint"]])
+    counted = replace(EVENTS, columns=columns, event_time_unit=unit)
+    data = pl.DataFrame({"k": ["a", "b", "c"], "t": [(1_600_000_000 + n) * per_second for n in (1, 2, 9)]})
+    writers = {"ndjson": data.write_ndjson, "csv": data.write_csv, "parquet": data.write_parquet}
+    writers[form](tmp_path / f"a.{form}")
+    reader = open_feed(dsn, feed_of(tmp_path, form), [counted])
+    packets, _ = read(reader, of=counted)
+    assert values(packets, "_ts") == [1_600_000_001_000, 1_600_000_002_000, 1_600_000_009_000]
+    assert values(packets, "t") == data["t"].to_list()
+    [chunk] = reader.chunks(0, 0, ALL)
+    assert (chunk.start_ts, chunk.max_ts) == (1_600_000_001_000, 1_600_000_009_000)
 
 
 def test_a_file_that_sorts_earlier_but_comes_later_is_not_missed(tmp_path: Path, dsn: str, form: Format) -> None:

@@ -56,11 +56,11 @@ def runs(draw: st.DrawFn) -> tuple[Plan, list[Record], list[int]]:
         raise
     plan = replace(plan, inputs=tuple(replace(item, feed=FEED, start="earliest") for item in plan.inputs))
     names = sorted({item.relation.name for item in plan.inputs})
-    records = [_record(draw, draw(st.sampled_from(names))) for _ in range(draw(st.integers(1, 25)))]
+    records = [record_of(draw, draw(st.sampled_from(names))) for _ in range(draw(st.integers(1, 25)))]
     return plan, records, sorted(draw(st.sets(st.integers(1, len(records)), max_size=6)))
 
 
-def _record(draw: st.DrawFn, name: str) -> Record:
+def record_of(draw: st.DrawFn, name: str) -> Record:
     relation = CATALOG[name].relation
     is_delete = relation.kind == "table" and draw(st.integers(0, 4)) == 0
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import LOGGED, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.canonical import LOGGED, MAX_EVENT_TIME_MS, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
@@ -177,6 +177,50 @@ def test_event_times_come_as_timestamps_milliseconds_or_formatted_text() -> None
     accepted, rejects = judge([{"t": "01.01.2013 00:01"}, {"t": "2013-01-01"}], text)
     assert accepted["_ts"].to_list() == [1_356_998_460_000]
     assert rejects == [(1, "wrong_type")]
+
+
+UNITS: list[tuple[str, int, int | None]] = [
+    ("s", 0, 0), ("s", 1_748_772_000, 1_748_772_000_000), ("s", 253_402_300_799, 253_402_300_799_000),
+    ("s", 253_402_300_800, None), ("s", -1, None), ("s", 2**63 - 1, None), ("s", -(2**63), None), ("s", 18_446_744_073_709_552, None),
+    ("ms", 1_748_772_000_000, 1_748_772_000_000), ("ms", 253_402_300_799_999, 253_402_300_799_999), ("ms", 2**63 - 1, None),
+    ("us", 1_748_772_000_000_999, 1_748_772_000_000), ("us", 999, 0), ("us", -1, None), ("us", 253_402_300_799_999_999, MAX_EVENT_TIME_MS),
+    ("us", 253_402_300_800_000_000, None), ("us", -(2**63), None),
+    ("ns", 1_748_772_000_000_999_999, 1_748_772_000_000), ("ns", -1, None), ("ns", 2**63 - 1, 9_223_372_036_854),
+]  # fmt: skip
+"""Unit, number, event time in ms (rounded down; T8)."""
+
+
+@pytest.mark.parametrize(("unit", "number", "ts"), UNITS)
+def test_a_whole_number_is_an_event_time_in_its_unit_and_keeps_its_value(
+    unit: str, number: int, ts: int | None, media_type: str
+) -> None:
+    counted = relation({"k": "string", "t": "bigint"}, event_time="t", event_time_unit=unit, max_future_skew_ms=None)
+    for records in ([{"t": number}], [{"t": number}, {"t": 5}, {"t": str(number)}]):
+        accepted, rejects = judge(records, counted, media_type)
+        known = [(record["t"], index) for index, record in enumerate(records) if record["t"] != 5]
+        assert rejects == ([(index, "event_time_out_of_range") for _, index in known] if ts is None else [])
+        found = accepted.filter(pl.col("t") == number).select("_ts", "t").rows()
+        assert found == ([] if ts is None else [(ts, number)] * len(known))
+
+
+def test_seconds_fit_an_int() -> None:
+    counted = relation({"t": "int"}, event_time="t", event_time_unit="s")
+    accepted, rejects = judge([{"t": 1_600_000_000}, {"t": -1}, {"t": None}], counted)
+    assert accepted.select("_ts", "t").rows() == [(1_600_000_000_000, 1_600_000_000)]
+    assert [reason for _, reason in rejects] == ["event_time_out_of_range", "event_time_missing"]
+
+
+def test_a_delete_says_its_time_in_the_unit_of_the_column_or_in_milliseconds() -> None:
+    table = relation({"k": "string", "t": "bigint"}, key=("k",), kind="table", event_time="t", event_time_unit="s")
+    deletes = [{"$op": "delete", "k": "a", "t": 5}, {"$op": "delete", "k": "a", "$event_time_ms": 6}]
+    assert judge(deletes, table)[0]["_ts"].to_list() == [5_000, 6]
+
+
+def test_a_time_that_is_far_off_is_refused_with_the_unit_it_was_read_in() -> None:
+    raw, _ = parse_records(b'[{"t": 1748772000000000}, {"t": 1748772000000}]', JSON, EVENTS)
+    _, rejects = canonicalise(raw, EVENTS, NOW_MS)
+    assert rejects["reason"].to_list() == ["event_time_out_of_range", "future_event_time"]
+    assert all("column 't' is read as ms since 1970 (`event_time_unit`)" in detail for detail in rejects["detail"])
 
 
 def test_without_an_event_time_column_the_arrival_counts() -> None:

@@ -112,7 +112,16 @@ def test_a_definition_shows_every_default_and_reads_back() -> None:
     stored = StreamDefinition.model_validate({"columns": COLUMNS}).model_dump(mode="json", by_alias=True)
     assert stored == {
         "key": [], "columns": {"a": "int"}, "event_time": None, "event_time_format": None,
+        "event_time_unit": None,
         "connector": {"type": "log", "partitions": 4, "feed": None, "where": None, "retention": None},
         "max_future_skew": "1d", "on_bad_record": "reject",
     }  # fmt: skip
     assert StreamDefinition.model_validate(stored).model_dump(mode="json", by_alias=True) == stored
+
+
+def test_a_bigint_event_time_counts_milliseconds_unless_said() -> None:
+    body = {"columns": {"a": " BigInt", "b": "timestamp"}, "event_time": "a"}
+    assert StreamDefinition.model_validate(body).event_time_unit == "ms"
+    assert StreamDefinition.model_validate({**body, "event_time_unit": "s"}).event_time_unit == "s"
+    assert StreamDefinition.model_validate({**body, "event_time": "b"}).event_time_unit is None
+    assert refused(StreamDefinition, **{**body, "event_time_unit": "minutes"}) == {("/event_time_unit", "unknown_value")}
