@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from app.testing.workbench import Workbench
 from tests.property.pipelines import MAX_TASKS, TEMPLATES, World, emitted, tables, worlds
 
-
 EXAMPLES = int(os.environ.get("PIPELINE_EXAMPLES", "50"))
 """By hand, 2,000 take a quarter of an hour."""
 
