@@ -13,14 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise
-from engine.connectors.text_files import count_records, header_end, parse_text, sample
+from engine.connectors.text_files import Header, bounds_of, is_closed, parse_text, read_header, sample
 from engine.plan.model import RelationSchema
 
 GATHERED_BYTES = 1 << 20
 """Samples that are held until they are dated together; one alone is more where its records are long."""
 
 _TOGETHER = -1
-Header = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +72,13 @@ def look(parts: Sequence[Part], relations: Sequence[RelationSchema], now_ms: int
 def _sampled(part: Part) -> tuple[bytes, int]:
     """Return whole lines of both ends, and about how many records the part holds."""
     is_csv = part.header is not None
-    begin = min(header_end(part.path, part.end), part.end) if is_csv and part.start == 0 else part.start
+    begin = read_header(part.path, part.end)[1] if is_csv and part.start == 0 else part.start
     if begin == part.end:
         return b"", 0
-    head, tail = sample(part.path, begin, part.end, is_csv)
-    rows = max(1, round((part.end - begin) * count_records(head, is_csv) / len(head)))
+    head, tail = sample(part.path, begin, part.end, is_csv=is_csv)
+    rows = max(1, round((part.end - begin) * len(bounds_of(head, is_csv=is_csv)[0]) / len(head))) if head else 1
     ends = (head,) if tail is head else (head, tail)
-    return b"".join(end if end.endswith(b"\n") else end + b"\n" for end in ends), rows
+    return b"".join(end if end.endswith(b"\n") else end + b"\n" for end in ends if end), rows
 
 
 class _Times:
@@ -103,8 +102,8 @@ class _Times:
         self.greatest: dict[int, int] = {}
 
     def add(self, index: int, data: bytes, header: Header | None) -> None:
-        # A sample may begin inside a CSV field with line breaks. With an odd number of quotes it would turn those behind it inside out.
-        alone = index if header is not None and data.count(b'"') % 2 else _TOGETHER
+        # A sample may begin inside a CSV field with line breaks, so that a quote is open at its end: that must not reach the next one.
+        alone = index if header is not None and not is_closed(data) else _TOGETHER
         self._samples.setdefault((header, alone), {})[index] = data
         self._bytes += len(data)
         if self._bytes > GATHERED_BYTES:

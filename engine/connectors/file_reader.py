@@ -5,26 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from engine.connectors import log
+from engine.connectors import log, parquet_files
 from engine.connectors.admission import Chunk
-from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, empty_rejects
-from engine.connectors.dating import Header, Part, look
+from engine.connectors.canonical import TEXT_FILE, TYPED_FILE
+from engine.connectors.dating import Part, look
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
-from engine.connectors.json_records import line_bounds
+from engine.connectors.growing_files import GrowingFiles
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
+from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.connectors.shaping import Piece, shape
-from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.connectors.text_files import Header, bounds_of, cut, parse_text, read_header, read_range, refuse_too_long, runs
+from engine.errors import SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_BYTES = 1 << 20
@@ -38,7 +35,22 @@ LOOKED_AT = (4, 16, 64)
 
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
-_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How finely files are cut; results do not depend on it, but for what is too long.
+
+    Attributes:
+        chunk_bytes: in what steps admission lets event times advance together.
+        split_bytes: what one task reads at once.
+        record_bytes: what is longer is no record.
+    """
+
+    chunk_bytes: int = CHUNK_BYTES
+    split_bytes: int = SPLIT_BYTES
+    record_bytes: int = MAX_RECORD_BYTES
+
 
 _Placed = tuple[int, Part]
 """Where the numbers of a file begin, and a chunk of it."""
@@ -50,13 +62,19 @@ class FileReader:
 
     Attributes:
         relations: what dates the chunks.
+        grain: how files are cut.
     """
 
     dsn: str
     feed: Feed
     relations: tuple[RelationSchema, ...]
+    grain: Grain = Grain()
     _listed: dict[str, int] = field(default_factory=dict)
-    _headers: dict[str, Header] = field(default_factory=dict)
+    _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
+    _growing: GrowingFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._growing = GrowingFiles(self._is_csv, self.grain.record_bytes)
 
     def starts(self, start: Start) -> Mapping[int, int]:
         """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
@@ -67,9 +85,10 @@ class FileReader:
         sizes = list_files(self._directory)
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            if sizes != self._listed:
-                register(connection, feed.id, self.feed, sizes)
-                self._listed = sizes
+            changed = {name: size for name, size in sizes.items() if size != self._listed.get(name)}
+            while changed and not register(connection, feed.id, self.feed, changed, self._growing):
+                pass
+            self._listed = sizes
             return {PARTITION: end_position(connection, feed.id)}
 
     def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:  # noqa: ARG002 - the port's; there is one partition
@@ -88,17 +107,25 @@ class FileReader:
         splits: list[Split] = []
         for stretch in self._stretches(start, end):
             base = stretch.seq << PLACE_BITS
-            for first, last in self._parts(stretch, SPLIT_BYTES):
+            for first, last in self._parts(stretch):
                 splits.append(Split(PARTITION, base + first, base + last, stretch.name, first, last))
         return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
         if self.feed.format == "parquet":
-            yield from shape(self._parquet_pieces(split), split, self.feed, request, TYPED_FILE)
+            relations = [one.relation for one in request.inputs]
+            first = split.start - split.file_start
+            pieces = parquet_files.pieces(
+                self._directory / (split.file or ""), split.file_start, split.file_end, first, relations
+            )
+            yield from shape(pieces, split, self.feed, request, TYPED_FILE)
             return
-        source = TEXT_FILE if self.feed.format == "csv" else TYPED_FILE
-        yield from shape([self._text_piece(split)], split, self.feed, request, source)
+        yield from shape(self._text_pieces(split), split, self.feed, request, TEXT_FILE if self._is_csv else TYPED_FILE)
+
+    @property
+    def _is_csv(self) -> bool:
+        return self.feed.format == "csv"
 
     @property
     def _directory(self) -> Path:
@@ -123,25 +150,26 @@ class FileReader:
             if stretch.start < last:
                 yield Stretch(stretch.seq, stretch.name, stretch.start, last)
 
-    def _parts(self, stretch: Stretch, step: int) -> Iterator[tuple[int, int]]:
-        path = self._directory / stretch.name
+    def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
         if self.feed.format != "parquet":
-            yield from cut(path, stretch.start, stretch.end, step, self.feed.format == "csv")
-            return
-        metadata = _parquet(path).metadata
-        first = 0
-        for group in range(metadata.num_row_groups):
-            last = first + metadata.row_group(group).num_rows
-            begin, end = max(first, stretch.start), min(last, stretch.end)
-            if begin < end:
-                yield begin, end
-            first = last
+            return self._text_parts(stretch, self.grain.split_bytes)
+        path = self._directory / stretch.name
+        return ((rows.begin, rows.end) for rows in parquet_files.parts(path, stretch.start, stretch.end, self.grain.split_bytes))
+
+    def _text_parts(self, stretch: Stretch, step: int) -> Iterator[tuple[int, int]]:
+        """Cut a stretch; what stands before the first record (a CSV file's header) belongs to the first part."""
+        path, start = self._directory / stretch.name, stretch.start
+        begin = min(self._header(stretch.name, stretch.end)[1], stretch.end) if self._is_csv and start == 0 else start
+        if begin == stretch.end:
+            yield start, stretch.end
+        for first, last in cut(path, begin, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
+            yield start if first == begin else first, last
 
     def _text_chunks(self, start: int) -> Iterator[Chunk]:
         parts = (
-            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._header(stretch.name, last)))
+            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._names(stretch.name, last)))
             for stretch in self._stretches(start)
-            for first, last in self._parts(stretch, CHUNK_BYTES)
+            for first, last in self._text_parts(stretch, self.grain.chunk_bytes)
         )
         for group in _grouped(parts):
             yield from self._looked_at(group)
@@ -159,70 +187,39 @@ class FileReader:
         for (base, part), seen in zip(group, looks, strict=True):
             yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
 
-    def _header(self, name: str, end: int) -> Header | None:
-        """Return the column names of a CSV file, None for ndjson."""
-        if self.feed.format != "csv":
-            return None
+    def _header(self, name: str, end: int) -> tuple[Header, int]:
+        """Return the column names of a CSV file, and the byte behind them."""
         if name not in self._headers:
-            self._headers[name] = tuple(read_header(self._directory / name, end))
+            self._headers[name] = read_header(self._directory / name, end)
         return self._headers[name]
 
-    def _text_piece(self, split: Split) -> Piece:
-        name = split.file or ""
-        path = self._directory / name
-        header = self._header(name, split.file_end)
-        skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
-        data = read_range(path, split.file_start + skipped, split.file_end)
-        base = split.start + skipped
-        if header is None:
-            bounds = line_bounds(data)
-            return Piece(len(bounds[0]), lambda relation, member: parse_text(data, None, relation, member, base, bounds))
-        rows = count_records(data, is_csv=True) if data else 0
-        return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base))
+    def _names(self, name: str, end: int) -> Header | None:
+        return self._header(name, end)[0] if self._is_csv else None
+
+    def _text_pieces(self, split: Split) -> Iterator[Piece]:
+        path, bound = self._directory / (split.file or ""), self.grain.record_bytes
+        header, behind = self._header(split.file or "", split.file_end) if self._is_csv else (None, 0)
+        begin = behind if split.file_start == 0 else split.file_start
+        first = split.start - split.file_start
+        for run in runs(path, begin, split.file_end, is_csv=self._is_csv, bound=bound):
+            if run.is_too_long:
+                yield _too_long(refuse_too_long(path, run, first + run.start, bound))
+            else:
+                yield self._text_piece(read_range(path, run.start, run.end), header, first + run.start)
+
+    def _text_piece(self, data: bytes, header: Header | None, base: int) -> Piece:
+        bounds = bounds_of(data, is_csv=header is not None, bound=self.grain.record_bytes)
+        return Piece(len(bounds[0]), lambda relation, member: parse_text(data, header, relation, member, base, bounds))
 
     def _parquet_chunks(self, start: int) -> Iterator[Chunk]:
         for stretch in self._stretches(start):
-            metadata = _parquet(self._directory / stretch.name).metadata
-            base, first = stretch.seq << PLACE_BITS, 0
-            for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
-                last = first + group.num_rows
-                begin, end = max(first, stretch.start), min(last, stretch.end)
-                if begin < end:
-                    low, high = self._statistics(group)
-                    yield Chunk(base + end, end - begin, group.total_byte_size, low, high)
-                first = last
+            path, base = self._directory / stretch.name, stretch.seq << PLACE_BITS
+            for rows in parquet_files.parts(path, stretch.start, stretch.end, self.grain.chunk_bytes, self.relations):
+                yield Chunk(base + rows.end, rows.end - rows.begin, rows.size_bytes, rows.start_ts, rows.max_ts)
 
-    def _statistics(self, group: Any) -> tuple[int | None, int | None]:
-        names = {relation.event_time for relation in self.relations} - {None}
-        lows, highs = [], []
-        for column in (group.column(i) for i in range(group.num_columns)):
-            if column.path_in_schema in names and column.is_stats_set and column.statistics.has_min_max:
-                lows.append(_ms(column.statistics.min))
-                highs.append(_ms(column.statistics.max))
-        return (
-            min((low for low in lows if low is not None), default=None),
-            max((high for high in highs if high is not None), default=None),
-        )
 
-    def _parquet_pieces(self, split: Split) -> Iterator[Piece]:
-        file = _parquet(self._directory / (split.file or ""))
-        first = 0
-        for group in range(file.metadata.num_row_groups):
-            last = first + file.metadata.row_group(group).num_rows
-            begin, end = max(first, split.file_start), min(last, split.file_end)
-            if begin < end:
-                yield self._parquet_piece(file, group, begin - first, end - begin, split.start + begin - split.file_start)
-            first = last
-
-    def _parquet_piece(self, file: pq.ParquetFile, group: int, skip: int, rows: int, offset: int) -> Piece:
-        def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-            present = [name for name in (*relation.columns.names, "$op", "$event_time_ms") if name in file.schema_arrow.names]
-            table = file.read_row_group(group, columns=present, use_threads=False).slice(skip, rows)
-            frame = cast("pl.DataFrame", pl.from_arrow(_valid(table, file), rechunk=False)) if present else pl.DataFrame()
-            offsets = pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset")
-            return (frame.with_columns(offsets) if present else offsets.to_frame()), empty_rejects()
-
-        return Piece(rows, parse)
+def _too_long(rejects: pl.DataFrame) -> Piece:
+    return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects))
 
 
 def _grouped(parts: Iterator[_Placed]) -> Iterator[list[_Placed]]:
@@ -242,26 +239,3 @@ def _grouped(parts: Iterator[_Placed]) -> Iterator[list[_Placed]]:
         raise
     if group:
         yield group
-
-
-def _valid(table: pa.Table, file: pq.ParquetFile) -> pa.Table:
-    """Make sure that strings are UTF-8, which Parquet's writers promise and Polars relies on."""
-    try:
-        table.validate(full=True)
-    except pa.ArrowException as error:
-        raise DataInvalid(f"a Parquet file with {file.metadata.num_rows} rows holds text that is not UTF-8: {error}") from error
-    return table
-
-
-def _parquet(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
-
-
-def _ms(value: object) -> int | None:
-    """Event time of a statistic, where it is a number or an instant."""
-    if isinstance(value, datetime):
-        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * _MS)
-    return value if isinstance(value, int) else None
