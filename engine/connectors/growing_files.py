@@ -52,7 +52,8 @@ class GrowingFiles:
         """Look at what lies between a file's known end and its size, or the next part of it."""
         tail = self._tails.pop(name, None)
         if tail is None or tail.known != known:
-            is_cut = known > self.bound and b"\n" not in read(known - self.bound - 1, known)
+            is_ended = known <= self.bound or read(known - 1, known) == b"\n"
+            is_cut = not is_ended and b"\n" not in read(known - self.bound - 1, known)
             tail = _Tail(known, known, known, is_cut, CsvScan(known, self.bound) if self.is_csv else None)
         seen = min(size, tail.at + self.look)
         found = tail.growth(read, seen, self.bound)

@@ -63,8 +63,9 @@ def certain_ends(scan: CsvScan, read: Read, end: int) -> Iterator[Ends]:
     """Yield the ends of CSV records on which nothing behind ``end`` has an influence; ``scan`` can go on when there is more."""
     while scan.at < end:
         before = scan.at
-        yield scan.advance(read, end, is_growing=True)
-        if scan.at == before:
+        ends = scan.advance(read, end, is_growing=True)
+        yield ends
+        if scan.at == before and not len(ends):
             return
 
 
