@@ -15,6 +15,7 @@ import pytest
 
 from engine.connectors import text_files
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start, open_feed
+from engine.connectors.file_reader import FileReader, Grain
 from engine.connectors.file_registry import PLACE_BITS
 from engine.connectors.packets import Packet, decode_frame
 from engine.errors import DataInvalid, SourceUnavailable
@@ -48,6 +49,11 @@ def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since:
 def values(packets: list[Packet], column: str = "v") -> list[Any]:
     frames = [decode_frame(p.blob) for p in packets if p.kind == "data"]
     return pl.concat(frames).sort("_offset")[column].to_list() if frames else []
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 def rejects(packets: list[Packet]) -> list[tuple[int, str]]:
@@ -150,6 +156,65 @@ def test_a_csv_file_grows_under_its_header(tmp_path: Path, dsn: str) -> None:
     with (tmp_path / "a").open("a") as file:
         file.write("2,b,2000\n")
     assert values(read(reader, position)[0]) == [2]
+
+
+def test_a_csv_record_that_is_being_written_is_not_cut_at_its_line_breaks(tmp_path: Path, dsn: str) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS])
+    growing = tmp_path / "a"
+    growing.write_text("k,t,v\na,1000,1\n")
+    _, position = read(reader)
+    append(growing, '"first\n')
+    assert read(reader, position) == ([], position)
+    append(growing, 'second",2000,2\nb,3000,3\n"')
+    packets, position = read(reader, position)
+    assert (values(packets, "k"), rejects(packets)) == (["first\nsecond", "b"], [])
+    append(growing, 'c",4000,4\n')
+    assert values(read(reader, position)[0], "k") == ["c"]
+    assert values(read(open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS]))[0]) == [1, 2, 3, 4]
+
+
+SMALL = Grain(chunk_bytes=40, split_bytes=60, record_bytes=50)
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_a_line_that_is_too_long_is_one_reject_also_while_it_is_written(tmp_path: Path, dsn: str, form: Format) -> None:
+    growing, header = tmp_path / "a", {"csv": "k,t,v\n"}.get(form, "")
+    first, last = (f"k{n},{n}000,{n}\n" if form == "csv" else f'{{"k":"k{n}","t":{n}000,"v":{n}}}\n' for n in (1, 2))
+    feed, position, found = feed_of(tmp_path, form), 0, list[Packet]()
+    for text in (header + first, "x" * 30, "x" * 30, "x" * 30, "x" * 30 + "\n", last):
+        append(growing, text)
+        packets, position = read(FileReader(dsn, feed, (EVENTS,), SMALL), position)
+        found += packets
+    place = len(header + first)
+    assert (values(found), rejects(found)) == ([1, 2], [(place, "record_too_long")])
+    whole, _ = read(FileReader(dsn, feed, (EVENTS,), SMALL))
+    assert (values(whole), rejects(whole)) == (values(found), rejects(found))
+
+
+def test_a_csv_record_has_the_same_fate_whatever_the_grain_and_wherever_reading_goes_on(tmp_path: Path, dsn: str) -> None:
+    lines = [f"k{n},{n}000,{n}" for n in range(30)]
+    lines[3], lines[9], lines[15], lines[21] = '5" pipe,3000,3', '"open,9000,9', '"two\nlines",15000,15', "x" * 80
+    (tmp_path / "a").write_text("k,t,v\n" + "\n".join(lines))
+    feed = feed_of(tmp_path, "csv")
+    bound = SMALL.record_bytes
+    whole, _ = read(FileReader(dsn, feed, (EVENTS,), Grain(record_bytes=bound)))
+    assert values(whole) == [n for n in range(30) if n not in {3, 9, 21}]
+    assert [reason for _, reason in rejects(whole)] == ["malformed_csv", "malformed_csv", "record_too_long"]
+    for step in (1, 17, 60):
+        reader = FileReader(dsn, feed, (EVENTS,), Grain(step, step, bound))
+        position, found = 0, list[Packet]()
+        while position < reader.ends()[0]:
+            [chunk, *_] = FileReader(dsn, feed, (EVENTS,), Grain(step, step, bound)).chunks(0, position, Limit(1, 1))
+            found += read_between(reader, position, chunk.end_offset)
+            position = chunk.end_offset
+        assert (values(found), rejects(found)) == (values(whole), rejects(whole))
+
+
+def test_a_file_without_a_header_is_refused_and_does_not_stop_the_others(tmp_path: Path, dsn: str) -> None:
+    (tmp_path / "a").write_text("k,t,v\ra,1000,1\rb,2000,2")
+    (tmp_path / "b").write_text("k,t,v\nc,3000,3\n")
+    packets, _ = read(open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS]))
+    assert (values(packets), rejects(packets)) == ([3], [(0, "malformed_csv")])
 
 
 def test_a_file_that_shrank_stops_the_query(tmp_path: Path, dsn: str, form: Format) -> None:
@@ -266,6 +331,17 @@ def test_small_splits_give_the_records_of_large_ones(tmp_path: Path, dsn: str, f
 def read_between(reader: FeedReader, start: int, end: int) -> list[Packet]:
     request = ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, (0,))
     return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)]
+
+
+def test_row_groups_of_a_parquet_file_are_put_together_to_chunks_of_some_size(tmp_path: Path, dsn: str) -> None:
+    frame(*range(200)).write_parquet(tmp_path / "a", row_group_size=2)
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    reader.ends()
+    [chunk] = reader.chunks(0, 0, ALL)
+    assert (chunk.rows, chunk.start_ts, chunk.max_ts) == (200, 0, 199_000)
+    fine = FileReader(dsn, feed_of(tmp_path, "parquet"), (EVENTS,), Grain(chunk_bytes=1, split_bytes=1))
+    assert [chunk.rows for chunk in fine.chunks(0, 3, ALL)] == [1] + [2] * 98
+    assert values(read(fine, 3)[0]) == values(read(reader, 3)[0]) == list(range(3, 200))
 
 
 def test_two_readers_that_discover_at_once_agree(tmp_path: Path, dsn: str) -> None:
