@@ -1,4 +1,7 @@
-"""The log of a relation's changes, as followers read it: stretches of one partition, as JSON."""
+"""The log of a relation's changes, as followers read it: stretches of one partition, as JSON.
+
+A derived relation is followed by the numbers of its rows, as if they were the offsets of one partition (``engine.connectors.sequences``).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from app.store.followed import Followed
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
 from engine.connectors.log import HEADS_SQL, READ_SQL, cut_batch
+from engine.connectors.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
 from engine.connectors.sink import REPLAYED
 
 STRETCH_ROWS = 1_000
@@ -30,6 +34,15 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows
 ORDER BY base_offset LIMIT %(batches)s
 """
 
+_NUMBERED_HEADS_SQL = "SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s"
+_NUMBERED_SIZES_SQL = """
+SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
+    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
+)
+GROUP BY sequence ORDER BY sequence LIMIT %(batches)s
+"""
+
 _MARK = f',"{REPLAYED}":true'
 Connection = psycopg.AsyncConnection[Any]
 
@@ -39,6 +52,7 @@ class Item:
     """Something that can be followed, with its place.
 
     Attributes:
+        offset: in what is followed.
         json: what the client gets.
     """
 
@@ -60,9 +74,12 @@ class Stretch:
     end: int
 
 
-async def heads(connection: Connection, feed_id: int) -> list[tuple[int, int]]:
+async def heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
     """Return (oldest offset, next offset) by partition; nothing where the log is gone."""
-    rows = await (await connection.execute(HEADS_SQL, {"feed_id": feed_id})).fetchall()
+    params = {"feed_id": followed.feed_id}
+    if followed.is_derived:
+        return [(start, end) for start, end in await (await connection.execute(_NUMBERED_HEADS_SQL, params)).fetchall()]
+    rows = await (await connection.execute(HEADS_SQL, params)).fetchall()
     return [(start_offset, next_offset) for _, start_offset, next_offset in rows]
 
 
@@ -70,7 +87,8 @@ async def stretch_end(connection: Connection, followed: Followed, partition: int
     """Return how far to read from ``start`` so that neither ``rows`` nor, roughly, ``STRETCH_BYTES`` is exceeded; at least one row."""
     wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "batches": rows}
     end, room = start, float(STRETCH_BYTES)
-    for base, batch_rows, size in await (await connection.execute(_SIZES_SQL, wanted)).fetchall():
+    sizes = _NUMBERED_SIZES_SQL if followed.is_derived else _SIZES_SQL
+    for base, batch_rows, size in await (await connection.execute(sizes, wanted)).fetchall():
         row_bytes = size / batch_rows
         take = min(base + batch_rows - end, start + rows - end, max(int(room / row_bytes), 0 if end > start else 1))
         end += take
@@ -81,8 +99,13 @@ async def stretch_end(connection: Connection, followed: Followed, partition: int
 
 
 async def read_frame(connection: Connection, followed: Followed, partition: int, start: int, end: int) -> pl.DataFrame:
-    """Return the relation's changes in ``[start, end)``: ``_offset``, ``_ts``, ``_op``, ``$replayed`` and its columns."""
+    """Return the relation's changes in ``[start, end)``: ``_offset``, ``_ts``, ``_op``, ``$replayed`` and its columns.
+
+    Those of a derived relation also have ``_partition`` and ``_partition_offset``.
+    """
     params = {"feed_id": followed.feed_id, "partition": partition, "start": start, "end": end}
+    if followed.is_derived:
+        return await _read_numbered(connection, followed, start, end)
     frames = []
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(READ_SQL, params)
@@ -91,6 +114,16 @@ async def read_frame(connection: Connection, followed: Followed, partition: int,
             if frame.height:
                 offsets = pl.int_range(first, first + frame.height, dtype=pl.Int64).alias("_offset")
                 frames.append(_members(followed, frame.with_columns(offsets)))
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+async def _read_numbered(connection: Connection, followed: Followed, start: int, end: int) -> pl.DataFrame:
+    params = {"feed_id": followed.feed_id, "start": start, "end": end}
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(READ_SEQUENCE_SQL, params)
+        found = blocks(iter(await cursor.fetchall()), start, end)
+    wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
+    frames = [with_marks(frame, frame).select(wanted) for frame in found]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
@@ -111,14 +144,17 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
     upsert = "append" if followed.kind == "stream" else "upsert"
     items = []
     service = (frame[name] for name in ("_offset", "_ts", "_op", REPLAYED))
+    places = zip(*(frame[name] for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
     for offset, ts, op, is_replayed, key, row in zip(*service, keys, rows, strict=True):
+        own = (partition, offset) if places is None else next(places)
+        number = "" if places is None else f'"sequence":{offset},'
         # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
         is_delete = op != OP_UPSERT
         items.append(
             Item(
                 partition,
                 offset,
-                f'{{"op":"{"delete" if is_delete else upsert}","partition":{partition},"offset":{offset},'
+                f'{{"op":"{"delete" if is_delete else upsert}","partition":{own[0]},"offset":{own[1]},{number}'
                 f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}{_MARK if is_replayed else ""}}}',
             )
         )
@@ -126,9 +162,7 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
 
 
 def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:
-    """Take what belongs to the relation. A table's changes were judged when they were made, and are its own alone."""
+    """Take what belongs to the relation."""
     wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names)
-    if followed.kind == "table":
-        return with_marks(frame, frame).select(wanted)
     accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED, followed.member)
     return with_marks(accepted, frame).select(wanted)

@@ -12,25 +12,26 @@ import psycopg
 import sqlalchemy as sa
 
 from app.errors import Conflict, Fault
-from app.store.log_tables import feed, head
+from app.store.log_tables import feed
 from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
 from engine.connectors.log import trim_partition
+from engine.connectors.sequences import trim_sequence
 from engine.connectors.sink import change_feed
 from engine.plan.model import Plan
 
 _LOGS = """
-    SELECT f.id, f.name, h.partition FROM slackwater.relation r
-    JOIN log.feed f ON f.name = 'changes:' || r.name JOIN log.head h ON h.feed_id = f.id
-    WHERE r.kind = 'table' AND (r.origin = 'derived' OR r.definition ->> 'materialize' = 'true') ORDER BY f.id, h.partition
+    SELECT f.id, f.name FROM slackwater.relation r JOIN log.feed f ON f.name = 'changes:' || r.name
+    WHERE r.kind = 'table' AND (r.origin = 'derived' OR r.definition ->> 'materialize' = 'true') ORDER BY f.id
 """
+_STREAMS = "SELECT id, retention_ms FROM log.feed WHERE retention_ms IS NOT NULL AND next_sequence IS NOT NULL ORDER BY id"
 _REPLAYS = """
     SELECT f.id, h.partition, coalesce((c.position -> f.name ->> h.partition::text)::bigint, 0)
     FROM slackwater.query q JOIN log.feed f ON f.name = 'replay:' || q.id JOIN log.head h ON h.feed_id = f.id
     LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
 """
 _KEEP_FROM = """
-    SELECT min(coalesce((c.position -> ('log:' || %(feed)s::text) ->> %(partition)s::text)::bigint, 0))
+    SELECT min(coalesce((c.position -> ('log:' || %(feed)s::text) ->> '0')::bigint, 0))
     FROM slackwater.relation r JOIN slackwater.query_read qr ON qr.relation_id = r.id
     JOIN slackwater.query q ON q.id = qr.query_id
     LEFT JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
@@ -41,12 +42,21 @@ _KEEP_FROM = """
 def trim_changes(connection: psycopg.Connection[Any], retention_ms: int) -> int:
     """Remove changes that are older than the retention and that no query has still to read; returns the number of batches removed."""
     removed = 0
-    for feed_id, name, partition in connection.execute(_LOGS).fetchall():
+    for feed_id, name in connection.execute(_LOGS).fetchall():
         with connection.transaction():
             # No query may begin to read the table between the look at the readers and the removal.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (EDIT_LOCK,))
-            row = connection.execute(_KEEP_FROM, {"feed": name, "partition": str(partition)}).fetchone()
-            removed += trim_partition(connection, feed_id, partition, retention_ms, None if row is None else row[0])
+            row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
+            removed += trim_sequence(connection, feed_id, retention_ms, None if row is None else row[0])
+    return removed
+
+
+def trim_streams(connection: psycopg.Connection[Any]) -> int:
+    """Remove records of derived streams that are older than their retention; returns the number of batches removed."""
+    removed = 0
+    for feed_id, retention_ms in connection.execute(_STREAMS).fetchall():
+        with connection.transaction():
+            removed += trim_sequence(connection, feed_id, retention_ms)
     return removed
 
 
@@ -69,9 +79,8 @@ def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
     found = connection.execute(
         sa.select(relation.c.name)
         .distinct()
-        .join_from(feed, head, feed.c.id == head.c.feed_id)
-        .join(relation, feed.c.name == sa.literal("changes:") + relation.c.name)
-        .where(feed.c.name.in_(logs), head.c.start_offset > 0, relation.c.kind == "table", relation.c.origin == "derived")
+        .join_from(feed, relation, feed.c.name == sa.literal("changes:") + relation.c.name)
+        .where(feed.c.name.in_(logs), feed.c.start_sequence > 0, relation.c.kind == "table", relation.c.origin == "derived")
         .order_by(relation.c.name)
     )
     names = [f"'{name}'" for name in found.scalars()]

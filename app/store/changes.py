@@ -75,7 +75,7 @@ class ChangeSource:
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
         """See ``Source``."""
-        return await change_log.heads(connection, self.followed.feed_id)
+        return await change_log.heads(connection, self.followed)
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
         """See ``Source``."""

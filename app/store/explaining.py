@@ -16,6 +16,7 @@ from app.store.query_plans import PlannedQuery
 from app.store.record_search import ALL_TIME, RecordSearch
 from app.store.transactions import raw
 from engine.connectors.log import find_feed, heads
+from engine.connectors.sequences import LANE_PARTITION
 from engine.connectors.views import RESULT_TIME, view_identifier
 from engine.plan.model import Feed, Input, RelationSchema
 
@@ -121,11 +122,16 @@ class StoredFacts:
     def _records_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
         output = self._query.plan.output
         relation = RelationSchema(output.name, "stream", output.columns, output.key, None, None, None, None, None)
-        written = Input(0, output.name, relation, Feed(f"log:{output.name}", "log", output.name), output.columns.names, ())
+        feed = Feed(f"log:{output.name}", "log", output.name, is_derived=True)
+        written = Input(0, output.name, relation, feed, output.columns.names, ())
         found = self._search.between(written, values, from_ms, to_ms)
         return [ResultFact(record.event_time_ms) for record in found.records[:RESULTS]]
 
 
 def _ends(connection: psycopg.Connection[Any], feed: Feed) -> Mapping[int, int]:
     found = find_feed(connection, feed.log_feed)
-    return {} if found is None else {head.partition: head.next_offset for head in heads(connection, found.id)}
+    if found is None:
+        return {}
+    if found.next_sequence is not None:
+        return {LANE_PARTITION: found.next_sequence}
+    return {head.partition: head.next_offset for head in heads(connection, found.id)}

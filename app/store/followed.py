@@ -29,6 +29,7 @@ class Followed:
 
     Attributes:
         output: what a table's rows are kept as; None for a stream, which has none.
+        is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
         relation: what a stream's records must be.
         query_id: whose commits bring changes; None: they come by appends.
     """
@@ -36,7 +37,7 @@ class Followed:
     name: str
     kind: Kind
     feed_id: int
-    partitions: int
+    is_derived: bool
     identity: str
     relation: RelationSchema
     output: Output | None
@@ -73,7 +74,7 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
     if entry.feed.type != "log":
         raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be followed")
     log = (
-        await connection.execute(sa.select(feed.c.id, feed.c.partitions).where(feed.c.name == entry.feed.log_feed))
+        await connection.execute(sa.select(feed.c.id, feed.c.next_sequence).where(feed.c.name == entry.feed.log_feed))
     ).one_or_none()
     if log is None:
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
@@ -81,7 +82,7 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
         name=name,
         kind=kind,
         feed_id=log.id,
-        partitions=log.partitions,
+        is_derived=log.next_sequence is not None,
         identity=identity_of(row.id, log.id),
         relation=entry.relation,
         output=output,

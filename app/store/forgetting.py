@@ -11,10 +11,11 @@ from app.store.tables import query_status
 from app.store.transactions import raw
 from engine.connectors.log import drop_feed
 from engine.connectors.replay_reader import replay_feed
+from engine.connectors.sequences import leave_orphaned
 
 
 def forget_results(connection: sa.Connection, query_id: UUID) -> None:
-    """Remove counters, late records and replays of them, and empty the commit row.
+    """Remove counters, late records and replays of them, and empty the commit row. Nobody waits for more in the logs it wrote.
 
     The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
     before could take it again. A sink locks it before it writes, so it comes first.
@@ -36,3 +37,4 @@ def forget_results(connection: sa.Connection, query_id: UUID) -> None:
     connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
     connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
     drop_feed(raw(connection), replay_feed(query_id))
+    leave_orphaned(raw(connection), query_id)

@@ -14,6 +14,10 @@ feed = sa.Table(
     sa.Column("name", sa.Text),
     sa.Column("partitions", sa.Integer),
     sa.Column("retention_ms", sa.BigInteger),
+    sa.Column("start_sequence", sa.BigInteger),
+    sa.Column("next_sequence", sa.BigInteger),
+    sa.Column("reached_ms", sa.BigInteger),
+    sa.Column("producer", sa.Uuid),
 )
 
 head = sa.Table(

@@ -20,7 +20,8 @@ from app.store.queries import QueryRow, add_event, find_query
 from app.store.relations import RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import raw
-from engine.connectors.log import drop_feed, ensure_feed
+from engine.connectors.log import drop_feed
+from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition
@@ -31,8 +32,6 @@ from engine.plan.model import Output, Plan
 
 PREFIX = "materialize:"
 """Of internal queries' names. No user's query can have a colon in its name."""
-
-CHANGE_PARTITIONS = 1
 
 
 def materialisation_of(table: str) -> str:
@@ -106,7 +105,7 @@ def _create(connection: sa.Connection, name: str, source: TableDefinition) -> No
     )
     connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
     create_view(raw(connection), plan.output)
-    ensure_feed(raw(connection), change_feed(name), CHANGE_PARTITIONS)
+    make_result_feed(raw(connection), change_feed(name), plan.tasks, query_id)
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name == name)
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
     add_event(connection, query_id, "query_created", {"generation": 1})

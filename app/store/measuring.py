@@ -31,7 +31,8 @@ _QUERIES = sa.text(
 _LAGS_AND_DRIVERS = sa.text(
     """
     WITH place AS (
-        SELECT q.name AS query, p.feed, h.feed_id, h.partition, o.value::bigint AS next, h.next_offset - o.value::bigint AS lag
+        SELECT q.name AS query, p.feed, h.feed_id, h.partition, o.value::bigint AS next, f.next_sequence IS NOT NULL AS is_derived,
+            coalesce(f.next_sequence, h.next_offset) - o.value::bigint AS lag
         FROM slackwater.query q JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
         CROSS JOIN LATERAL jsonb_each(c.position) AS p(feed, partitions)
         CROSS JOIN LATERAL jsonb_each_text(p.partitions) AS o(partition, value)
@@ -41,8 +42,13 @@ _LAGS_AND_DRIVERS = sa.text(
     ), lag AS (
         SELECT query, feed, sum(greatest(lag, 0)) AS records,
             coalesce(max(extract(epoch FROM clock_timestamp() - (
-                SELECT b.appended_at FROM log.batch b WHERE b.feed_id = place.feed_id AND b.partition = place.partition
-                AND b.base_offset <= place.next ORDER BY b.base_offset DESC LIMIT 1))) FILTER (WHERE lag > 0), 0) AS seconds
+                CASE WHEN is_derived THEN (
+                    SELECT b.appended_at FROM log.batch b WHERE b.feed_id = place.feed_id AND b.sequence <= place.next
+                    ORDER BY b.sequence DESC LIMIT 1
+                ) ELSE (
+                    SELECT b.appended_at FROM log.batch b WHERE b.feed_id = place.feed_id AND b.partition = place.partition
+                    AND b.base_offset <= place.next ORDER BY b.base_offset DESC LIMIT 1
+                ) END))) FILTER (WHERE lag > 0), 0) AS seconds
         FROM place GROUP BY query, feed
     ), fleet AS (
         SELECT d.id, d.phase, (d.detail ->> 'max_queries')::integer AS most,

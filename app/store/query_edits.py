@@ -24,7 +24,8 @@ from app.store.relations import find_relation, kept_result, readers_of
 from app.store.stored import opened
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.log import drop_feed, ensure_feed, find_feed, set_retention
+from engine.connectors.log import drop_feed, find_feed, set_retention
+from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
@@ -34,7 +35,6 @@ from engine.plan.model import Output, Plan
 
 # States in which nothing of the query runs, so that deleting it is done at once.
 _AT_REST = ("stopped", "failed", "backoff")
-CHANGE_PARTITIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
         )
     )
     connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
-    _make_relation(connection, query_id, plan.output)
+    _make_relation(connection, query_id, plan)
     _note_reads(connection, query_id, plan)
     add_event(connection, query_id, "query_created", {"generation": 1})
     return get_query(connection, definition.name)
@@ -227,8 +227,9 @@ def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> b
     return fits_kept_state(before, plan)
 
 
-def _make_relation(connection: sa.Connection, query_id: UUID, output: Output) -> None:
-    """Make what the query writes: a view and its change feed, or a log feed."""
+def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
+    """Make what the query writes: a view and its change feed, or a log feed; either with a partition for each task (P1)."""
+    output, tasks = plan.output, plan.tasks
     taken = find_relation(connection, output.name)
     if taken is not None and taken.kept is not None:
         raise Conflict(
@@ -245,8 +246,7 @@ def _make_relation(connection: sa.Connection, query_id: UUID, output: Output) ->
         )
     if output.kind == "table":
         create_view(raw(connection), output)
-    partitions = CHANGE_PARTITIONS if output.kind == "table" else output.partitions
-    ensure_feed(raw(connection), log_feed, partitions, output.log_retention_ms)
+    make_result_feed(raw(connection), log_feed, tasks, query_id, output.log_retention_ms)
     connection.execute(
         sa.insert(relation).values(
             id=uuid.uuid4(),
@@ -275,7 +275,7 @@ def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None
     _refuse_if_read(connection, stored)
     forget_results(connection, stored.id)
     _drop_relation(connection, stored.id)
-    _make_relation(connection, stored.id, plan.output)
+    _make_relation(connection, stored.id, plan)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
     _note_reads(connection, stored.id, plan)
 

@@ -16,8 +16,9 @@ from psycopg.types.json import Jsonb
 
 from app.domain.explaining.facts import Found, Place, Record, Versions
 from engine.connectors.canonical import LOGGED, canonicalise
-from engine.connectors.log import cut_batch
+from engine.connectors.log import cut_batch, find_feed
 from engine.connectors.packets import decode_frame
+from engine.connectors.sequences import LANE_PARTITION, join_block, read_sequence
 from engine.definition.expressions import compile_scalar
 from engine.plan.model import Input
 
@@ -29,16 +30,20 @@ ALL_TIME = (1 << 62) - 1
 _FAR_FUTURE_MS = 1 << 52
 
 _MEETING = """
-SELECT b.feed_id, b.partition, b.base_offset, b.max_ts FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+SELECT b.feed_id, b.partition, b.base_offset, b.max_ts, b.sequence, b.sequence_rows FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
 WHERE f.name = %(feed)s AND b.max_ts >= %(from)s AND b.min_ts <= %(to)s
 ORDER BY {} LIMIT %(limit)s
 """
-_BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, b.base_offset DESC")
-_BY_ARRIVAL = _MEETING.format("b.base_offset DESC")
+_BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, coalesce(b.sequence, b.base_offset) DESC")
+_BY_ARRIVAL = _MEETING.format("coalesce(b.sequence, b.base_offset) DESC")
 _PAYLOAD = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
 _AT = """
 SELECT b.base_offset, b.payload FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
 WHERE f.name = %(feed)s AND b.partition = %(partition)s AND b.base_offset <= %(offset)s ORDER BY b.base_offset DESC LIMIT 1
+"""
+_NUMBERED_READ_TO = """
+SELECT max(b.max_ts) FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+WHERE f.name = %(feed)s AND b.sequence < coalesce((%(read)s ->> '0')::bigint, 0)
 """
 _READ_TO = """
 SELECT (
@@ -70,6 +75,8 @@ class RecordSearch:
 
     def at(self, source: Input, place: Place) -> Record | None:
         """Return the record at a place, None where the relation has none there."""
+        if source.feed.is_derived:
+            return self._numbered(source, place.offset)
         params = {"feed": source.feed.log_feed, "partition": place.partition, "offset": place.offset}
         row = self.connection.execute(_AT, params, binary=True).fetchone() if source.feed.type == "log" else None
         if row is None:
@@ -77,6 +84,12 @@ class RecordSearch:
         _, frame = cut_batch(row[0], row[1], place.offset, place.offset + 1)
         raw = frame.with_columns(pl.lit(place.offset, pl.Int64).alias("_offset"))
         return next(self._records(source, {}, place.partition, raw), None)
+
+    def _numbered(self, source: Input, number: int) -> Record | None:
+        feed = find_feed(self.connection, source.feed.log_feed)
+        for frame in () if feed is None else read_sequence(self.connection, feed.id, number, number + 1):
+            return next(self._records(source, {}, LANE_PARTITION, frame), None)
+        return None
 
     def between(self, source: Input, values: Mapping[str, object], from_ms: int, to_ms: int) -> Found:
         """Return records with these values and event times in the range."""
@@ -115,7 +128,8 @@ class RecordSearch:
         if source.feed.type != "log":
             return None
         read = Jsonb(dict(self.position.get(source.feed.name, {})))
-        times = [row[0] for row in self.connection.execute(_READ_TO, {"feed": source.feed.log_feed, "read": read})]
+        statement = _NUMBERED_READ_TO if source.feed.is_derived else _READ_TO
+        times = [row[0] for row in self.connection.execute(statement, {"feed": source.feed.log_feed, "read": read})]
         return None if not times or None in times else min(times)
 
     def _newest(
@@ -153,10 +167,15 @@ class RecordSearch:
             return
         params = {"feed": source.feed.log_feed, "from": span[0], "to": span[1], "limit": MAX_BATCHES + 1}
         batches = self.connection.execute(statement, params).fetchall()
-        for feed_id, partition, base, max_ts in batches[:MAX_BATCHES]:
+        for feed_id, partition, base, max_ts, sequence, rows in batches[:MAX_BATCHES]:
             row = self.connection.execute(_PAYLOAD, (feed_id, partition, base), binary=True).fetchone()
-            frame = pl.DataFrame(schema={"_ts": pl.Int64()}) if row is None else decode_frame(row[0])
-            frame = frame.with_columns(pl.int_range(base, base + frame.height, dtype=pl.Int64).alias("_offset"))
+            if row is None:
+                continue
+            if sequence is not None:
+                frame, partition = join_block([(partition, base, row[0])], sequence, rows), LANE_PARTITION
+            else:
+                frame = decode_frame(row[0])
+                frame = frame.with_columns(pl.int_range(base, base + frame.height, dtype=pl.Int64).alias("_offset"))
             raw = frame.filter(pl.col("_ts").is_between(*span))
             yield _Opened(max_ts, list(self._records(source, values, partition, raw)))
         if len(batches) > MAX_BATCHES:

@@ -13,7 +13,7 @@ import anyio.to_thread
 import psycopg
 import structlog
 
-from app.store.change_retention import trim_changes, trim_replays
+from app.store.change_retention import trim_changes, trim_replays, trim_streams
 from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
@@ -91,7 +91,7 @@ def trim_once(dsn: str, kept: Kept) -> int:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (TRIM_LOCK,)).fetchone()
         if row is None or not row[0]:
             return 0
-        removed = trim(connection) + trim_changes(connection, kept.changes_ms)
+        removed = trim(connection) + trim_streams(connection) + trim_changes(connection, kept.changes_ms)
         removed += trim_replays(connection, kept.changes_ms)
         connection.execute(_FORGET_DRIVERS)
         for statement in _TRIM_HISTORY:

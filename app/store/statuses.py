@@ -16,6 +16,7 @@ from app.store.log_tables import commit, counter, feed, head
 from app.store.relations import ROWS, RelationRow
 from app.store.tables import driver, query, query_read, query_status, relation
 from app.store.targets import entry_of_row
+from engine.connectors.sequences import LANE_PARTITION
 from engine.plan.model import Feed
 
 
@@ -154,11 +155,12 @@ async def feeds_read(connection: AsyncConnection, query_id: UUID) -> dict[Feed, 
 
 
 async def log_ends(connection: AsyncConnection, feeds: list[str]) -> dict[str, dict[int, int]]:
-    """Return, for each of these log feeds, partition to next offset."""
+    """Return, for each of these log feeds, partition to next offset, as positions have them: a derived feed is one partition (P1)."""
+    is_derived = feed.c.next_sequence.is_not(None)
     rows = await connection.execute(
-        sa.select(feed.c.name, head.c.partition, head.c.next_offset)
+        sa.select(feed.c.name, head.c.partition, sa.func.coalesce(feed.c.next_sequence, head.c.next_offset))
         .join_from(feed, head, feed.c.id == head.c.feed_id)
-        .where(feed.c.name.in_(feeds))
+        .where(feed.c.name.in_(feeds), sa.or_(~is_derived, head.c.partition == LANE_PARTITION))
         .order_by(feed.c.name, head.c.partition)
     )
     ends: dict[str, dict[int, int]] = {}

@@ -1,15 +1,14 @@
-"""Admission: how far each feed partition may advance in the next micro-batch. Pure.
+"""Admission (P2): how far each feed partition may advance in the next micro-batch. Pure.
 
-Catching up with a backlog must be as right as living through it (design: a table not behind its stream), so partitions advance
-together in *event time*, not by equal counts. A stream's chunk is taken only when every table with a backlog has reached the
-greatest event time inside it; a table that is read to its end holds nobody back.
+Catching up with a backlog must give what living through it would have given, so a backlog is cut at one event time: of each partition the
+longest prefix whose head (the running maximum of event time) lies before the cut. Then the batches, one behind the other, are the k-way
+merge of the whole backlog (T2), whatever their size. Chunks say roughly where the cut lies; ``first_at`` finds the record.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 UNKNOWN_TS = 1 << 62
 """Later than every event time."""
@@ -19,7 +18,7 @@ FeedPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of a feed partition that is read whole or not at all.
+    """A part of a feed partition.
 
     Attributes:
         end_offset: offset after its last record.
@@ -43,83 +42,146 @@ class Backlog:
     Attributes:
         feed: name of the feed.
         partition: partition of it.
+        start: offset of the next record.
         chunks: the next ones in offset order.
         is_table: some table of the query reads this feed and no stream does.
         is_whole: nothing comes after ``chunks``.
+        head: the head at ``start`` where the batch before was cut inside one event time; None: that of the next record counts.
     """
 
     feed: str
     partition: int
+    start: int
     chunks: Sequence[Chunk]
     is_table: bool
     is_whole: bool
+    head: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """How much one batch may hold. At least one chunk is always admitted."""
+    """About how much one batch may hold; cutting at an event time may take a few chunks more."""
 
     max_rows: int
     max_bytes: int
 
 
-def admit(backlogs: Sequence[Backlog], limit: BatchLimit) -> dict[FeedPartition, int]:
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What the next batch reads.
+
+    Attributes:
+        ends: (feed, partition) → offset to read up to; partitions that do not advance are absent.
+        heads: of partitions that were cut inside one event time (``cut_inside_time``), the head to go on with.
+    """
+
+    ends: dict[FeedPartition, int] = field(default_factory=dict)
+    heads: dict[FeedPartition, int] = field(default_factory=dict)
+
+
+FirstAt = Callable[[Backlog, int, int, int], int]
+"""Backlog, start, end, bound → offset of the first record in ``[start, end)`` that moves the head to the bound or later; else the end."""
+
+
+def admit(backlogs: Sequence[Backlog], limit: BatchLimit, first_at: FirstAt | None, horizon_ms: int | None = None) -> Admitted:
     """Choose the end offset of every partition that advances.
 
     Args:
-        backlogs: one per feed partition; those without chunks do not count.
+        backlogs: one per feed partition, in the order of ties (T2); those without chunks do not count.
         limit: bound of the batch.
-
-    Returns:
-        (feed, partition) → offset to read up to; partitions that do not advance are absent.
+        first_at: finds records; None where one partition is all that the query reads: then its own order is the order, and any cut is right.
+        horizon_ms: nothing whose head is this or later is read, for a feed that will have earlier records is behind; None: none is.
     """
-    ends: dict[FeedPartition, int] = {}
+    lanes = [_Lane.of(backlog) for backlog in backlogs if backlog.chunks]
+    if first_at is None:
+        return Admitted({lane.name: lane.within(limit) for lane in lanes})
+    known = [lane.heads[-1] for lane in lanes if not lane.backlog.is_whole]
+    hard = min([*known, *([] if horizon_ms is None else [horizon_ms])], default=None)
+    cut = _cut(lanes, limit, hard)
+    ends = {lane.name: end for lane in lanes if (end := lane.before(cut, first_at)) > lane.backlog.start}
+    if ends or not lanes:
+        return Admitted(ends)
+    return Admitted() if cut is None or cut == horizon_ms else _inside(lanes, limit, cut, first_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A backlog with the head at the end of each chunk."""
+
+    backlog: Backlog
+    heads: Sequence[int]
+
+    @classmethod
+    def of(cls, backlog: Backlog) -> _Lane:
+        heads = []
+        head = -1 if backlog.head is None else backlog.head
+        for chunk in backlog.chunks:
+            # Of records without a known time those of tables come first. A chunk without records (a CSV's header) waits for nobody.
+            unknown = head if chunk.rows == 0 or backlog.is_table else UNKNOWN_TS
+            head = max(head, unknown if chunk.max_ts is None else chunk.max_ts)
+            heads.append(head)
+        return cls(backlog, heads)
+
+    @property
+    def name(self) -> FeedPartition:
+        return self.backlog.feed, self.backlog.partition
+
+    def within(self, limit: BatchLimit) -> int:
+        """Return the end of as many chunks as fit, at least one."""
+        rows = size_bytes = 0
+        end = self.backlog.start
+        for chunk in self.backlog.chunks:
+            rows, size_bytes = rows + chunk.rows, size_bytes + chunk.size_bytes
+            if end > self.backlog.start and (rows > limit.max_rows or size_bytes > limit.max_bytes):
+                break
+            end = chunk.end_offset
+        return end
+
+    def before(self, cut: int | None, first_at: FirstAt) -> int:
+        """Return the end of the longest prefix whose heads lie before the cut."""
+        start = self.backlog.start
+        if self.backlog.head is not None and cut is not None and self.backlog.head >= cut:
+            return start
+        for chunk, head in zip(self.backlog.chunks, self.heads, strict=True):
+            if cut is not None and head >= cut:
+                return first_at(self.backlog, start, chunk.end_offset, cut)
+            start = chunk.end_offset
+        return start
+
+
+def _cut(lanes: Sequence[_Lane], limit: BatchLimit, hard: int | None) -> int | None:
+    """Return the event time at which the batch ends; None: it takes everything."""
+    steps = sorted(
+        (head, index, chunk)
+        for index, lane in enumerate(lanes)
+        for chunk, head in enumerate(lane.heads)
+        if hard is None or head < hard
+    )
     rows = size_bytes = 0
-    queue = [_Cursor.at_start(index, backlog) for index, backlog in enumerate(backlogs) if backlog.chunks]
-    heapq.heapify(queue)
-    while queue:
-        cursor = heapq.heappop(queue)
-        backlog = backlogs[cursor.index]
-        chunk = backlog.chunks[cursor.taken]
-        is_over = rows + chunk.rows > limit.max_rows or size_bytes + chunk.size_bytes > limit.max_bytes
-        if ends and is_over:
-            break
-        ends[backlog.feed, backlog.partition] = chunk.end_offset
+    for place, (_, index, number) in enumerate(steps):
+        chunk = lanes[index].backlog.chunks[number]
         rows, size_bytes = rows + chunk.rows, size_bytes + chunk.size_bytes
-        following = cursor.after(chunk, backlog)
-        if following is not None:
-            heapq.heappush(queue, following)
-        elif not backlog.is_whole:
-            break  # what comes next is not known, so neither is whether the others may pass it
-    return ends
+        if place and (rows > limit.max_rows or size_bytes > limit.max_bytes):
+            return steps[place - 1][0] + 1
+    return hard
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Cursor:
-    """A partition's place in the queue: tables by the time reached, streams by the time the next chunk would reach."""
-
-    due_ts: int
-    is_stream: bool
-    index: int
-    taken: int
-    reached_ts: int
-
-    @classmethod
-    def at_start(cls, index: int, backlog: Backlog) -> _Cursor:
-        first = backlog.chunks[0]
-        return cls._placed(index, backlog, 0, first.start_ts if first.start_ts is not None else -1)
-
-    @classmethod
-    def _placed(cls, index: int, backlog: Backlog, taken: int, reached_ts: int) -> _Cursor:
-        chunk = backlog.chunks[taken]
-        # Of an unknown event time the worst is assumed: the tables go first. A chunk without records (a CSV's header) waits for nobody.
-        unknown = reached_ts if chunk.rows == 0 else UNKNOWN_TS
-        would_reach = max(reached_ts, chunk.max_ts if chunk.max_ts is not None else unknown)
-        return cls(reached_ts if backlog.is_table else would_reach, not backlog.is_table, index, taken, reached_ts)
-
-    def after(self, chunk: Chunk, backlog: Backlog) -> _Cursor | None:
-        """Return the place of the partition's next chunk, None where the known ones are used up."""
-        if self.taken + 1 == len(backlog.chunks):
-            return None
-        reached = max(self.reached_ts, chunk.max_ts if chunk.max_ts is not None else -1)
-        return self._placed(self.index, backlog, self.taken + 1, reached)
+def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: FirstAt) -> Admitted:
+    """Take records whose head is the cut itself: nothing lies before it. Ties go to the lanes in their order (T2)."""
+    ends: dict[FeedPartition, int] = {}
+    room = limit
+    for lane in lanes:
+        end = lane.before(cut + 1, first_at)
+        if end == lane.backlog.start:
+            continue
+        chunks = [chunk for chunk in lane.backlog.chunks if chunk.end_offset <= end]
+        fitting = lane.within(room)
+        ends[lane.name] = min(end, fitting)
+        is_all_known = end < lane.backlog.chunks[-1].end_offset or lane.backlog.is_whole
+        if fitting < end or not is_all_known:
+            return Admitted(ends, {} if cut == UNKNOWN_TS else {lane.name: cut})
+        rows, size_bytes = sum(chunk.rows for chunk in chunks), sum(chunk.size_bytes for chunk in chunks)
+        room = BatchLimit(room.max_rows - rows, room.max_bytes - size_bytes)
+        if room.max_rows <= 0 or room.max_bytes <= 0:
+            break
+    return Admitted(ends)

@@ -21,7 +21,8 @@ class CommitRow:
     """Position and detail of the commit row as of one batch.
 
     ``detail``: ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; the operators by
-    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``emitted_rows``, ``wakes``
+    ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest
+    event time read: of a derived feed the greatest head), ``emitted_rows``, ``wakes``
     (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
     ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
     for Spark reports on a batch only after its commit: ``engine.spark.reports.SPARK_PHASES``, absent after the first of a launch).
@@ -44,6 +45,7 @@ class CommitRow:
         """Return what is true once the batch is in."""
         position = {feed: dict(partitions) for feed, partitions in self.position.items()}
         read = dict(self.detail.get("read_rows", {}))
+        read_to = {feed: dict(partitions) for feed, partitions in self.detail.get("read_to", {}).items()}
         newest = self.detail.get("max_ts")
         for read_part in progress:
             partitions = position.setdefault(read_part["feed"], {})
@@ -51,8 +53,12 @@ class CommitRow:
             partitions[partition] = max(partitions.get(partition, 0), read_part["end_offset"])
             read[read_part["feed"]] = read.get(read_part["feed"], 0) + read_part["rows"]
             newest = max((ts for ts in (newest, read_part["max_ts"]) if ts is not None), default=None)
+            known = read_to.setdefault(read_part["feed"], {})
+            if read_part["head"] is not None:
+                known[partition] = max(known.get(partition, read_part["head"]), read_part["head"])
         detail: Json = {
             "read_rows": read,
+            "read_to": read_to,
             "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
             "max_ts": newest,
         }

@@ -1,132 +1,96 @@
-"""How many records the chunks of text files hold and of which event times, estimated from samples.
+"""The event times that the records of files have, as far as they can be read: what moves a partition's head (``engine.core.order``).
 
-Many chunks are looked at together: what costs is to set up a parser and a judge, not the dozen records of a sample.
+They are those of every record whose event time is good, whatever else is wrong with it, so that the planner, which reads nothing but event
+times, and the workers, which judge whole records, see the same heads. A record that several relations date has the latest time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise
-from engine.connectors.text_files import Header, bounds_of, is_closed, parse_text, read_header, sample
+from engine.connectors.json_records import Lines
+from engine.connectors.text_files import Header, parse_text
+from engine.core.clocks import I64
 from engine.plan.model import RelationSchema
 
-GATHERED_BYTES = 1 << 20
-"""Samples that are held until they are dated together; one alone is more where its records are long."""
 
-_TOGETHER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A chunk of a file.
+class Dated(NamedTuple):
+    """Records whose event time is known, in the order of offsets.
 
     Attributes:
-        start: first byte; a header's line at the beginning of a file is inside.
-        end: the byte behind the last.
+        offsets: of the feed.
+        times: in milliseconds.
+    """
+
+    offsets: I64
+    times: I64
+
+    @property
+    def max_ts(self) -> int | None:
+        """The greatest; None without any."""
+        return int(self.times.max()) if len(self.times) else None
+
+    @property
+    def start_ts(self) -> int | None:
+        """The first; None without any."""
+        return int(self.times[0]) if len(self.times) else None
+
+    def first_at(self, bound_ms: int) -> int | None:
+        """Return the offset of the first record of this time or later; None where there is none."""
+        found = np.flatnonzero(self.times >= bound_ms)
+        return int(self.offsets[found[0]]) if len(found) else None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Dated]) -> Dated:
+        """Put what several relations date together."""
+        known = [part for part in parts if len(part.offsets)]
+        if len(known) == 1:
+            return known[0]
+        if not known:
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        offsets, times = (np.concatenate(arrays) for arrays in zip(*known, strict=True))
+        order = np.lexsort((times, offsets))
+        offsets, times = offsets[order], times[order]
+        is_last = np.append(offsets[1:] != offsets[:-1], True)
+        return cls(offsets[is_last], times[is_last])
+
+
+def date_text(
+    data: bytes, header: Header | None, base: int, relations: Sequence[RelationSchema], now_ms: int, bounds: Lines | None = None
+) -> Dated:
+    """Date the records of whole lines.
+
+    Args:
+        data: without a CSV's header.
         header: a CSV file's column names, None for ndjson.
+        base: offset of the first byte.
+        relations: whose records they may be.
+        now_ms: the wall clock: records too far ahead of it have no time (T7).
+        bounds: where its records are, if that is known.
     """
-
-    path: Path
-    start: int
-    end: int
-    header: Header | None
-
-
-class Look(NamedTuple):
-    """What a part seems to hold.
-
-    Attributes:
-        rows: 0 where there is nothing but a header.
-        start_ts: event time (ms) near its beginning, None where no record of the sample has one.
-        max_ts: the greatest of the sample.
-    """
-
-    rows: int
-    start_ts: int | None
-    max_ts: int | None
+    found = []
+    for relation in dating_relations(relations):
+        raw, _ = parse_text(data, header, relation, None, base, bounds)
+        found.append(date_frame(raw, relation, now_ms, is_text=header is not None))
+    return Dated.joined(found)
 
 
-def look(parts: Sequence[Part], relations: Sequence[RelationSchema], now_ms: int) -> list[Look]:
-    """Look at the records at both ends of each part, as every relation sees them that dates its records by a column.
-
-    Raises:
-        SourceUnavailable: a file is gone or shorter than it was.
-    """
-    rows: list[int] = []
-    times = _Times(relations, now_ms)
-    for index, part in enumerate(parts):
-        data, count = _sampled(part)
-        rows.append(count)
-        if data:
-            times.add(index, data, part.header)
-    times.date()
-    return [Look(count, times.starts.get(index), times.greatest.get(index)) for index, count in enumerate(rows)]
+def date_frame(raw: pl.DataFrame, relation: RelationSchema, now_ms: int, *, is_text: bool) -> Dated:
+    """Date the records of a raw frame, as one of ``dating_relations`` sees them."""
+    accepted, _ = canonicalise(raw, relation, now_ms, TEXT_FILE if is_text else TYPED_FILE)
+    return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
 
 
-def _sampled(part: Part) -> tuple[bytes, int]:
-    """Return whole lines of both ends, and about how many records the part holds."""
-    is_csv = part.header is not None
-    begin = read_header(part.path, part.end)[1] if is_csv and part.start == 0 else part.start
-    if begin == part.end:
-        return b"", 0
-    head, tail = sample(part.path, begin, part.end, is_csv=is_csv)
-    rows = max(1, round((part.end - begin) * len(bounds_of(head, is_csv=is_csv)[0]) / len(head))) if head else 1
-    ends = (head,) if tail is head else (head, tail)
-    return b"".join(end if end.endswith(b"\n") else end + b"\n" for end in ends if end), rows
-
-
-class _Times:
-    """Event times of samples, by the index of their part.
-
-    Attributes:
-        starts: the first of each, as the first relation sees it that dates any.
-        greatest: the greatest of all relations.
-    """
-
-    def __init__(self, relations: Sequence[RelationSchema], now_ms: int) -> None:
-        self._relations = [
-            replace(relation, columns=relation.columns.select([relation.event_time]), key=())
-            for relation in relations
-            if relation.event_time is not None
-        ]
-        self._now_ms = now_ms
-        self._samples: dict[tuple[Header | None, int], dict[int, bytes]] = {}
-        self._bytes = 0
-        self.starts: dict[int, int] = {}
-        self.greatest: dict[int, int] = {}
-
-    def add(self, index: int, data: bytes, header: Header | None) -> None:
-        # A sample may begin inside a CSV field with line breaks, so that a quote is open at its end: that must not reach the next one.
-        alone = index if header is not None and not is_closed(data) else _TOGETHER
-        self._samples.setdefault((header, alone), {})[index] = data
-        self._bytes += len(data)
-        if self._bytes > GATHERED_BYTES:
-            self.date()
-
-    def date(self) -> None:
-        """Date what was added, and forget it."""
-        for (header, _), samples in self._samples.items():
-            for relation in self._relations:
-                self._date(samples, header, relation)
-        self._samples.clear()
-        self._bytes = 0
-
-    def _date(self, samples: Mapping[int, bytes], header: Header | None, relation: RelationSchema) -> None:
-        raw, _ = parse_text(b"".join(samples.values()), header, relation, None, 0)
-        accepted, _ = canonicalise(raw, relation, self._now_ms, TYPED_FILE if header is None else TEXT_FILE)
-        if accepted.is_empty():
-            return
-        times = accepted["_ts"].to_numpy()
-        ends = np.cumsum([len(data) for data in samples.values()])
-        indexes = np.array(list(samples))[np.searchsorted(ends, accepted["_offset"].to_numpy(), side="right")]
-        found, firsts = np.unique(indexes, return_index=True)
-        latest = np.maximum.reduceat(times, firsts)
-        for index, first, last in zip(found.tolist(), times[firsts].tolist(), latest.tolist(), strict=True):
-            self.starts.setdefault(index, first)
-            self.greatest[index] = max(last, self.greatest.get(index, last))
+def dating_relations(relations: Sequence[RelationSchema]) -> list[RelationSchema]:
+    """Return what is left of the relations that have an event time when nothing else is looked at."""
+    return [
+        replace(relation, columns=relation.columns.select([relation.event_time]), key=(), where=None)
+        for relation in relations
+        if relation.event_time is not None
+    ]

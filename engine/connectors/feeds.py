@@ -30,6 +30,8 @@ class Split:
     """What one Spark task reads: ``[start, end)`` of a partition, on record boundaries.
 
     Attributes:
+        head: the head that its first record has at least (``engine.core.order``): what the batch holds of the partition before the split may
+            be later than it. None: only this partition is read, so heads decide nothing.
         file: name of the file, for files feeds.
         file_start: first byte (ndjson, csv) or row (parquet) inside the file.
         file_end: the one behind the last.
@@ -38,6 +40,7 @@ class Split:
     partition: int
     start: int
     end: int
+    head: int | None = None
     file: str | None = None
     file_start: int = 0
     file_end: int = 0
@@ -77,12 +80,30 @@ class FeedReader(Protocol):
         """Return, by partition, the position behind the last record there is now."""
         ...
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
-        """Return what lies behind ``start``, in order, until the limit is passed; at least one chunk if there is any record."""
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
+        """Return what lies behind ``start``, in order, until the limit is passed; at least one chunk if there is any record.
+
+        Args:
+            partition: which.
+            start: an offset.
+            limit: how far.
+            is_dated: the chunks' event times will be asked for; they are exact then.
+        """
         ...
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:
-        """Cut ``[start, end)``, made of whole chunks, into what single tasks read."""
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
+        """Return the offset of the first record in ``[start, end)`` that moves the partition's head to ``bound_ms`` or later; else ``end``."""
+        ...
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
+        """Cut ``[start, end)`` into what single tasks read.
+
+        Args:
+            partition: which.
+            start: where a batch begins.
+            end: where it ends.
+            head: the head at ``start``, from which those of the splits are computed; None: they are not wanted.
+        """
         ...
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
@@ -100,7 +121,10 @@ def open_feed(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> Feed
     """
     from engine.connectors.file_reader import FileReader
     from engine.connectors.log_reader import LogReader
+    from engine.connectors.sequence_reader import SequenceReader
 
+    if feed.is_derived:
+        return SequenceReader(dsn, feed)
     if feed.type == "log":
         return LogReader(dsn, feed)
     return FileReader(dsn, feed, tuple(relations))

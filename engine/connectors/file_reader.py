@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from engine.connectors import log, parquet_files
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE
-from engine.connectors.dating import Part, look
+from engine.connectors.dating import Dated, date_text, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
 from engine.connectors.growing_files import GrowingFiles
@@ -20,7 +20,18 @@ from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.connectors.shaping import Piece, shape
-from engine.connectors.text_files import Header, bounds_of, cut, parse_text, read_header, read_range, refuse_too_long, runs
+from engine.connectors.text_files import (
+    Header,
+    Run,
+    bounds_of,
+    cut,
+    parse_text,
+    read_header,
+    read_range,
+    refuse_too_long,
+    runs,
+    sample,
+)
 from engine.errors import SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
@@ -30,8 +41,14 @@ CHUNK_BYTES = 1 << 20
 SPLIT_BYTES = 8 << 20
 """What one task reads at once, about 100,000 records."""
 
-LOOKED_AT = (4, 16, 64)
-"""Chunks that are looked at together: 64 cost little more than one, and a batch that wants few need not wait for many."""
+PARQUET_ROWS = 65_536
+"""The same grain where rows are counted."""
+
+KEPT_DATES = 100_000
+"""Chunks whose greatest event time is remembered: 100 GB of files that wait."""
+
+PARQUET_ROW_BYTES = 100
+"""What admission takes for the size of a row; row groups know only their own."""
 
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
@@ -39,7 +56,7 @@ PARTITION = 0
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How finely files are cut; results do not depend on it, but for what is too long.
+    """How finely files are cut. What becomes of a record depends on ``record_bytes`` alone.
 
     Attributes:
         chunk_bytes: in what steps admission lets event times advance together.
@@ -52,8 +69,8 @@ class Grain:
     record_bytes: int = MAX_RECORD_BYTES
 
 
-_Placed = tuple[int, Part]
-"""Where the numbers of a file begin, and a chunk of it."""
+_Part = tuple[int, str, int, int]
+"""Where the numbers of a file begin, its name, and the bytes or rows of a part of it."""
 
 
 @dataclass(slots=True)
@@ -71,6 +88,7 @@ class FileReader:
     grain: Grain = Grain()
     _listed: dict[str, int] = field(default_factory=dict)
     _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
+    _greatest: dict[int, int | None] = field(default_factory=dict)
     _growing: GrowingFiles = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,33 +109,64 @@ class FileReader:
             self._listed = sizes
             return {PARTITION: end_position(connection, feed.id)}
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:  # noqa: ARG002 - the port's; there is one partition
-        """See ``FeedReader``. Rows and times of text files are estimated from samples; Parquet's come from its statistics."""
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
+        """See ``FeedReader``. Rows of text files are estimated from samples; where they are dated, every event time is read."""
         found: list[Chunk] = []
         rows = size = 0
-        for chunk in self._parquet_chunks(start) if self.feed.format == "parquet" else self._text_chunks(start):
-            found.append(chunk)
-            rows, size = rows + chunk.rows, size + chunk.size_bytes
-            if rows > limit.max_rows or size > limit.max_bytes:
-                break
+        try:
+            for part in self._chunk_parts(start):
+                found.append(self._chunk(part, is_dated=is_dated))
+                rows, size = rows + found[-1].rows, size + found[-1].size_bytes
+                if rows > limit.max_rows or size > limit.max_bytes:
+                    break
+        except SourceUnavailable:
+            # What is before the file that is gone may be all that is asked for.
+            if not found:
+                raise
         return found
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:  # noqa: ARG002 - the port's; there is one partition
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
+        """See ``FeedReader``. Records without an event time of their own are of the time at which they are read: later than any bound."""
+        if not dating_relations(self.relations):
+            return start
+        for part in self._chunk_parts(start, end):
+            found = self._dated(part).first_at(bound_ms)
+            if found is not None:
+                return found
+        return end
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - there is one partition
         """See ``FeedReader``."""
+        if head is not None:
+            return self._dated_splits(start, end, head)
         splits: list[Split] = []
         for stretch in self._stretches(start, end):
             base = stretch.seq << PLACE_BITS
             for first, last in self._parts(stretch):
-                splits.append(Split(PARTITION, base + first, base + last, stretch.name, first, last))
+                splits.append(Split(PARTITION, base + first, base + last, None, stretch.name, first, last))
+        return splits
+
+    def _dated_splits(self, start: int, end: int, head: int) -> list[Split]:
+        """Cut where chunks end, whose greatest event times tell the head of what is behind them."""
+        splits: list[Split] = []
+        for base, name, first, last in self._chunk_parts(start, end):
+            known = splits[-1] if splits else None
+            is_near = known is not None and known.file == name and last - known.file_start <= self._split_size
+            if known is not None and is_near:
+                splits[-1] = replace(known, end=base + last, file_end=last)
+            else:
+                splits.append(Split(PARTITION, base + first, base + last, head, name, first, last))
+            # The head behind the last split is nobody's.
+            if base + last < end and dating_relations(self.relations):
+                head = max(head, -1 if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
         return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
         if self.feed.format == "parquet":
             relations = [one.relation for one in request.inputs]
-            first = split.start - split.file_start
-            pieces = parquet_files.pieces(
-                self._directory / (split.file or ""), split.file_start, split.file_end, first, relations
+            pieces = self._row_pieces(
+                split.file or "", split.file_start, split.file_end, split.start - split.file_start, relations
             )
             yield from shape(pieces, split, self.feed, request, TYPED_FILE)
             return
@@ -150,42 +199,85 @@ class FileReader:
             if stretch.start < last:
                 yield Stretch(stretch.seq, stretch.name, stretch.start, last)
 
+    @property
+    def _split_size(self) -> int:
+        return self.grain.split_bytes if self.feed.format != "parquet" else 8 * PARQUET_ROWS
+
     def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
-        if self.feed.format != "parquet":
-            return self._text_parts(stretch, self.grain.split_bytes)
-        path = self._directory / stretch.name
-        return ((rows.begin, rows.end) for rows in parquet_files.parts(path, stretch.start, stretch.end, self.grain.split_bytes))
-
-    def _text_parts(self, stretch: Stretch, step: int) -> Iterator[tuple[int, int]]:
-        """Cut a stretch; what stands before the first record (a CSV file's header) belongs to the first part."""
-        path, start = self._directory / stretch.name, stretch.start
-        begin = min(self._header(stretch.name, stretch.end)[1], stretch.end) if self._is_csv and start == 0 else start
-        if begin == stretch.end:
-            yield start, stretch.end
-        for first, last in cut(path, begin, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
-            yield start if first == begin else first, last
-
-    def _text_chunks(self, start: int) -> Iterator[Chunk]:
-        parts = (
-            (stretch.seq << PLACE_BITS, Part(self._directory / stretch.name, first, last, self._names(stretch.name, last)))
-            for stretch in self._stretches(start)
-            for first, last in self._text_parts(stretch, self.grain.chunk_bytes)
-        )
-        for group in _grouped(parts):
-            yield from self._looked_at(group)
-
-    def _looked_at(self, group: Sequence[_Placed]) -> Iterator[Chunk]:
-        try:
-            looks = look([part for _, part in group], self.relations, time.time_ns() // 1_000_000)
-        except SourceUnavailable:
-            if len(group) == 1:
-                raise
-            # What is before the one that is gone may be all that is asked for.
-            for placed in group:
-                yield from self._looked_at([placed])
+        path, step = self._directory / stretch.name, self.grain.split_bytes
+        if self.feed.format == "parquet":
+            yield from parquet_files.parts(path, stretch.start, stretch.end, step)
             return
-        for (base, part), seen in zip(group, looks, strict=True):
-            yield Chunk(base + part.end, seen.rows, part.end - part.start, seen.start_ts, seen.max_ts)
+        begin = self._begin(stretch)
+        if begin == stretch.end:
+            yield stretch.start, stretch.end
+        for first, last in cut(path, begin, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
+            yield stretch.start if first == begin else first, last
+
+    def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
+        """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
+        for stretch in self._stretches(start, end):
+            base = stretch.seq << PLACE_BITS
+            if self.feed.format == "parquet":
+                parquet_files.open_parquet(self._directory / stretch.name)
+                low, high = stretch.start, stretch.end
+                stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
+                yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
+                continue
+            first, begin = stretch.start, self._begin(stretch)
+            while first < stretch.end:
+                last = self._chunk_end(stretch, max(first, begin), (first // self.grain.chunk_bytes + 1) * self.grain.chunk_bytes)
+                yield base, stretch.name, first, last
+                first = last
+
+    def _chunk_end(self, stretch: Stretch, start: int, near: int) -> int:
+        """Return where the first record ends that reaches ``near``, the stretch's end where there is none."""
+        path, step = self._directory / stretch.name, max(1, near - start)
+        parts = cut(path, start, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return next((last for _, last in parts), stretch.end)
+
+    def _begin(self, stretch: Stretch) -> int:
+        """Return where the first record begins: behind a CSV file's header."""
+        if not self._is_csv or stretch.start > 0:
+            return stretch.start
+        return min(self._header(stretch.name, stretch.end)[1], stretch.end)
+
+    def _chunk(self, part: _Part, *, is_dated: bool) -> Chunk:
+        base, _, first, last = part
+        is_parquet = self.feed.format == "parquet"
+        rows = last - first if is_parquet else self._estimated_rows(part)
+        greatest = self._max_ts(part) if is_dated else None
+        size = (last - first) * (PARQUET_ROW_BYTES if is_parquet else 1)
+        return Chunk(base + last, rows, size, None, greatest)
+
+    def _max_ts(self, part: _Part) -> int | None:
+        """Return the greatest event time of a chunk. Where its beginning was read before: see ``LogReader``."""
+        end = part[0] + part[3]
+        if end not in self._greatest:
+            if len(self._greatest) >= KEPT_DATES:
+                self._greatest.clear()
+            self._greatest[end] = self._dated(part).max_ts
+        return self._greatest[end]
+
+    def _dated(self, part: _Part) -> Dated:
+        """Read the event times of a chunk."""
+        base, name, first, last = part
+        if not dating_relations(self.relations):
+            return Dated.joined([])
+        split = Split(PARTITION, base + first, base + last, None, name, first, last)
+        is_parquet = self.feed.format == "parquet"
+        pieces = self._row_pieces(name, first, last, base, ()) if is_parquet else self._text_pieces(split)
+        return Dated.joined([Dated(*piece.times()) for piece in pieces])
+
+    def _estimated_rows(self, part: _Part) -> int:
+        """Return about how many records a part of a text file holds."""
+        base, name, first, last = part
+        begin = self._begin(Stretch(base >> PLACE_BITS, name, first, last))
+        if begin == last:
+            return 0
+        head = sample(self._directory / name, begin, last, is_csv=self._is_csv)
+        count = len(bounds_of(head, is_csv=self._is_csv)[0]) if head else 0
+        return max(1, round((last - begin) * count / max(1, len(head))))
 
     def _header(self, name: str, end: int) -> tuple[Header, int]:
         """Return the column names of a CSV file, and the byte behind them."""
@@ -193,49 +285,27 @@ class FileReader:
             self._headers[name] = read_header(self._directory / name, end)
         return self._headers[name]
 
-    def _names(self, name: str, end: int) -> Header | None:
-        return self._header(name, end)[0] if self._is_csv else None
-
     def _text_pieces(self, split: Split) -> Iterator[Piece]:
-        path, bound = self._directory / (split.file or ""), self.grain.record_bytes
-        header, behind = self._header(split.file or "", split.file_end) if self._is_csv else (None, 0)
-        begin = behind if split.file_start == 0 else split.file_start
-        first = split.start - split.file_start
+        name = split.file or ""
+        path, bound = self._directory / name, self.grain.record_bytes
+        header = self._header(name, split.file_end)[0] if self._is_csv else None
+        offset = split.start - split.file_start
+        begin = self._begin(Stretch(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
         for run in runs(path, begin, split.file_end, is_csv=self._is_csv, bound=bound):
-            if run.is_too_long:
-                yield _too_long(refuse_too_long(path, run, first + run.start, bound))
-            else:
-                yield self._text_piece(read_range(path, run.start, run.end), header, first + run.start)
+            yield self._refused(path, run, offset) if run.is_too_long else self._text_piece(path, run, header, offset)
 
-    def _text_piece(self, data: bytes, header: Header | None, base: int) -> Piece:
-        bounds = bounds_of(data, is_csv=header is not None, bound=self.grain.record_bytes)
-        return Piece(len(bounds[0]), lambda relation, member: parse_text(data, header, relation, member, base, bounds))
+    def _text_piece(self, path: Path, run: Run, header: Header | None, offset: int) -> Piece:
+        data, base = read_range(path, run.start, run.end), offset + run.start
+        bounds = bounds_of(data, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return Piece(
+            len(bounds[0]),
+            lambda relation, member: parse_text(data, header, relation, member, base, bounds),
+            lambda: date_text(data, header, base, self.relations, time.time_ns() // 1_000_000, bounds),
+        )
 
-    def _parquet_chunks(self, start: int) -> Iterator[Chunk]:
-        for stretch in self._stretches(start):
-            path, base = self._directory / stretch.name, stretch.seq << PLACE_BITS
-            for rows in parquet_files.parts(path, stretch.start, stretch.end, self.grain.chunk_bytes, self.relations):
-                yield Chunk(base + rows.end, rows.end - rows.begin, rows.size_bytes, rows.start_ts, rows.max_ts)
+    def _refused(self, path: Path, run: Run, offset: int) -> Piece:
+        rejects = refuse_too_long(path, run, offset + run.start, self.grain.record_bytes)
+        return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]))
 
-
-def _too_long(rejects: pl.DataFrame) -> Piece:
-    return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects))
-
-
-def _grouped(parts: Iterator[_Placed]) -> Iterator[list[_Placed]]:
-    """Put chunks into groups, ever larger ones. What cannot be read fails behind all that is before it."""
-    sizes = iter(LOOKED_AT)
-    size = next(sizes)
-    group: list[_Placed] = []
-    try:
-        for part in parts:
-            group.append(part)
-            if len(group) == size:
-                yield group
-                group, size = [], next(sizes, size)
-    except SourceUnavailable:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
+    def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
+        return parquet_files.pieces(self._directory / name, (start, end), offset, relations, dating_relations(self.relations))

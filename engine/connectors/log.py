@@ -2,7 +2,7 @@
 
 A batch is one row: an Arrow IPC stream of ``_ts``, ``_op``, ``_arrival`` and the columns of the relation it was posted to.
 Offsets are given by the head row, which the same statement updates: an append that rolls back leaves no gap, and appends to
-one partition queue up behind each other.
+one partition queue up behind each other. What the log of a derived relation has beside that is in ``engine.connectors.sequences``.
 
 Everything is plain SQL in constants, so that a synchronous writer (the sink) and an asynchronous one (the API's group commit)
 share it.
@@ -28,8 +28,9 @@ WITH head AS (
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s
     RETURNING next_offset - %(rows)s AS base
 )
-INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, payload)
-SELECT %(feed_id)s, %(partition)s, base, %(rows)s, %(min_ts)s, %(max_ts)s, %(payload)s FROM head
+INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, payload, marks, sequence, sequence_rows, head_ms)
+SELECT %(feed_id)s, %(partition)s, base, %(rows)s, %(min_ts)s, %(max_ts)s, %(payload)s,
+    %(marks)s::bigint[], %(sequence)s::bigint, %(sequence_rows)s::integer, %(head_ms)s::bigint FROM head
 RETURNING base_offset
 """
 """Parameters: ``append_params``. Returns the base offset, or no row where the feed or the partition does not exist."""
@@ -59,7 +60,7 @@ ORDER BY base_offset
 """
 """Batches that meet ``[start, end)``; cut them with ``cut_batch``."""
 
-FIND_FEED_SQL = "SELECT id, partitions, retention_ms FROM log.feed WHERE name = %(name)s"
+FIND_FEED_SQL = "SELECT id, partitions, retention_ms, start_sequence, next_sequence FROM log.feed WHERE name = %(name)s"
 HEADS_SQL = "SELECT partition, start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s ORDER BY partition"
 
 _TRIM_SQL = """
@@ -81,16 +82,26 @@ BATCH_ROWS = 65_536
 BATCH_BYTES = 32 << 20
 """A batch is read whole, and a value in Postgres cannot exceed 1 GB; a single larger record still makes a batch of its own."""
 
+MARK_ROWS = 4_096
+"""A batch keeps the running maximum of event time every so many rows, so that readers can cut it near an event time (P2)."""
+
 _INTERNAL_COLUMNS = ("_key_hash", "_offset", "_arrival")
 
 
 @dataclass(frozen=True, slots=True)
 class FeedRow:
-    """A row of ``log.feed``."""
+    """A row of ``log.feed``.
+
+    Attributes:
+        start_sequence: of a derived feed the first number that is kept; None for a source's.
+        next_sequence: of a derived feed the number of its next row; None for a source's.
+    """
 
     id: int
     partitions: int
     retention_ms: int | None
+    start_sequence: int | None = None
+    next_sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,25 +115,47 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one append writes."""
+    """What one append writes.
+
+    Attributes:
+        marks: running maximum of event time at the end of every ``MARK_ROWS`` rows but the last; None for a small batch.
+        sequence: in a derived feed the first number of its block (``engine.connectors.sequences``).
+        sequence_rows: rows of the block, over all partitions.
+        head_ms: the greatest head in the block.
+    """
 
     rows: int
     min_ts: int
     max_ts: int
     payload: bytes
+    marks: list[int] | None = None
+    sequence: int | None = None
+    sequence_rows: int | None = None
+    head_ms: int | None = None
 
 
 def encode_batch(frame: pl.DataFrame, arrival_ms: int) -> Batch:
     """Make a batch of accepted records (at least one), in their order. ``_offset`` and ``_key_hash`` are left out."""
     low, high = frame.select(pl.col("_ts").min().alias("low"), pl.col("_ts").max().alias("high")).row(0)
     payload = frame.drop(*_INTERNAL_COLUMNS, strict=False).with_columns(pl.lit(arrival_ms, dtype=pl.Int64).alias("_arrival"))
-    return Batch(frame.height, low, high, encode_frame(payload))
+    return Batch(frame.height, low, high, encode_frame(payload), _marks(frame))
+
+
+def _marks(frame: pl.DataFrame) -> list[int] | None:
+    if frame.height <= MARK_ROWS:
+        return None
+    maxima: list[int] = frame["_ts"].cum_max().gather_every(MARK_ROWS, MARK_ROWS - 1).to_list()
+    return maxima[: (frame.height - 1) // MARK_ROWS]
 
 
 def encode_batches(frame: pl.DataFrame, arrival_ms: int) -> list[Batch]:
     """Make as many batches of accepted records as ``BATCH_ROWS`` and ``BATCH_BYTES`` ask for."""
-    fitting = int(BATCH_BYTES * frame.height / max(frame.estimated_size(), 1))
-    return [encode_batch(part, arrival_ms) for part in frame.iter_slices(max(1, min(BATCH_ROWS, fitting)))]
+    return [encode_batch(part, arrival_ms) for part in frame.iter_slices(fitting_rows(frame))]
+
+
+def fitting_rows(frame: pl.DataFrame) -> int:
+    """Return how many rows of a frame make a batch."""
+    return max(1, min(BATCH_ROWS, int(BATCH_BYTES * frame.height / max(frame.estimated_size(), 1))))
 
 
 def route(frame: pl.DataFrame, key: Sequence[str], partitions: int) -> list[tuple[int, pl.DataFrame]]:
@@ -142,6 +175,10 @@ def append_params(feed_id: int, partition: int, batch: Batch) -> dict[str, Any]:
         "min_ts": batch.min_ts,
         "max_ts": batch.max_ts,
         "payload": batch.payload,
+        "marks": batch.marks,
+        "sequence": batch.sequence,
+        "sequence_rows": batch.sequence_rows,
+        "head_ms": batch.head_ms,
     }
 
 
@@ -242,7 +279,7 @@ def read_feed(connection: Connection, name: str) -> Iterator[tuple[int, pl.DataF
 
 
 def trim(connection: Connection) -> int:
-    """Remove batches older than their feed's retention, and expired idempotency keys; returns the number of batches removed.
+    """Remove batches of sources that are older than their feed's retention, and expired idempotency keys; returns the number removed.
 
     A head moves before its batches go, in one transaction, so that no reader sees a start that is not there.
     """
@@ -251,7 +288,7 @@ def trim(connection: Connection) -> int:
         cursor.execute("DELETE FROM log.append_key WHERE expires_at < now()")
         cursor.execute(
             "SELECT feed.id, head.partition, feed.retention_ms FROM log.feed JOIN log.head ON head.feed_id = feed.id "
-            "WHERE feed.retention_ms IS NOT NULL ORDER BY feed.id, head.partition"
+            "WHERE feed.retention_ms IS NOT NULL AND feed.next_sequence IS NULL ORDER BY feed.id, head.partition"
         )
         for feed_id, partition, retention_ms in cursor.fetchall():
             with connection.transaction():

@@ -13,9 +13,10 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects, settle
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
-from engine.connectors.packets import Packet
+from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
+from engine.core.clocks import I64
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
@@ -32,7 +33,7 @@ PIECE_BYTES = 32 << 20
 """A piece is what is decoded and judged at once; bytes bound the memory of feeds with large values."""
 
 _BATCHES_SQL = """
-SELECT base_offset, rows, octet_length(payload), min_ts, max_ts FROM log.batch
+SELECT base_offset, rows, octet_length(payload), min_ts, max_ts, marks FROM log.batch
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
     SELECT coalesce(max(base_offset), 0) FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
@@ -46,9 +47,23 @@ ORDER BY base_offset LIMIT 1
 """
 
 
+_TIMES_SQL = """
+SELECT base_offset, rows, max_ts, marks FROM log.batch
+WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
+    SELECT coalesce(max(base_offset), 0) FROM log.batch
+    WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
+) AND base_offset < %(end)s AND base_offset + rows > %(start)s
+ORDER BY base_offset
+"""
+_PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
+
+_Row = tuple[int, int, int, int, int, list[int] | None]
+"""Base offset, rows, size, least and greatest event time, marks."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogReader:
-    """A ``FeedReader`` over the built-in log."""
+    """A ``FeedReader`` over the log of a source."""
 
     dsn: str
     feed: Feed
@@ -69,7 +84,7 @@ class LogReader:
         with shared_connection(self.dsn) as connection:
             return {head.partition: head.next_offset for head in log.heads(connection, self._find(connection).id)}
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - always are
         """See ``FeedReader``. Sizes and event times are exact.
 
         Raises:
@@ -81,11 +96,40 @@ class LogReader:
             params = {"feed_id": feed.id, "partition": partition, "start": start, "batches": LOOK_AHEAD_BATCHES}
             with connection.cursor(row_factory=tuple_row) as cursor:
                 batches = cursor.execute(_BATCHES_SQL, params).fetchall()
-        return _coalesce(batches, start, limit)
+        return _coalesce([part for row in batches for part in _marked(row)], start, limit)
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
+        """See ``FeedReader``. Opens the one batch in which the record is."""
+        with shared_connection(self.dsn) as connection:
+            feed = self._find(connection)
+            for base, rows, max_ts, _ in self._times(connection, feed.id, partition, start, end):
+                if max_ts < bound_ms:
+                    continue
+                first, last = max(start - base, 0), min(end - base, rows)
+                times = _event_times(connection, feed.id, partition, base)[first:last]
+                found = np.flatnonzero(times >= bound_ms)
+                if len(found):
+                    return base + first + int(found[0])
+        return end
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
         """See ``FeedReader``."""
-        return [Split(partition, first, min(first + SPLIT_ROWS, end)) for first in range(start, end, SPLIT_ROWS)]
+        if head is None or end - start <= SPLIT_ROWS:
+            firsts = range(start, end, SPLIT_ROWS)
+            return [Split(partition, first, min(first + SPLIT_ROWS, end), head) for first in firsts]
+        splits: list[Split] = []
+        with shared_connection(self.dsn) as connection:
+            feed_id = self._find(connection).id
+            first, first_head = start, head
+            for base, rows, max_ts, marks in self._times(connection, feed_id, partition, start, end):
+                for stop, mark in _ends(base, rows, max_ts, marks):
+                    if stop <= start or stop >= end:
+                        continue
+                    head = max(head, mark)
+                    if stop - first >= SPLIT_ROWS:
+                        splits.append(Split(partition, first, stop, first_head))
+                        first, first_head = stop, head
+        return [*splits, Split(partition, first, end, first_head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
@@ -102,6 +146,14 @@ class LogReader:
             raise SourceUnavailable(f"there is no feed {self.feed.log_feed!r} in the log")
         return feed
 
+    def _times(
+        self, connection: Connection, feed_id: int, partition: int, start: int, end: int
+    ) -> list[tuple[int, int, int, list[int] | None]]:
+        """Return base offset, rows, greatest event time and marks of the batches that meet ``[start, end)``."""
+        params = {"feed_id": feed_id, "partition": partition, "start": start, "end": end}
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(_TIMES_SQL, params).fetchall()
+
     def _check_start(self, connection: Connection, feed_id: int, partition: int, start: int) -> None:
         first = next((head.start_offset for head in log.heads(connection, feed_id) if head.partition == partition), 0)
         if start < first:
@@ -117,10 +169,47 @@ def _first_at(connection: Connection, feed_id: int, head: log.Head, at_ms: int) 
     return head.next_offset if row is None else int(row[0])
 
 
+def _ends(base: int, rows: int, max_ts: int, marks: list[int] | None) -> Iterator[tuple[int, int]]:
+    """Give the offsets behind the marked parts of a batch, and the greatest event time of the batch up to each.
+
+    A batch of which the beginning was read before has a smaller one, by what was cut off: such a cut is where the head rises, and with it
+    what is behind has a greater event time than all before.
+    """
+    for number, mark in enumerate(marks or ()):
+        yield base + (number + 1) * log.MARK_ROWS, mark
+    yield base + rows, max_ts
+
+
+def _marked(row: _Row) -> Iterator[tuple[int, int, int, int, int]]:
+    """Cut a large batch where it is marked: base offset, rows, size, event time near the beginning, and the greatest up to its end."""
+    base, rows, size, low, high, marks = row
+    if rows <= CHUNK_ROWS or not marks:
+        yield base, rows, size, low, high
+        return
+    start = base
+    ends = list(_ends(base, rows, high, marks))
+    for number, (stop, mark) in enumerate(ends, 1):
+        if stop - start >= CHUNK_ROWS or number == len(ends):
+            yield start, stop - start, round(size * (stop - start) / rows), low, mark
+            start = stop
+
+
+def _event_times(connection: Connection, feed_id: int, partition: int, base: int) -> I64:
+    """Return the event times of a batch."""
+    with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+        row = cursor.execute(_PAYLOAD_SQL, (feed_id, partition, base)).fetchone()
+    if row is None:
+        raise DataInvalid(f"the batch at offset {base} of partition {partition} was removed while it was read")
+    times: I64 = decode_frame(row[0]).get_column("_ts").to_numpy()
+    return times
+
+
 def _coalesce(batches: list[tuple[int, int, int, int, int]], start: int, limit: Limit) -> list[Chunk]:
     chunks: list[Chunk] = []
     total_rows = total_bytes = 0
     for base, rows, size, low, high in batches:
+        if base + rows <= start:
+            continue
         if total_rows > limit.max_rows or total_bytes > limit.max_bytes:
             break
         fresh = rows - max(start - base, 0)
@@ -156,7 +245,14 @@ def _piece(batches: list[tuple[int, pl.DataFrame]], rows: int) -> Piece:
         else:
             runs.append([(base, frame)])
     frames = [_with_offsets(run) for run in runs]
-    return Piece(rows, lambda relation, member: _for_relation(frames, relation, member))
+    return Piece(
+        rows, lambda relation, member: _for_relation(frames, relation, member), lambda: _times_of(frames), are_accepted=False
+    )
+
+
+def _times_of(frames: list[pl.DataFrame]) -> tuple[I64, I64]:
+    offsets, times = (np.concatenate([frame.get_column(name).to_numpy() for frame in frames]) for name in ("_offset", "_ts"))
+    return offsets, times
 
 
 def _with_offsets(run: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:

@@ -61,12 +61,23 @@ class ReplayReader:
             feed = log.find_feed(connection, self.feed.log_feed)
             return {} if feed is None else {head.partition: head.next_offset for head in log.heads(connection, feed.id)}
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:  # noqa: ARG002 - one chunk is always admitted
+    def chunks(
+        self,
+        partition: int,
+        start: int,
+        limit: Limit,  # noqa: ARG002 - one chunk is always admitted
+        *,
+        is_dated: bool,  # noqa: ARG002 - they have no place in the merge
+    ) -> list[Chunk]:
         """See ``FeedReader``. Their event times count for nothing: they neither wait nor are waited for."""
         end = min(self.ends().get(partition, start), start + CHUNK_ROWS)
         return [Chunk(end, end - start, (end - start) * RECORD_BYTES, None, -1)] if end > start else []
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - they have no place in the merge
+        """See ``FeedReader``."""
+        return end
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - as above
         """See ``FeedReader``."""
         return [Split(partition, start, end)]
 
@@ -85,10 +96,12 @@ class ReplayReader:
         progress = {
             "feed": self.feed.name,
             "partition": split.partition,
+            "start_offset": split.start,
             "end_offset": split.end,
             "rows": rows,
             "accepted": rows,
             "max_ts": None,
+            "head": None,
         }
         yield Packet(
             request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, encode_json(progress)

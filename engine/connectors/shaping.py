@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
 import polars as pl
 
 from engine.connectors.canonical import SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
+from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
+from engine.core.frames import HEAD
 from engine.core.hashing import key_hash
 from engine.definition.expressions import compile_scalar
 from engine.plan.model import Feed, Input, RelationSchema
@@ -22,6 +25,7 @@ MAX_REJECTS_PER_PIECE = 1_000
 """A file of garbage must not fill memory and database with excerpts; the sink counts what it gets,
 and what is beyond travels as a count."""
 
+Times = Callable[[], tuple[I64, I64]]
 Parse = Callable[[RelationSchema, "pl.Expr | None"], tuple[pl.DataFrame, pl.DataFrame]]
 
 
@@ -32,10 +36,15 @@ class Piece:
     Attributes:
         rows: records inside, good or bad.
         parse: makes ``(raw, rejects)`` of them for one relation and its ``where``, with feed offsets.
+        times: gives the offsets and event times that move the partition's head (``engine.core.order``), in the order of offsets, whatever
+            becomes of the records.
+        are_accepted: where every record is accepted, the event times of what is accepted are these too.
     """
 
     rows: int
     parse: Parse
+    times: Times
+    are_accepted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +58,29 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a split held."""
+    """What a split held.
 
+    Attributes:
+        head: the running maximum of event time.
+    """
+
+    head: int | None
     rows: int = 0
     accepted: dict[str, int] = field(default_factory=dict)
     max_ts: int | None = None
+
+    def heads(self, times: I64) -> I64:
+        """Go on with the running maximum; returns it as of each time."""
+        _, heads = running_clock(self.head, times)
+        if len(heads):
+            self.head = int(heads[-1])
+        return heads
+
+    def accept(self, relation: str, accepted: pl.DataFrame) -> None:
+        """Count a relation's records."""
+        self.accepted[relation] = self.accepted.get(relation, 0) + accepted.height
+        newest = cast("int", accepted["_ts"].max())
+        self.max_ts = newest if self.max_ts is None else max(self.max_ts, newest)
 
 
 def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadRequest, source: SourceKind) -> Iterator[Packet]:
@@ -63,30 +90,52 @@ def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadReques
         DataInvalid: a bad record in a relation with ``on_bad_record: stop``.
     """
     readings = _readings(request.inputs)
-    seen = _Seen()
+    seen = _Seen(head=None if split.head in (None, BEFORE_ALL_TIME) else split.head)
     for piece in pieces:
         seen.rows += piece.rows
-        for reading in readings:
-            yield from _shape_piece(piece, reading, split, request, source, seen)
+        yield from _shape_piece(piece, readings, split, request, source, seen)
     yield _packet("progress", split, request, encode_json(_progress(feed, split, seen)), 0)
 
 
 def _shape_piece(
-    piece: Piece, reading: _Reading, split: Split, request: ReadRequest, source: SourceKind, seen: _Seen
+    piece: Piece, readings: Sequence[_Reading], split: Split, request: ReadRequest, source: SourceKind, seen: _Seen
 ) -> Iterator[Packet]:
-    raw, malformed = piece.parse(reading.relation, reading.member)
-    accepted, refused = canonicalise(raw, reading.relation, request.now_ms, source, reading.member)
-    if malformed.height or refused.height:
-        yield from _refused(pl.concat([malformed, refused]).sort("offset"), reading, split, request)
-    if accepted.height == 0:
-        return
-    seen.accepted[reading.relation.name] = seen.accepted.get(reading.relation.name, 0) + accepted.height
-    newest = cast("int", accepted["_ts"].max())
-    seen.max_ts = newest if seen.max_ts is None else max(seen.max_ts, newest)
-    for source_input, where in reading.inputs:
-        frame = _for_input(accepted, source_input, where)
-        if frame.height:
-            yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
+    judged: list[pl.DataFrame] = []
+    is_whole = len(readings) == 1 and piece.are_accepted
+    for reading in readings:
+        raw, malformed = piece.parse(reading.relation, reading.member)
+        accepted, refused = canonicalise(raw, reading.relation, request.now_ms, source, reading.member)
+        if malformed.height or refused.height:
+            yield from _refused(pl.concat([malformed, refused]).sort("offset"), reading, split, request)
+        is_whole = is_whole and accepted.height == piece.rows
+        judged.append(accepted)
+    times = _accepted_times(judged) if is_whole or (split.head is None and piece.are_accepted) else piece.times()
+    heads = seen.heads(times[1])
+    for reading, accepted in zip(readings, judged, strict=True):
+        if accepted.height == 0:
+            continue
+        seen.accept(reading.relation.name, accepted)
+        placed = accepted.with_columns(pl.Series(HEAD, _of_records(accepted, times[0], heads)))
+        for source_input, where in reading.inputs:
+            frame = _for_input(placed, source_input, where)
+            if frame.height:
+                yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
+
+
+def _accepted_times(judged: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
+    offsets, times = (np.concatenate([frame.get_column(name).to_numpy() for frame in judged]) for name in ("_offset", "_ts"))
+    if len(judged) == 1:
+        return offsets, times
+    order = np.argsort(offsets, kind="stable")
+    return offsets[order], times[order]
+
+
+def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64) -> I64:
+    """Return the heads of records: of each that of the last known time up to it."""
+    if frame.height == len(offsets):
+        return heads
+    places = np.searchsorted(offsets, frame.get_column("_offset").to_numpy(), side="right") - 1
+    return heads[places] if len(heads) else frame.get_column("_ts").cum_max().to_numpy()
 
 
 def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
@@ -100,7 +149,8 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
     if isinstance(source_input.start, int):
         accepted = accepted.filter(pl.col("_ts") >= source_input.start)
     hashed = accepted.with_columns(key_hash(accepted, source_input.hash_key).alias("_key_hash"))
-    return hashed.select("_key_hash", "_ts", "_offset", "_op", *source_input.columns)
+    heads = [HEAD] if HEAD in hashed.columns else []
+    return hashed.select("_key_hash", "_ts", "_offset", "_op", *heads, *source_input.columns)
 
 
 def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: ReadRequest) -> Iterator[Packet]:
@@ -123,10 +173,12 @@ def _progress(feed: Feed, split: Split, seen: _Seen) -> dict[str, object]:
     return {
         "feed": feed.name,
         "partition": split.partition,
+        "start_offset": split.start,
         "end_offset": split.end,
         "rows": seen.rows,
         "accepted": max(seen.accepted.values(), default=0),
         "max_ts": seen.max_ts,
+        "head": seen.head,
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 from uuid import UUID
@@ -24,11 +24,15 @@ from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
 from engine.connectors.links import is_usable
-from engine.connectors.log import append_batches, encode_batches, find_feed, route
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
+from engine.connectors.sequences import append_rows, open_sequence
 from engine.connectors.views import apply_changes, apply_open, expire_windows
-from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable, StateCorrupt
+from engine.core.clocks import AFTER_ALL_TIME
+from engine.core.frames import HEAD
+from engine.core.order import CAUSE_COLUMNS, NO_LANE, declared_indices, lane_of
+from engine.core.sequence import Reach, numbered
+from engine.errors import BufferFull, DataInvalid, EpochFenced, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
@@ -82,6 +86,21 @@ def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UU
         raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
 
 
+def note_start(conn: psycopg.Connection[Any], query_id: UUID, epoch: int, start: Mapping[str, Mapping[str, int]]) -> None:
+    """Note where a launch that has committed nothing begins to read: who reads its result asks how far it has come (P5).
+
+    Args:
+        conn: in autocommit mode.
+        query_id: the query.
+        epoch: the launch, which holds the fence.
+        start: feed → partition → next offset.
+    """
+    conn.execute(
+        "UPDATE log.commit SET position = %s WHERE query_id = %s AND epoch = %s AND batch_id IS NULL",
+        (Jsonb({feed: dict(partitions) for feed, partitions in start.items()}), query_id, epoch),
+    )
+
+
 def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
     """Return the wall clock at which the first task of a query has something to do without input; None for never."""
     row = conn.execute(
@@ -96,12 +115,14 @@ class _Batch:
     """A batch's packets by what is done with them.
 
     Attributes:
+        changes: by the task's ordinal, with the columns of their causes.
+        replayed: by the task's ordinal; they stand behind the changes.
         earlier_ms: what became known of the batch before since that was committed.
     """
 
     now_ms: int
-    changes: list[pl.DataFrame] = field(default_factory=list)
-    replayed: list[pl.DataFrame] = field(default_factory=list)
+    changes: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
+    replayed: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
     opened: list[pl.DataFrame] = field(default_factory=list)
     late: list[pl.DataFrame] = field(default_factory=list)
     rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
@@ -115,9 +136,9 @@ class _Batch:
         for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
             match packet.kind:
                 case "data":
-                    batch.changes.append(decode_frame(packet.blob))
+                    batch.changes.setdefault(packet.partition, []).append(decode_frame(packet.blob))
                 case "replayed":
-                    batch.replayed.append(decode_frame(packet.blob))
+                    batch.replayed.setdefault(packet.partition, []).append(decode_frame(packet.blob))
                 case "opened":
                     batch.opened.append(decode_frame(packet.blob))
                 case "late":
@@ -239,12 +260,11 @@ class Sink:
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: CommitRow, begun: float) -> None:
         counters = _counters(batch, self._plan)
-        emitted = self._write_changes(cursor, batch, counters, before.stream_time(self._plan))
-        if batch.replayed:
-            again = _Batch(batch.now_ms, [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in batch.replayed])
-            emitted += self._write_changes(cursor, again, counters, before.stream_time(self._plan))
+        changes = self._changes(batch.changes)
+        again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
+        emitted = self._write_changes(cursor, batch, changes, again, counters, before.stream_time(self._plan))
         if self._plan.output.has_open:
-            apply_open(cursor, self._plan.output, batch.opened, [*batch.changes, *batch.replayed])
+            apply_open(cursor, self._plan.output, batch.opened, [*changes, *again])
         after = before.advanced(batch.progress, batch.stats, emitted, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
@@ -272,34 +292,50 @@ class Sink:
         )
         cursor.execute("SELECT pg_notify(%s, %s)", (COMMIT_CHANNEL, str(self._query_id)))
 
-    def _write_changes(
-        self, cursor: Cursor, batch: _Batch, counters: dict[tuple[str, str], int], stream_time_ms: int | None
-    ) -> int:
-        frames = [frame for frame in batch.changes if not frame.is_empty()]
-        if not frames:
-            return 0
-        changes = pl.concat(frames)
-        output = self._plan.output
-        if output.kind == "table":
-            nameless = pl.any_horizontal(pl.col(name).is_null() for name in output.key) if output.key else pl.lit(value=False)
-            named = changes.filter(~nameless)
-            if named.height < changes.height:  # T6: a row without its key cannot be kept, found or deleted
-                counters[output.name, "null_key"] += changes.height - named.height
-                changes = named
-            if changes.is_empty():
-                return 0
-            apply_changes(cursor, output, changes, stream_time_ms)
-            self._append(cursor, change_feed(output.name), [(0, changes)], batch.now_ms)
-        else:
-            self._append(cursor, output.name, route(changes, output.key, output.partitions), batch.now_ms)
-        return changes.height
+    def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
+        """Return each task's rows, by ordinal; frames without any for tasks that made none."""
+        found = {ordinal: pl.concat(frames) for ordinal, frames in parts.items()}
+        if not found:
+            return []
+        empty = next(iter(found.values())).clear()
+        return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
 
-    def _append(self, cursor: Cursor, feed_name: str, parts: Sequence[tuple[int, pl.DataFrame]], now_ms: int) -> None:
-        feed = find_feed(cursor.connection, feed_name)
-        if feed is None:
-            raise InvariantBroken(f"the result's feed {feed_name} does not exist")
-        batches = [(partition, batch) for partition, part in parts for batch in encode_batches(part, now_ms)]
-        append_batches(cursor.connection, feed.id, batches)
+    def _write_changes(
+        self,
+        cursor: Cursor,
+        batch: _Batch,
+        changes: Sequence[pl.DataFrame],
+        replayed: Sequence[pl.DataFrame],
+        counters: dict[tuple[str, str], int],
+        stream_time_ms: int | None,
+    ) -> int:
+        """Write rows, and append them to the result's log in the order that the merge of the inputs gives them (P6)."""
+        output = self._plan.output
+        feed = open_sequence(cursor.connection, change_feed(output.name) if output.kind == "table" else output.name)
+        reached_ms, written = feed.reached_ms, 0
+        for frames, read in ((changes, _read(batch, self._plan)), (replayed, {})):
+            named = self._named(frames, counters)
+            numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
+            rows = [frame.drop(CAUSE_COLUMNS, strict=False) for frame in named]
+            if output.kind == "table" and any(frame.height for frame in rows):
+                apply_changes(cursor, output, pl.concat(rows), stream_time_ms)
+            if rows or numbers.reached_ms != feed.reached_ms:
+                append_rows(cursor.connection, feed, rows, numbers, self._query_id, batch.now_ms)
+            count = sum(frame.height for frame in rows)
+            feed = replace(feed, next_sequence=feed.next_sequence + count, partitions=max(feed.partitions, len(rows)))
+            reached_ms, written = numbers.reached_ms, written + count
+        return written
+
+    def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
+        """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""
+        output = self._plan.output
+        if output.kind == "stream" or not output.key:
+            return list(frames)
+        named = [frame.drop_nulls(list(output.key)) for frame in frames]
+        nameless = sum(frame.height for frame in frames) - sum(frame.height for frame in named)
+        if nameless:
+            counters[output.name, "null_key"] += nameless
+        return named
 
     def _keep_rejects(self, cursor: Cursor, batch: _Batch) -> None:
         """Keep refused records with their relation; two queries that read one feed keep them once."""
@@ -336,3 +372,22 @@ def _counters(batch: _Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
         for reason, count in rejects.group_by("reason").len().iter_rows():
             counters[plan.inputs[packet.input].alias, f"rejected_{reason}"] += count
     return counters
+
+
+def _causes(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return where rows stand; replayed ones stand behind everything, by task."""
+    if HEAD in frame.columns:
+        return frame.select(CAUSE_COLUMNS)
+    values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)
+    return pl.DataFrame([pl.repeat(value, frame.height, dtype=pl.Int64, eager=True).alias(name) for name, value in values])
+
+
+def _read(batch: _Batch, plan: Plan) -> dict[int, list[Reach]]:
+    """Return what the batch read, by lane."""
+    declared = declared_indices(plan.inputs)
+    read: dict[int, list[Reach]] = {}
+    for part in batch.progress:
+        if part["feed"] in declared:
+            lane = lane_of(declared[part["feed"]], part["partition"])
+            read.setdefault(lane, []).append(Reach(part["start_offset"], part["head"]))
+    return read

@@ -14,12 +14,12 @@ import polars as pl
 from engine.connectors.canonical import MAX_EXCERPT_CHARS, reject_rows
 from engine.connectors.csv_records import parse_csv, parse_header, record_bounds
 from engine.connectors.json_records import Lines, line_bounds, parse_lines
-from engine.connectors.record_ends import MAX_RECORD_BYTES, CsvScan, certain_ends, line_end, record_ends
+from engine.connectors.record_ends import MAX_RECORD_BYTES, line_end, record_ends
 from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
 
 SAMPLE_BYTES = 2_048
-"""Enough for a dozen records at either end of a chunk; a longer record is read whole."""
+"""Enough for a dozen records; a longer record is read whole."""
 
 Header = tuple[str, ...]
 
@@ -113,35 +113,16 @@ def refuse_too_long(path: Path, run: Run, offset: int, bound: int = MAX_RECORD_B
     return reject_rows([(offset, "record_too_long", detail, excerpt)])
 
 
-def sample(path: Path, start: int, end: int, *, is_csv: bool) -> tuple[bytes, bytes]:
-    """Return some whole records from the beginning of ``[start, end)`` and some lines from its end; none that are too long."""
-    if end - start <= 2 * SAMPLE_BYTES:
-        data = read_range(path, start, end)
-        return data, data
-    return read_range(path, start, _head_end(path, start, end, is_csv)), read_range(path, _tail_start(path, start, end), end)
-
-
-def _head_end(path: Path, start: int, end: int, is_csv: bool) -> int:
+def sample(path: Path, start: int, end: int, *, is_csv: bool) -> bytes:
+    """Return some whole records from the beginning of ``[start, end)``; none where the first is too long."""
     near, last = start + SAMPLE_BYTES, start
-    stop = min(end, near + MAX_RECORD_BYTES)
-    for ends in record_ends(partial(read_range, path), start, stop, is_csv=is_csv):
+    for ends in record_ends(partial(read_range, path), start, min(end, near + MAX_RECORD_BYTES), is_csv=is_csv):
         if len(ends) and ends[-1] >= near:
             index = int(np.searchsorted(ends, near))
             before, found = (last if index == 0 else int(ends[index - 1])), int(ends[index])
-            return found if found - before <= MAX_RECORD_BYTES else before
+            return read_range(path, start, found if found - before <= MAX_RECORD_BYTES else before)
         last = int(ends[-1]) if len(ends) else last
-    return last
-
-
-def _tail_start(path: Path, start: int, end: int) -> int:
-    for back in (SAMPLE_BYTES << doubled for doubled in range(32)):
-        begin = max(start, end - back)
-        behind = line_end(partial(read_range, path), begin, end) or end
-        if begin == start:
-            behind = start
-        if behind < end or back > MAX_RECORD_BYTES:
-            return behind if end - behind <= MAX_RECORD_BYTES else end
-    return end
+    return read_range(path, start, last)
 
 
 def parse_text(
@@ -168,11 +149,3 @@ def parse_text(
 def bounds_of(data: bytes, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Lines:
     """Return where the records of whole lines start and end, good or bad."""
     return record_bounds(data, bound) if is_csv else line_bounds(data)
-
-
-def is_closed(data: bytes) -> bool:
-    """Say of whole lines of CSV whether what comes behind them cannot change how they are read."""
-    scan = CsvScan(0)
-    for _ in certain_ends(scan, lambda start, end: data[start:end], len(data)):
-        pass
-    return scan.start == len(data)

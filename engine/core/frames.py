@@ -19,6 +19,9 @@ from engine.errors import EngineError
 
 POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
 
+HEAD = "_head"
+"""Running maximum of event time in the lane of a record (``engine.core.order``): how far the merge of a query's inputs had come with it."""
+
 ORIGIN = "_origin"
 """Column of an emission that goes through an exchange: offset of the record it was made of, or ``NO_RECORD``."""
 
@@ -96,6 +99,7 @@ class Emission:
         is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
         replayed: like ``changes``: what became of replayed late records, marked by standing apart.
         opened: like ``changes``, ``_op`` being ``OPEN_ROW`` or ``OPEN_DELETE``: what open windows have now.
+        causes: of the last stage's ``changes``, row by row: where each stands (``engine.core.order.CAUSE_COLUMNS``).
     """
 
     changes: pl.DataFrame
@@ -112,6 +116,7 @@ class Emission:
     replayed: pl.DataFrame = field(default_factory=pl.DataFrame)
     opened: pl.DataFrame = field(default_factory=pl.DataFrame)
     waiting: dict[str, list[Span]] = field(default_factory=dict)
+    causes: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def empty_late() -> pl.DataFrame:

@@ -1,23 +1,38 @@
-"""T2: the total order in which a task handles the records of one batch."""
+"""T2: the total order in which a task handles the records of one batch, and the place of everything that it emits.
+
+A *lane* is what has an order of its own: a partition of a source feed, or a whole derived feed, whose records are numbered across its
+partitions (``engine.core.sequence``). The *head* of a record is the running maximum of event time in its lane: the merge of a batch's
+lanes takes the smallest head first. What a stage emits stands in that merge where the record stands that caused it, in every later stage
+and in the result (P6), so neither the number of tasks nor where a batch ends shows in the order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from engine.core.clocks import AFTER_ALL_TIME, I64
-from engine.core.frames import OFFSET, POS, SERVICE_COLUMNS, TS
+from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
+from engine.core.frames import HEAD, OFFSET, POS, SERVICE_COLUMNS, TS
 from engine.plan.model import Input
 
 UPSTREAM: Final = -1
 """Stands for an input index: what the stage before emits."""
 
-CAUSE_PARTITION, CAUSE_OFFSET = "_cause_partition", "_cause_offset"
-"""Which record of the plan's only feed caused an emission that goes through an exchange."""
+LANE, PLACE = "_lane", "_place"
+"""With ``HEAD`` the columns that say where an emission stands: the lane of the record that caused it, and its number there."""
+
+CAUSE_COLUMNS: Final = (HEAD, LANE, PLACE)
+
+NO_LANE: Final = -1
+"""The lane of what the clock caused. It stands before all records of its batch, or behind them."""
+
+PARTITION_BITS: Final = 20
+"""A lane is the declared index of its feed, and below it the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +43,8 @@ class Slice:
         input_index: ``Input.index``; ``UPSTREAM`` for what the stage before emits.
         feed_name: ``Feed.name``; for upstream slices anything constant.
         partition: partition of the feed; for upstream slices the upstream task's ordinal.
-        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order; upstream ones may have the
-            columns of their cause.
+        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order, with their heads where more than
+            one lane is read; upstream ones with the columns of their cause.
     """
 
     input_index: int
@@ -38,107 +53,187 @@ class Slice:
     frame: pl.DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
-    """The feed's records behind the positions of one batch.
+class Causes(NamedTuple):
+    """Where rows stand: head, lane and place of the record behind each."""
 
-    Attributes:
-        positions: ascending.
-        partitions: of the feed.
-        offsets: in that partition.
-    """
+    heads: I64
+    lanes: I64
+    places: I64
 
-    positions: I64
-    partitions: I64
-    offsets: I64
+    @classmethod
+    def joined(cls, parts: Sequence[Causes]) -> Causes:
+        """Put parts one behind the other."""
+        if not parts:
+            nothing = np.empty(0, np.int64)
+            return cls(nothing, nothing, nothing)
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
-    def of(self, positions: I64) -> tuple[I64, I64]:
-        """Return partition and offset behind each position.
+    @classmethod
+    def of_frame(cls, frame: pl.DataFrame) -> Causes:
+        """Read what ``columns`` made."""
+        return cls(*(frame.get_column(name).to_numpy() for name in CAUSE_COLUMNS))
 
-        What the clock caused comes after the batch's records; where there are none, before those of the next ones.
-        """
-        if not len(self.positions):
-            return np.zeros(len(positions), np.int64), np.full(len(positions), -1)
-        places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
-        is_known = self.positions[places] == positions
-        return self.partitions[places], np.where(is_known, self.offsets[places], AFTER_ALL_TIME)
+    def columns(self) -> list[pl.Series]:
+        """Return the columns of a frame of emissions."""
+        return [pl.Series(name, values) for name, values in zip(CAUSE_COLUMNS, self, strict=True)]
+
+    def order(self) -> I64:
+        """Return the rows' indices in the total order; of equal causes the one that stands first here comes first."""
+        is_first, is_last = self.heads == BEFORE_ALL_TIME, self.heads == AFTER_ALL_TIME
+        is_caused = ~(is_first | is_last)
+        if not is_caused.all():
+            parts = [np.flatnonzero(is_first), np.flatnonzero(is_caused), np.flatnonzero(is_last)]
+            return np.concatenate([part[self._taken(part)._order()] for part in parts])  # noqa: SLF001 - another value of this class
+        return self._order()
+
+    def _taken(self, rows: I64) -> Causes:
+        return Causes(self.heads[rows], self.lanes[rows], self.places[rows])
+
+    def _order(self) -> I64:
+        if len(self.lanes) == 0 or (self.lanes == self.lanes[0]).all():
+            return np.argsort(self.places, kind="stable")
+        packed = self._packed()
+        return np.lexsort((self.places, self.lanes, self.heads)) if packed is None else np.argsort(packed, kind="stable")
+
+    def _packed(self) -> I64 | None:
+        """Return one number per row that sorts like the three; None where they do not fit. Sorted runs of it are merged quickly."""
+        names, lanes = np.unique(self.lanes, return_inverse=True)
+        least = self.places.min()
+        place_bits = int(self.places.max() - least).bit_length()
+        lane_bits = (len(names) - 1).bit_length()
+        low = self.heads.min()
+        if int(self.heads.max() - low).bit_length() + lane_bits + place_bits > 62:
+            return None
+        packed: I64 = ((self.heads - low) << (lane_bits + place_bits)) | (lanes << place_bits) | (self.places - least)
+        return packed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ordered:
     """A batch in order.
 
     Attributes:
         frames: input index → its records with ``_pos``, in order. Inputs without records are absent.
-        groups: the batch's feed partitions.
-        places: position of each of their records, one partition after the other.
+        first_pos: position of the first record.
     """
 
     frames: Mapping[int, pl.DataFrame]
-    groups: Sequence[_FeedPartition]
-    places: I64
+    first_pos: int
+    _groups: Sequence[_Group]
+    _order: I64
 
-    @property
-    def causes(self) -> Causes:
-        """The feed's records behind the positions; made when asked for."""
-        if not self.groups:
-            nothing = np.empty(0, np.int64)
-            return Causes(nothing, nothing, nothing)
-        order = np.argsort(self.places)
-        partitions, offsets = (
-            np.concatenate(parts)[order] for parts in zip(*(group.causes() for group in self.groups), strict=True)
+    def causes(self, positions: I64, clock_ms: int, *, is_before: bool = False) -> Causes:
+        """Say where rows stand that were emitted at these positions.
+
+        What the clock caused stands before the batch's records or behind them; of the former, what an earlier moment caused comes first.
+
+        Args:
+            positions: non-decreasing.
+            clock_ms: the moment at which the clock stands.
+            is_before: all that the clock causes here stands before the records.
+        """
+        index = positions - self.first_pos
+        is_caused = (index >= 0) & (index < len(self._order))
+        found = np.where(is_caused, index, 0)
+        own = self._in_order
+        if len(own.heads) == 0:
+            own = Causes(*(np.zeros(1, np.int64) for _ in CAUSE_COLUMNS))
+        clock = np.where(is_before | (index < 0), BEFORE_ALL_TIME, AFTER_ALL_TIME)
+        return Causes(
+            np.where(is_caused, own.heads[found], clock),
+            np.where(is_caused, own.lanes[found], NO_LANE),
+            np.where(is_caused, own.places[found], clock_ms),
         )
-        return Causes(self.places[order], partitions, offsets)
+
+    @cached_property
+    def _in_order(self) -> Causes:
+        causes = Causes.joined([group.causes for group in self._groups])
+        return Causes(*(values[self._order] for values in causes))
 
 
 def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int) -> Ordered:
     """Put a batch's records into the task's total order.
 
-    A k-way merge by head event time, which equals a stable sort by the running maximum of event time within each feed
-    partition; ties by the declared index of the feed (the smallest index of the inputs that read it), partition, offset. Of a
-    record that two inputs of a feed read, the one with the smaller index (the table) comes first. Maxima start afresh in each
-    batch. Upstream tasks are partitions of an input that is declared last; where the plan reads one partition of one feed, they keep its
-    order instead: every emission stands where the record stands that caused it.
+    A k-way merge of the lanes by head, which equals a stable sort by head; ties by the declared index of the feed (the smallest
+    index of the inputs that read it), partition, offset. Of a record that two inputs of a feed read, the one with the smaller index (the
+    table) comes first. Emissions of the stage before stand behind the record that caused them; of one record by upstream task, each in the
+    order of emission.
 
     Args:
-        slices: at most one batch's records of one task, in any order of slices.
-        inputs: the stage's inputs, whose aliases qualify the payload columns; upstream columns keep their names.
+        slices: at most one batch's records of one task, in any order of slices. Without heads those of the task's own records count.
+        inputs: the plan's inputs, whose aliases qualify the payload columns; upstream columns keep their names.
         first_pos: position of the first record.
     """
-    groups = _feed_partitions(slices, inputs)
-    places = _places([group.times for group in groups]) + first_pos
+    groups = _groups(slices, inputs)
+    order = _order(groups)
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(first_pos, first_pos + len(order))
     found: dict[int, list[pl.DataFrame]] = {}
     start = 0
     for group in groups:
-        stop = start + len(group.times)
+        stop = start + len(group.causes.heads)
         for input_index, frame in group.placed(places[start:stop]):
             found.setdefault(input_index, []).append(frame)
         start = stop
     aliases = {item.index: item.alias for item in inputs}
     frames = {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
-    return Ordered(frames, groups, places)
+    return Ordered(frames, first_pos, groups, order)
 
 
-class _FeedPartition:
-    """The records of one partition of one feed in its own order: by offset, of one record's readers by index.
+def with_heads(slices: Sequence[Slice]) -> list[Slice]:
+    """Give the records of the inputs their heads: the running maximum over everything that a batch holds of their partition.
+
+    For whoever has a whole batch at hand, before it is shared among tasks; slices that have heads stay as they are.
+    """
+    lanes: dict[tuple[str, int], list[int]] = {}
+    for index, item in enumerate(slices):
+        if item.input_index != UPSTREAM and item.frame.height and HEAD not in item.frame.columns:
+            lanes.setdefault((item.feed_name, item.partition), []).append(index)
+    result = list(slices)
+    for indices in lanes.values():
+        frames = [slices[index].frame for index in indices]
+        offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for frame in frames])
+        order = np.argsort(offsets, kind="stable")
+        heads = np.empty(len(offsets), np.int64)
+        heads[order] = np.maximum.accumulate(np.concatenate([frame.get_column(TS).to_numpy() for frame in frames])[order])
+        start = 0
+        for index, frame in zip(indices, frames, strict=True):
+            own = pl.Series(HEAD, heads[start : start + frame.height])
+            result[index] = replace(slices[index], frame=frame.with_columns(own))
+            start += frame.height
+    return result
+
+
+def declared_indices(inputs: Sequence[Input]) -> dict[str, int]:
+    """Return the declared index of each feed, by name: the smallest of the inputs that read it."""
+    declared: dict[str, int] = {}
+    for item in inputs:
+        declared[item.feed.name] = min(item.index, declared.get(item.feed.name, item.index))
+    return declared
+
+
+def lane_of(declared_index: int, partition: int) -> int:
+    """Return the lane of a partition of a feed."""
+    return declared_index << PARTITION_BITS | partition
+
+
+class _Group:
+    """The records of one lane in its order (by offset, of one record's readers by index), or what one upstream task emitted.
 
     Args:
-        readers: (input index, partition of the feed, its records by offset).
+        readers: input index and records by offset.
+        lane: the lane; of an upstream task one that stands behind all others, for emissions of no known cause.
     """
 
-    def __init__(self, readers: list[tuple[int, int, pl.DataFrame]]) -> None:
+    def __init__(self, readers: list[tuple[int, pl.DataFrame]], lane: int) -> None:
         self._readers = readers
-        self.times: I64 = np.concatenate([frame.get_column(TS).to_numpy() for _, _, frame in readers])
         self._rows: I64 | None = None
         if len(readers) > 1:
-            self._rows = np.argsort(np.concatenate([_cause_offsets(frame) for _, _, frame in readers]), kind="stable")
-            self.times = self.times[self._rows]
-
-    def causes(self) -> tuple[I64, I64]:
-        """Return partition and offset of the record behind each record."""
-        partitions = np.concatenate([_cause_partitions(partition, frame) for _, partition, frame in self._readers])
-        offsets = np.concatenate([_cause_offsets(frame) for _, _, frame in self._readers])
-        return (partitions, offsets) if self._rows is None else (partitions[self._rows], offsets[self._rows])
+            offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for _, frame in readers])
+            self._rows = np.argsort(offsets, kind="stable")
+        first = readers[0][1]
+        self.is_upstream = readers[0][0] == UPSTREAM
+        self.causes = Causes.of_frame(first) if PLACE in first.columns else self._own(lane)
 
     def placed(self, places: I64) -> Iterator[tuple[int, pl.DataFrame]]:
         """Give each reader's records their places."""
@@ -147,44 +242,32 @@ class _FeedPartition:
             own = np.empty_like(places)
             own[self._rows] = places
         start = 0
-        for input_index, _, frame in self._readers:
+        for input_index, frame in self._readers:
             yield input_index, frame.with_columns(pl.Series(POS, own[start : start + frame.height]))
             start += frame.height
 
+    def _own(self, lane: int) -> Causes:
+        heads = self._column(HEAD if all(HEAD in frame.columns for _, frame in self._readers) else TS)
+        return Causes(np.maximum.accumulate(heads), np.full(len(heads), lane, np.int64), self._column(OFFSET))
 
-def _cause_offsets(frame: pl.DataFrame) -> I64:
-    return frame.get_column(CAUSE_OFFSET if CAUSE_OFFSET in frame.columns else OFFSET).to_numpy()
-
-
-def _cause_partitions(partition: int, frame: pl.DataFrame) -> I64:
-    if CAUSE_PARTITION in frame.columns:
-        return frame.get_column(CAUSE_PARTITION).to_numpy()
-    return np.full(frame.height, partition, np.int64)
+    def _column(self, name: str) -> I64:
+        values: I64 = np.concatenate([frame.get_column(name).to_numpy() for _, frame in self._readers])
+        return values if self._rows is None else values[self._rows]
 
 
-def _feed_partitions(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[_FeedPartition]:
-    """Return what the batch holds, by (declared index of the feed, partition)."""
-    parts = _parts(slices)
-    if _is_one_partition(parts):
-        readers = [(input_index, partition, frame) for (_, partition, input_index), frame in parts.items()]
-        readers.sort(key=lambda reader: (reader[0] == UPSTREAM, reader[0], reader[1]))
-        return [_FeedPartition(readers)]
-    declared = {"": len(inputs)}
-    for item in inputs:
-        declared[item.feed.name] = min(item.index, declared.get(item.feed.name, item.index))
-    groups: dict[tuple[int, int], list[tuple[int, int, pl.DataFrame]]] = {}
-    for (feed_name, partition, input_index), frame in parts.items():
-        place = AFTER_ALL_TIME if input_index == UPSTREAM else declared.get(feed_name, 0)
-        groups.setdefault((place, partition), []).append((input_index, partition, frame))
-    return [_FeedPartition(sorted(groups[key], key=lambda reader: reader[0])) for key in sorted(groups)]
-
-
-def _is_one_partition(parts: Mapping[tuple[str, int, int], pl.DataFrame]) -> bool:
-    """Whether emissions and records all come from one partition of one feed, so that they share its order."""
-    if not any(CAUSE_PARTITION in frame.columns for frame in parts.values()):
-        return False
-    found = {int(value) for (_, partition, _), frame in parts.items() for value in np.unique(_cause_partitions(partition, frame))}
-    return len(found) == 1
+def _groups(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[_Group]:
+    """Return what the batch holds: the lanes by number, then the upstream tasks by ordinal."""
+    declared = declared_indices(inputs)
+    lanes: dict[int, list[tuple[int, pl.DataFrame]]] = {}
+    upstream: dict[int, list[tuple[int, pl.DataFrame]]] = {}
+    for (feed_name, partition, input_index), frame in _parts(slices).items():
+        if input_index == UPSTREAM:
+            upstream[partition] = [(input_index, frame)]
+        else:
+            lane = lane_of(declared.get(feed_name, 0), partition)
+            lanes.setdefault(lane, []).append((input_index, frame))
+    own = [_Group(sorted(lanes[lane], key=lambda reader: reader[0]), lane) for lane in sorted(lanes)]
+    return [*own, *(_Group(upstream[ordinal], AFTER_ALL_TIME + ordinal) for ordinal in sorted(upstream))]
 
 
 def _parts(slices: Sequence[Slice]) -> dict[tuple[str, int, int], pl.DataFrame]:
@@ -202,14 +285,14 @@ def _parts(slices: Sequence[Slice]) -> dict[tuple[str, int, int], pl.DataFrame]:
     return result
 
 
-def _places(groups: list[I64]) -> I64:
-    """Return the place in the merge of every record, the groups one after the other."""
+def _order(groups: Sequence[_Group]) -> I64:
+    """Return the records' indices, the groups one after the other, in the total order."""
     if len(groups) < 2:
-        return np.arange(sum(map(len, groups)))
-    heads = np.concatenate([np.maximum.accumulate(times) for times in groups])
-    places = np.empty(len(heads), np.int64)
-    places[np.argsort(heads, kind="stable")] = np.arange(len(heads))
-    return places
+        return np.arange(sum(len(group.causes.heads) for group in groups))
+    joined = Causes.joined([group.causes for group in groups])
+    if not any(group.is_upstream for group in groups):
+        return np.argsort(joined.heads, kind="stable")  # the groups stand in the order of their lanes, each in its own
+    return joined.order()
 
 
 def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
@@ -218,6 +301,6 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
     positions = frame.get_column(POS).to_numpy()
     if len(frames) > 1 or not bool(np.all(positions[1:] > positions[:-1])):
         frame = frame[np.argsort(positions, kind="stable")]
-    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name not in (CAUSE_PARTITION, CAUSE_OFFSET)]
+    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name not in CAUSE_COLUMNS]
     frame = frame[[*SERVICE_COLUMNS, *payload]]
     return frame if alias is None else frame.rename({name: f"{alias}.{name}" for name in payload})

@@ -14,7 +14,7 @@ import polars as pl
 
 from engine.core.frames import KEY_HASH, Counters, Emission, empty_late, merge_counters
 from engine.core.lateness import Counted, summed
-from engine.core.order import UPSTREAM, Slice
+from engine.core.order import UPSTREAM, Slice, with_heads
 from engine.core.ports import SegmentStore
 from engine.core.progress import Reading
 from engine.core.task import build_task
@@ -27,6 +27,7 @@ class Step:
 
     Attributes:
         changes: ``_ts``, ``_op`` and the output columns: the tasks' emissions one task after the other.
+        causes: like ``changes``: where each row stands (``Emission.causes``).
         opened: like ``changes``, apart from them: what open windows have now (``Emission.opened``).
         late: rows that must be kept for reading.
         counters: over all tasks.
@@ -37,6 +38,7 @@ class Step:
 
     def __init__(self) -> None:
         self.changes: list[pl.DataFrame] = []
+        self.causes: list[pl.DataFrame] = []
         self.opened: list[pl.DataFrame] = []
         self.late: pl.DataFrame = empty_late()
         self.counters: Counters = {}
@@ -96,7 +98,7 @@ class Pipeline:
             awake_ms: see ``Task.process``.
             is_release: see ``Task.process``.
         """
-        raw = list(slices)
+        raw = list(slices) if self._plan.tasks == 1 else with_heads(list(slices))
         step = Step()
         emitted: list[Emission] = []
         for stage in self._plan.stages:
@@ -112,6 +114,7 @@ class Pipeline:
                 )
                 step.add(emitted[-1])
         step.changes = [each.changes for each in emitted if each.changes.height]
+        step.causes = [each.causes for each in emitted if each.causes.height]
         step.opened = [each.opened for each in emitted if each.opened.height]
         return step
 

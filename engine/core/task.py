@@ -36,7 +36,7 @@ from engine.core.hashing import key_hash
 from engine.core.joins.stream_table import StreamTableJoiner
 from engine.core.lateness import LatenessMeter
 from engine.core.operators import Moment, Operator
-from engine.core.order import CAUSE_OFFSET, CAUSE_PARTITION, UPSTREAM, Ordered, Slice, order_batch
+from engine.core.order import UPSTREAM, Ordered, Slice, order_batch
 from engine.core.ports import SegmentStore
 from engine.core.progress import FeedProgress, Reading
 from engine.core.replay import OPERATOR, replayed_rows
@@ -66,6 +66,7 @@ class _Made:
     """What a batch made so far."""
 
     changes: list[pl.DataFrame] = field(default_factory=list)
+    causes: list[pl.DataFrame] = field(default_factory=list)
     opened: list[pl.DataFrame] = field(default_factory=list)
     late: list[pl.DataFrame] = field(default_factory=list)
     counters: Counters = field(default_factory=dict)
@@ -101,12 +102,14 @@ class _Step:
         advance_ms: by how much stream times rise behind its records.
         is_release: see ``Moment``.
         reached_ms: the wall clock that silence reaches with it; None outside of one.
+        is_before: it comes before the batch's records.
     """
 
     now_ms: int
     advance_ms: int = 0
     reached_ms: int | None = None
     is_release: bool = False
+    is_before: bool = False
 
 
 class Task:
@@ -122,7 +125,6 @@ class Task:
         self._named = [(operator.name, operator) for operator in chain if operator.name is not None]
         self._is_last = stage.index == len(plan.stages) - 1
         self._output = (plan.output.columns if self._is_last else stage.emitted).names
-        self._keeps_cause = not self._is_last and len({item.feed.name for item in plan.inputs}) == 1
         self._keeps_offset = all(isinstance(operator, _ONE_TO_ONE) for operator in stage.operators)
         self._has_idle = plan.idle_after_ms is not None
         self._next_pos: int = state.get("next_pos", 0)
@@ -163,7 +165,7 @@ class Task:
         if (advance := self._silence.last_until(self._now_ms, awake_ms)) is not None:
             self._advance(advance, last_ms, arrivals, made)
         if early := arrivals.take():
-            self._run(early, _Step(self._now_ms), made)
+            self._run(early, _Step(self._now_ms, is_before=True), made)
         self._progress.add(readings)
         self._run(arrivals.others, _Step(self._now_ms), made)
         if is_release:
@@ -186,6 +188,7 @@ class Task:
             replayed=replayed,
             opened=pl.concat(made.opened) if made.opened else pl.DataFrame(),
             waiting={name: bounded(spans) for operator in self._chain for name, spans in operator.waiting.items()},
+            causes=pl.concat(made.causes) if made.causes else pl.DataFrame(),
         )
 
     def _advance(self, advance: Advance, last_ms: int, arrivals: Arrivals, made: _Made) -> None:
@@ -205,7 +208,9 @@ class Task:
             for moment_ms in (stop_ms - 1, stop_ms):
                 if moment_ms > at_ms:
                     rises_by_ms = max(moment_ms - max(at_ms, advance.begin_ms), 0)
-                    self._run(arrivals.take(moment_ms), _Step(max(moment_ms, last_ms), rises_by_ms, moment_ms), made)
+                    self._run(
+                        arrivals.take(moment_ms), _Step(max(moment_ms, last_ms), rises_by_ms, moment_ms, is_before=True), made
+                    )
                     at_ms = moment_ms
 
     def _stops(self, at_ms: int, advance: Advance) -> Iterator[int]:
@@ -222,7 +227,7 @@ class Task:
         """Let records, and then the clock, go through the chain."""
         # What timers cause has places of its own before and behind the batch's records; what silence does, comes after both.
         first = self._next_pos
-        batch = order_batch(slices, self._inputs, first + 1)
+        batch = order_batch(slices, self._plan.inputs, first + 1)
         position = first + 1 + sum(frame.height for frame in batch.frames.values())
         self._next_pos = position + 2
         running = batch.frames.get(self._running)
@@ -263,7 +268,7 @@ class Task:
 
     def _follow(self, output: OperatorOutput, place: int, made: _Made) -> None:
         """Let what an operator made go through those behind it."""
-        batch = order_batch([], self._inputs, self._next_pos)
+        batch = order_batch([], self._plan.inputs, self._next_pos)
         step = _Step(self._now_ms)
         moment = Moment(self._now_ms, self._next_pos, progress=self._progress.of(self._inputs))
         self._next_pos += 1
@@ -302,11 +307,15 @@ class Task:
             is_open = pl.col(OP) >= OPEN_ROW
             made.opened.append(frame.filter(is_open)[[TS, OP, *self._output]])
             frame = frame.filter(~is_open)
-        changes = self._changes(frame, batch, moment, step)
+        clock_ms = step.now_ms if step.reached_ms is None else step.reached_ms
+        causes = batch.causes(frame.get_column(POS).to_numpy(), clock_ms, is_before=step.is_before).columns()
+        if self._is_last:
+            made.causes.append(pl.DataFrame(causes))
+        changes = self._changes(frame, causes, moment, step)
         self._emitted += changes.height
         made.changes.append(changes)
 
-    def _changes(self, frame: pl.DataFrame, batch: Ordered, moment: Moment, step: _Step) -> pl.DataFrame:
+    def _changes(self, frame: pl.DataFrame, causes: list[pl.Series], moment: Moment, step: _Step) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
             return frame[[TS, OP, *self._output]]
@@ -316,10 +325,8 @@ class Task:
             frame.get_column(OFFSET).alias(ORIGIN)
             if self._keeps_offset
             else pl.repeat(NO_RECORD, frame.height, dtype=pl.Int64, eager=True).alias(ORIGIN),
+            *causes,
         ]
-        if self._keeps_cause:
-            partitions, offsets = batch.causes.of(frame.get_column(POS).to_numpy())
-            added += [pl.Series(CAUSE_PARTITION, partitions), pl.Series(CAUSE_OFFSET, offsets)]
         if self._has_idle:
             reached = pl.repeat(step.reached_ms, frame.height, dtype=pl.Int64, eager=True)
             added += [pl.Series(IS_FORCED, moment.are_forced(frame)), reached.alias(REACHED_AT)]

@@ -83,6 +83,6 @@ def derived_relation(plan: Plan) -> RelationSchema:
 def derived_entry(plan: Plan) -> CatalogEntry:
     """Return the catalog entry of a query's result. A table is read by its change feed."""
     log_feed = plan.output.name if plan.output.kind == "stream" else f"changes:{plan.output.name}"
-    feed = Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed)
+    feed = Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed, is_derived=True)
     reads = frozenset(source.relation.name for source in plan.inputs)
     return CatalogEntry(derived_relation(plan), feed, plan.query, reads)

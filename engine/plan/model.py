@@ -26,6 +26,7 @@ class Feed:
         log_feed: name of the feed in ``log.feed``.
         path: directory of a files feed, else None.
         format: ndjson, csv or parquet for files, else None.
+        is_derived: a query writes it: its records are numbered across its partitions (P1).
     """
 
     name: str
@@ -33,6 +34,7 @@ class Feed:
     log_feed: str
     path: str | None = None
     format: Literal["ndjson", "csv", "parquet"] | None = None
+    is_derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

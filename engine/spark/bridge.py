@@ -192,10 +192,11 @@ class StageProcessor(StatefulProcessor):
         return build_task(self._stage, self._plan, state, store), store
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int) -> list[Packet]:
-        packets = self._changes(ordinal, emission.changes, now_ms)
+        is_last = self._stage.index + 1 == len(self._plan.stages)
+        packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
         packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
         packets += [replace(packet, kind="opened") for packet in self._changes(ordinal, emission.opened, now_ms)]
-        if emission.is_active and self._plan.idle_after_ms is not None and self._stage.index + 1 < len(self._plan.stages):
+        if emission.is_active and self._plan.idle_after_ms is not None and not is_last:
             # T10: a task of the next stage is silent only while all tasks of this one are.
             source = emitted_by(self._stage.index)
             packets += [Packet(task, "active", source, ordinal, 0, 0, None, None, now_ms, b"") for task in self._tasks]

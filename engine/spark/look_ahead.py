@@ -21,22 +21,22 @@ class LookAhead:
         self._thread: ThreadPoolExecutor | None = None
         self._asked: dict[_Place, Future[list[Chunk]]] = {}
 
-    def ask(self, reader: FeedReader, partition: int, start: int, limit: Limit) -> None:
+    def ask(self, reader: FeedReader, partition: int, start: int, limit: Limit, *, is_dated: bool) -> None:
         """Begin to look at what lies behind ``start``."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "look-ahead")
         place = (reader.feed.name, partition, start)
         if place not in self._asked:
-            self._asked[place] = self._thread.submit(reader.chunks, partition, start, limit)
+            self._asked[place] = self._thread.submit(reader.chunks, partition, start, limit, is_dated=is_dated)
 
-    def chunks(self, reader: FeedReader, partition: int, start: int, limit: Limit) -> list[Chunk]:
+    def chunks(self, reader: FeedReader, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
         """Return what ``reader.chunks`` returns, at once where it was asked for.
 
         Raises:
             EngineError: as ``reader.chunks``, also where that failed in the background.
         """
         asked = self._asked.pop((reader.feed.name, partition, start), None)
-        return reader.chunks(partition, start, limit) if asked is None else asked.result()
+        return reader.chunks(partition, start, limit, is_dated=is_dated) if asked is None else asked.result()
 
     def forget(self) -> None:
         """Drop what was asked for and not taken."""

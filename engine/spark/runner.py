@@ -25,7 +25,7 @@ from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import PACKET_DDL
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
-from engine.connectors.sink import Sink, last_batch
+from engine.connectors.sink import Sink, last_batch, note_start
 from engine.errors import EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
@@ -156,6 +156,9 @@ class RunningQuery:
             finish_batch(checkpoint_dir, batch_id)
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
+        if batch_id is None:
+            with connect(dsn, "slackwater-launch") as connection:
+                note_start(connection, query_id, epoch, layout.start)
         layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id, options.on_restoring)
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()

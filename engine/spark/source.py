@@ -20,13 +20,15 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from engine.connectors.admission import Backlog, BatchLimit, Chunk, FeedPartition, admit
+from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
+from engine.connectors.upstream import Reached, reached
+from engine.core.clocks import BEFORE_ALL_TIME
 from engine.errors import StateCorrupt
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
@@ -51,6 +53,9 @@ OFFSET_FORMAT = 1
 """Of what is kept in Spark's offset log; raised when its meaning changes. Offsets of earlier versions name none."""
 
 Offset = dict[str, Any]
+Reach = dict[str, list[int | bool | None]]
+"""Of derived feeds that are held for: how far their producers' sources have been read, and whether that is all (P5)."""
+
 FeedInputs = tuple[FeedReader, tuple[Input, ...]]
 
 
@@ -128,23 +133,38 @@ class PacketSource(DataSource):
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """How far a partition is read that some operator holds for (J9).
+
+    Attributes:
+        is_at_end: the batch reads it to its end, and nothing is on its way to it.
+        read_to_ms: of a derived feed: how far its producer's sources have been read (P5); None: as far as the batch's records tell.
+    """
+
+    is_at_end: bool
+    read_to_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SplitGroup(InputPartition):
     """What one Spark task reads, at the batch's wall clock.
 
     Attributes:
         splits: with the index of their feed.
-        ends: of the feeds that are held for: (index of the feed, partition) → whether the batch reads it to its end.
+        held: of the feeds that are held for: (index of the feed, partition) → what the tasks are told of it.
         has_tick: it also makes the batch's ticks.
         is_release: which let go what is due.
         awake_ms: see ``Task.process``.
+        cuts: inputs of whose partitions one ends inside one event time, to be counted.
     """
 
     splits: tuple[tuple[int, Split], ...]
     now_ms: int
-    ends: Mapping[tuple[int, int], bool]
+    held: Mapping[tuple[int, int], Held]
     has_tick: bool
     awake_ms: int
     is_release: bool = False
+    cuts: tuple[Input, ...] = ()
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -170,6 +190,8 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._looked_ms: int | None = None
         self._has_planned = False
         self._awake_ms = 0
+        self._behind: dict[str, Reached] = {}
+        self._sources: tuple[tuple[str, int], ...] = ()
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return self._sealed(self._spec.start, 0, 0)
@@ -196,24 +218,34 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked():
             _require_whole(start)
             targets = self._ends_now() if self._targets is None else self._targets
-            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets)]
-            admitted = admit(backlogs, self._spec.limit)
+            is_merged = _lanes(self._feeds, targets) > 1
+            behind = self._behind
+            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
+            horizon_ms = self._horizon_ms(behind) if is_merged else None
+            admitted = admit(backlogs, self._spec.limit, self._first_at if is_merged else None, horizon_ms)
             now_ms = self._clock.now_ms(start["now_ms"])
             self._note_look(backlogs, admitted, now_ms)
-            if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.items()):
-                is_due = self._has_news(start) or self._is_due(start["now_ms"], now_ms)
-                return self._offset(start["feeds"], now_ms) if is_due else start
-        self._ask_for_next(backlogs, admitted)
+            reach = self._reach_of_held(behind)
+            if all(
+                start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
+            ):
+                is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
+                return self._sealed(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
+        self._ask_for_next(backlogs, admitted, is_merged=is_merged)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
-        for (feed, partition), end in admitted.items():
+        for (feed, partition), end in admitted.ends.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return self._offset(feeds, now_ms)
+        return self._sealed(feeds, now_ms, self._awake_ms, _heads_behind(start, admitted), reach)
 
-    def _offset(self, feeds: Positions, now_ms: int) -> Offset:
-        return self._sealed(feeds, now_ms, self._awake_ms)
+    def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
+        reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
+        return reader.first_at(backlog.partition, start, end, bound_ms)
 
-    def _sealed(self, feeds: Positions, now_ms: int, awake_ms: int) -> Offset:
-        asked = {"release": self._spec.release, "generation": self._spec.generation}
+    def _sealed(
+        self, feeds: Positions, now_ms: int, awake_ms: int, heads: Positions | None = None, reach: Reach | None = None
+    ) -> Offset:
+        asked: Offset = {"release": self._spec.release, "generation": self._spec.generation}
+        asked |= ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
         return sealed({"format": OFFSET_FORMAT, "feeds": feeds, "now_ms": now_ms, "awake_ms": awake_ms, **asked})
 
     def _has_news(self, start: Offset) -> bool:
@@ -229,24 +261,36 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked():
             _require_whole(start)
             _require_whole(end)
+            is_merged = _lanes(self._feeds, end["feeds"]) > 1
             for index, (reader, _) in enumerate(self._feeds):
-                before = start["feeds"].get(reader.feed.name, {})
+                before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
                 for partition, last in end["feeds"].get(reader.feed.name, {}).items():
                     first = before.get(partition, 0)
                     if first < last:
-                        weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last)]
-            ends = self._ends(end)
+                        head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
+                        weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last, head)]
+            held = self._held(end)
         groups = grouped(weighed, self._spec.cores)
         is_release = start.get("release", 0) != end.get("release", 0)
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
         if has_ticks and not groups:
             groups = [[]]
-        awake_ms = end.get("awake_ms", 0)
+        awake_ms, cuts = end.get("awake_ms", 0), self._cuts(start, end)
         return [
-            SplitGroup(tuple(group), end["now_ms"], ends, has_ticks and place == 0, awake_ms, is_release)
+            SplitGroup(tuple(group), end["now_ms"], held, has_ticks and place == 0, awake_ms, is_release, () if place else cuts)
             for place, group in enumerate(groups)
         ]
+
+    def _cuts(self, start: Offset, end: Offset) -> tuple[Input, ...]:
+        """Return an input of each partition that a batch cuts inside one event time."""
+        positions = end["feeds"], start["feeds"]
+        return tuple(
+            inputs[0]
+            for reader, inputs in self._feeds
+            for partition in end.get("heads", {}).get(reader.feed.name, {})
+            if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the packets of a group of splits; runs in a worker."""
@@ -256,23 +300,34 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._spec.surroundings.require()
             if partition.has_tick:
                 readings = [
-                    (self._feeds[index][0].feed.name, number, None, end) for (index, number), end in partition.ends.items()
+                    (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)
+                    for (index, number), held in partition.held.items()
                 ]
                 yield packet_batch(self._ticks(readings, partition, is_release=partition.is_release))
+            if partition.cuts:
+                yield packet_batch([self._counted(partition)])
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
                 packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
                 told = self._told(packets, partition, index)
                 yield packet_batch(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
 
+    def _counted(self, group: SplitGroup) -> Packet:
+        """Return the packet that counts the batch's cuts inside one event time (P2)."""
+        task = self._spec.tasks[0]
+        counters = [[source.alias, "cut_inside_time", 1] for source in group.cuts]
+        stats = {"stage": 0, "task": task, "clocks": {}, "buffered": {}, "counters": counters}
+        return Packet(task, "stats", group.cuts[0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
+
     def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; where the feed is held for, tell every task how far it was read."""
         for packet in packets:
             yield packet
-            if packet.kind == "progress" and (index, packet.partition) in group.ends:
-                max_ts = json.loads(packet.blob)["max_ts"]
-                name = self._feeds[index][0].feed.name
-                yield from self._ticks([(name, packet.partition, max_ts, group.ends[index, packet.partition])], group)
+            held = group.held.get((index, packet.partition)) if packet.kind == "progress" else None
+            if held is not None and held.read_to_ms is None:
+                feed, progress = self._feeds[index][0].feed, json.loads(packet.blob)
+                max_ts = progress["head" if feed.is_derived else "max_ts"]
+                yield from self._ticks([(feed.name, packet.partition, max_ts, held.is_at_end)], group)
 
     def _ticks(
         self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
@@ -281,36 +336,60 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for task in self._spec.tasks:
             yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)
 
-    def _note_look(self, backlogs: Sequence[Backlog], admitted: Mapping[FeedPartition, int], now_ms: int) -> None:
+    def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
         """Follow since when nothing that came has been left unread."""
         is_late_look = self._looked_ms is None or now_ms - self._looked_ms > LOOK_GAP_MS
         is_read = all(
-            backlog.is_whole and admitted.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
+            backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
             for backlog in backlogs
         )
-        if self._looked_ms is None or (backlogs and (is_late_look or not is_read)):
+        # A derived feed is silent when the sources behind it are (P5): while records are on their way, or were, it is not.
+        sources = tuple(source for each in self._behind.values() for source in each.sources)
+        is_on_its_way = any(not each.is_at_end for each in self._behind.values()) or sources != self._sources
+        if self._looked_ms is None or is_on_its_way or (backlogs and (is_late_look or not is_read)):
             self._awake_ms = now_ms
-        self._looked_ms = now_ms
+        self._looked_ms, self._sources = now_ms, sources
 
-    def _ends(self, end: Offset) -> dict[tuple[int, int], bool]:
-        """Say of each partition that is held for whether the batch reads it to its end."""
+    def _horizon_ms(self, behind: Mapping[str, Reached]) -> int | None:
+        """Return how far feeds may be read together: not beyond what is on its way to one of them (P4).
+
+        A join that holds for a table waits for it by itself, and no longer than it was told to (J9).
+        """
         held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
-        return {
-            (index, partition): end["feeds"].get(reader.feed.name, {}).get(str(partition), 0) >= last
-            for index, (reader, _) in enumerate(self._feeds)
-            if reader.feed.name in held
-            for partition, last in reader.ends().items()
-        }
+        late = [each.merged_to_ms for name, each in behind.items() if not each.is_at_end and name not in held]
+        return min((-1 if ms is None else ms for ms in late), default=None)
 
-    def _is_due(self, last_ms: int, now_ms: int) -> bool:
-        """Whether some task asked to be woken by now. A launch wakes all: the definition may have been edited in place."""
+    def _reach_of_held(self, behind: Mapping[str, Reached]) -> Reach:
+        """Return how far what stands behind the derived feeds that are held for has been read, and whether that is all."""
+        held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
+        return {name: [each.read_to_ms, each.is_at_end] for name, each in behind.items() if name in held}
+
+    def _held(self, end: Offset) -> dict[tuple[int, int], Held]:
+        """Say of each partition that is held for how far the batch reads it."""
+        names = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
+        held = {}
+        for index, (reader, _) in enumerate(self._feeds):
+            if reader.feed.name not in names:
+                continue
+            read_to_ms, is_all = end.get("reach", {}).get(reader.feed.name, (None, not reader.feed.is_derived))
+            for partition, last in reader.ends().items():
+                is_read = end["feeds"].get(reader.feed.name, {}).get(str(partition), 0) >= last
+                held[index, partition] = Held(is_read and is_all, read_to_ms if is_read else None)
+        return held
+
+    def _is_due(self, start: Offset, now_ms: int, reach: Reach) -> bool:
+        """Whether some task asked to be woken by now, or holds for a table of which more is known.
+
+        A launch wakes all: the definition may have been edited in place.
+        """
+        last_ms = start["now_ms"]
         if self._spec.clock is None or now_ms <= last_ms:
             return False
         if not self._has_planned and last_ms > 0:
             return True
         with shared_connection(self._spec.dsn) as connection:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
-        return wakes_at_ms is not None and wakes_at_ms <= now_ms
+        return wakes_at_ms is not None and (wakes_at_ms <= now_ms or reach != start.get("reach", {}))
 
     def commit(self, end: Offset) -> None:
         """Do nothing: feeds keep no positions for their readers."""
@@ -319,29 +398,49 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far each feed reaches.
 
         Tables are asked last: what was there before a record of a stream is read with it, also where this process stands still in between.
+        What stands behind derived feeds is asked before them, and behind the sources: what is at its end then has written all that comes of
+        what the sources had.
         """
-        return {reader.feed.name: reader.ends() for reader, _ in sorted(self._feeds, key=lambda feed: _is_table(feed[1]))}
+        ends: dict[str, Mapping[int, int]] = {}
+        self._behind = {}
+        for is_table in (False, True):
+            feeds = [reader for reader, inputs in self._feeds if _is_table(inputs) == is_table]
+            ends |= {reader.feed.name: reader.ends() for reader in feeds if not reader.feed.is_derived}
+            derived = [reader for reader in feeds if reader.feed.is_derived]
+            if derived and (len(self._feeds) > 1 or self._spec.clock is not None):
+                with shared_connection(self._spec.dsn) as connection:
+                    found = reached(connection, [reader.feed.log_feed for reader in derived])
+                self._behind |= {each.feed.name: found[each.feed.log_feed] for each in derived if each.feed.log_feed in found}
+            ends |= {reader.feed.name: reader.ends() for reader in derived}
+        return ends
 
     def _backlogs(
-        self, reader: FeedReader, inputs: tuple[Input, ...], start: Offset, targets: Mapping[str, Mapping[int, int]]
+        self,
+        reader: FeedReader,
+        inputs: tuple[Input, ...],
+        start: Offset,
+        targets: Mapping[str, Mapping[int, int]],
+        *,
+        is_merged: bool,
     ) -> Iterator[Backlog]:
         name, is_table = reader.feed.name, _is_table(inputs)
         for partition, end in sorted(targets[name].items()):
             first = start["feeds"].get(name, {}).get(str(partition), 0)
             if first >= end:
                 continue
-            chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead), end)
+            chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged), end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
-            yield Backlog(name, partition, chunks, is_table, is_whole)
+            head = start.get("heads", {}).get(name, {}).get(str(partition))
+            yield Backlog(name, partition, first, chunks, is_table, is_whole, head)
 
-    def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Mapping[FeedPartition, int]) -> None:
+    def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, *, is_merged: bool) -> None:
         """Look at what the next batch will read, where this one left something."""
         readers = {reader.feed.name: reader for reader, _ in self._feeds}
         self._look_ahead.forget()
         for backlog in backlogs:
-            end = admitted.get((backlog.feed, backlog.partition))
-            if end is not None and (not backlog.is_whole or backlog.chunks[-1].end_offset > end):
-                self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead)
+            end = admitted.ends.get((backlog.feed, backlog.partition), backlog.start)
+            if not backlog.is_whole or backlog.chunks[-1].end_offset > end:
+                self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead, is_dated=is_merged)
 
 
 def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:
@@ -371,6 +470,21 @@ def _require_whole(offset: Offset) -> None:
         )
     if not is_whole(offset):
         raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {CURE}")
+
+
+def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:
+    """Return how many lanes a query merges (``engine.core.order``). Late records that are replayed have no place in the merge."""
+    return sum(len(partitions.get(reader.feed.name, {})) for reader, inputs in feeds if inputs)
+
+
+def _heads_behind(start: Offset, admitted: Admitted) -> Positions:
+    """Return the heads to go on with behind a batch: of what it cuts inside one event time, and of what it leaves where it was."""
+    heads = {(feed, int(part)): head for feed, parts in start.get("heads", {}).items() for part, head in parts.items()}
+    kept = {place: head for place, head in heads.items() if place not in admitted.ends} | admitted.heads
+    behind: dict[str, dict[str, int]] = {}
+    for (feed, partition), head in kept.items():
+        behind.setdefault(feed, {})[str(partition)] = head
+    return behind
 
 
 def _is_table(inputs: Sequence[Input]) -> bool:

@@ -15,8 +15,9 @@ import pytest
 
 from engine.connectors.fence import cut_off_older
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
-from engine.connectors.log import ensure_feed, read_feed
+from engine.connectors.log import read_feed
 from engine.connectors.postgres import close_shared_connections, shared_connection
+from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.errors import SinkUnavailable, SourceUnavailable
@@ -178,7 +179,7 @@ def claimed(direct: psycopg.Connection[Any]) -> tuple[UUID, UUID, Plan]:
     direct.execute("DROP TABLE IF EXISTS views.result; DELETE FROM log.feed")
     with direct.transaction():
         create_view(direct, a_plan.output)
-        ensure_feed(direct, change_feed("result"), 1)
+        make_result_feed(direct, change_feed("result"), 1, None)
     claim_epoch(direct, query, checkpoint, 1)
     return query, checkpoint, a_plan
 

@@ -14,8 +14,9 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from engine.connectors.log import ensure_feed, read_feed
+from engine.connectors.log import read_feed
 from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
@@ -89,9 +90,9 @@ def sink_for(conn: psycopg.Connection[Any], dsn: str, a_plan: Plan, epoch: int =
     with conn.transaction():
         if a_plan.output.kind == "table":
             create_view(conn, a_plan.output)
-            ensure_feed(conn, change_feed("result"), 1)
+            make_result_feed(conn, change_feed("result"), 1, None)
         else:
-            ensure_feed(conn, "result", 1)
+            make_result_feed(conn, "result", 1, None)
     claim_epoch(conn, QUERY, CHECKPOINT, epoch)
     return Sink(dsn, a_plan, QUERY, CHECKPOINT, epoch)
 

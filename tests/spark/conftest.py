@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from engine.connectors.log import append_batches, encode_batch, ensure_feed, read_feed, route
 from engine.connectors.postgres import close_shared_connections
+from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.queries import QueryDefinition
@@ -70,9 +71,9 @@ class Launcher:
         with self.connect() as connection:
             if plan.output.kind == "table":
                 create_view(connection, plan.output)
-                ensure_feed(connection, change_feed(plan.output.name), 1)
+                make_result_feed(connection, change_feed(plan.output.name), plan.tasks, None)
             else:
-                ensure_feed(connection, plan.output.name, plan.output.partitions)
+                make_result_feed(connection, plan.output.name, plan.tasks, None)
         return plan
 
     def replanned(self, **definition: Any) -> Plan:

@@ -11,15 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.dating import Part, look
 from engine.connectors.record_ends import MAX_RECORD_BYTES
-from engine.connectors.text_files import bounds_of, cut, parse_text, read_header, read_range, refuse_too_long, runs
-from tests.unit.connectors.relations import NOW_MS, relation
+from engine.connectors.text_files import bounds_of, cut, parse_text, read_header, read_range, refuse_too_long, runs, sample
+from tests.unit.connectors.relations import relation
 from tests.unit.connectors.test_record_ends import TEXTS
 
 HEADER = ("a", "b")
 TWO = relation({"a": "string", "b": "string"})
-DATED = relation({"a": "string", "b": "bigint"}, event_time="b")
 LINES = st.lists(
     st.sampled_from([b'{"a":"x"}\n', b'{"a":"' + b"y" * 30 + b'"}\n', b"oops\n", b"\r\n", b'{"b":"\n', b"{}"]), max_size=20
 ).map(b"".join)
@@ -118,18 +116,16 @@ HARD = {
 
 @pytest.mark.parametrize("kind", HARD)
 @pytest.mark.parametrize("is_csv", [True, False])
-def test_cutting_looking_and_reading_take_reads_that_grow_with_the_file_and_no_faster(
+def test_cutting_sampling_and_reading_take_reads_that_grow_with_the_file_and_no_faster(
     tmp_path: Path, kind: str, is_csv: bool
 ) -> None:
     path = CountedPath(tmp_path / "a")
     size = 2 * MAX_RECORD_BYTES
     path.write_bytes((b'"' + HARD[kind] * (size // len(HARD[kind]) + 1))[:size])
-    parts = [
-        Part(path, start, end, HEADER if is_csv and start else None) for start, end in cut(path, 0, size, 1 << 20, is_csv=is_csv)
-    ]
-    look(parts, [DATED], NOW_MS)
-    for part in parts:
-        list(runs(path, part.start, part.end, is_csv=is_csv))
+    for start, end in cut(path, 0, size, 1 << 20, is_csv=is_csv):
+        sample(path, start, end, is_csv=is_csv)
+        for _ in runs(path, start, end, is_csv=is_csv):
+            pass
     assert path.read_bytes < 10 * size
     assert path.most <= MAX_RECORD_BYTES
 

@@ -92,12 +92,13 @@ def test_a_stage_before_an_exchange_emits_numbered_records_of_the_next_one() -> 
         "_offset",
         "_op",
         "_origin",
-        "_cause_partition",
-        "_cause_offset",
+        "_head",
+        "_lane",
+        "_place",
         "s.key",
         "s.n",
     ]
-    assert changes["_offset"].to_list() == changes["_cause_offset"].to_list() == [1, 2]
+    assert changes["_offset"].to_list() == changes["_place"].to_list() == [1, 2]
     assert changes["_key_hash"].to_list() == [key_hash(changes, ["s.n"])[0], None], "a null key stays one"
 
     second = build_task(what.stages[1], what, None, store)

@@ -1,0 +1,107 @@
+"""A feed in memory, as a query of a test reads it: partitions with offsets, or the numbered rows of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from engine.connectors.admission import Chunk
+from engine.connectors.log import route
+from engine.connectors.sequences import LANE_PARTITION
+from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
+from engine.core.frames import HEAD, OFFSET, TS
+from engine.core.sequence import Numbered
+
+CHUNK_ROWS = 16
+"""The grain in which a backlog is looked at, as small as tests are."""
+
+
+class MemoryFeed:
+    """Records of one feed, for all relations that read it.
+
+    Args:
+        partitions: how many; 1 for a result's, which is read by the numbers of its rows.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self._frames: dict[tuple[int, str], list[pl.DataFrame]] = {}
+        self._times: list[list[I64]] = [[] for _ in range(partitions)]
+        self._ends = [0] * partitions
+        self.reached_ms: int | None = None
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Partition → next offset."""
+        return dict(enumerate(self._ends))
+
+    def append(self, relation: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
+        """Append a relation's records, each to the partition of its key."""
+        for partition, part in route(frame.drop(OFFSET, strict=False), key, len(self._ends)):
+            first = self._ends[partition]
+            self._note(partition, part.get_column(TS).to_numpy())
+            offsets = pl.Series(OFFSET, np.arange(first, first + part.height))
+            self._frames.setdefault((partition, relation), []).append(part.with_columns(offsets))
+
+    def append_placed(self, relation: str, frame: pl.DataFrame) -> None:
+        """Append records that several relations find at the same offsets."""
+        self._frames.setdefault((0, relation), []).append(frame)
+        behind = frame.filter(pl.col(OFFSET) >= self._ends[0])
+        missing = int(behind.item(-1, OFFSET)) + 1 - self._ends[0] if behind.height else 0
+        if missing:
+            times = np.full(missing, BEFORE_ALL_TIME)
+            times[behind.get_column(OFFSET).to_numpy() - self._ends[0]] = behind.get_column(TS).to_numpy()
+            self._note(0, times)
+
+    def append_rows(self, relation: str, tasks: Sequence[pl.DataFrame], numbers: Numbered) -> None:
+        """Append what the tasks of a query emitted, in the order of the numbers."""
+        self.reached_ms = numbers.reached_ms
+        if not tasks:
+            return
+        rows = pl.concat(tasks)
+        order = np.argsort(np.concatenate(numbers.sequences), kind="stable")
+        heads = np.concatenate(numbers.heads)[order]
+        first = self._ends[LANE_PARTITION]
+        self._note(LANE_PARTITION, heads)
+        placed = rows[order].with_columns(pl.Series(OFFSET, np.arange(first, first + len(order))), pl.Series(HEAD, heads))
+        self._frames.setdefault((LANE_PARTITION, relation), []).append(placed)
+
+    def chunks(self, partition: int, start: int) -> list[Chunk]:
+        """Return what lies behind an offset."""
+        times = self._all_times(partition)
+        edges = [*range(start, self._ends[partition], CHUNK_ROWS), self._ends[partition]]
+        spans = pairwise(edges)
+        return [Chunk(last, last - first, last - first, int(times[first]), int(times[first:last].max())) for first, last in spans]
+
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
+        """See ``FeedReader``."""
+        found = np.flatnonzero(self._all_times(partition)[start:end] >= bound_ms)
+        return start + int(found[0]) if len(found) else end
+
+    def read(self, relation: str, partition: int, start: int, end: int, head: int | None) -> Iterator[pl.DataFrame]:
+        """Yield a relation's records in ``[start, end)`` with their heads; nothing where there are none."""
+        frames = self._frames.get((partition, relation), [])
+        found = [frame.filter(pl.col(OFFSET).is_between(start, end, closed="left")) for frame in frames]
+        kept = [frame for frame in found if frame.height]
+        if not kept:
+            return
+        _, heads = running_clock(head, self._all_times(partition)[start:end])
+        frame = pl.concat(kept)
+        yield frame.with_columns(pl.Series(HEAD, heads[frame.get_column(OFFSET).to_numpy() - start]))
+
+    def newest(self, partition: int, start: int, end: int) -> int | None:
+        """Return the greatest event time in ``[start, end)``."""
+        times = self._all_times(partition)[start:end]
+        return int(times.max()) if len(times) else None
+
+    def _note(self, partition: int, times: I64) -> None:
+        self._times[partition].append(times)
+        self._ends[partition] += len(times)
+
+    def _all_times(self, partition: int) -> I64:
+        parts = self._times[partition]
+        if len(parts) > 1:
+            self._times[partition] = parts = [np.concatenate(parts)]
+        return parts[0] if parts else np.empty(0, np.int64)

@@ -1,0 +1,169 @@
+"""Reading a derived feed for a query: by the numbers of its rows, as if they were the offsets of one partition (P1, P3, P6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from psycopg.rows import tuple_row
+
+from engine.connectors import log
+from engine.connectors.admission import Chunk
+from engine.connectors.canonical import LOGGED, empty_rejects
+from engine.connectors.feeds import Limit, ReadRequest, Split, Start
+from engine.connectors.log_reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
+from engine.connectors.packets import Packet
+from engine.connectors.postgres import Connection, shared_connection
+from engine.connectors.sequences import LANE_PARTITION, read_sequence
+from engine.connectors.shaping import Piece, shape
+from engine.core.frames import HEAD
+from engine.errors import DataInvalid, SourceUnavailable
+from engine.plan.model import Feed, RelationSchema
+
+_BLOCKS_SQL = """
+SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint, max(head_ms) FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence >= (
+    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
+)
+GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
+"""
+_AT_SQL = "SELECT min(sequence) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence IS NOT NULL AND max_ts >= %(at)s"
+_FIRST_AT_SQL = """
+SELECT sequence, sequence_rows FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence > %(start)s - sequence_rows AND head_ms >= %(bound)s
+ORDER BY sequence LIMIT 1
+"""
+_STARTS_SQL = """
+SELECT DISTINCT sequence FROM log.batch WHERE feed_id = %(feed_id)s AND sequence > %(start)s AND sequence < %(end)s ORDER BY sequence
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceReader:
+    """A ``FeedReader`` over the log of a derived relation. It has one partition, whatever the number of its producer's tasks."""
+
+    dsn: str
+    feed: Feed
+
+    def starts(self, start: Start) -> Mapping[int, int]:
+        """See ``FeedReader``. For a time: the first block that holds a record of that time or later."""
+        with shared_connection(self.dsn) as connection:
+            feed_id, first, end = self._find(connection)
+            if start == "earliest":
+                return {LANE_PARTITION: first}
+            if start == "latest":
+                return {LANE_PARTITION: end}
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                row = cursor.execute(_AT_SQL, {"feed_id": feed_id, "at": start}).fetchone()
+        return {LANE_PARTITION: end if row is None or row[0] is None else max(first, int(row[0]))}
+
+    def ends(self) -> Mapping[int, int]:
+        """See ``FeedReader``. A commit of the producer counts as a whole or not at all."""
+        with shared_connection(self.dsn) as connection:
+            return {LANE_PARTITION: self._find(connection)[2]}
+
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - the port's
+        """See ``FeedReader``. Sizes are exact; a chunk's event time is the head at its end.
+
+        Raises:
+            DataInvalid: retention removed records behind ``start`` before they were read.
+        """
+        with shared_connection(self.dsn) as connection:
+            feed_id, first, _ = self._find(connection)
+            self._check_start(first, start)
+            params = {"feed_id": feed_id, "start": start, "blocks": LOOK_AHEAD_BATCHES}
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                found = cursor.execute(_BLOCKS_SQL, params).fetchall()
+        chunks: list[Chunk] = []
+        total_rows = total_bytes = 0
+        for sequence, rows, size, head_ms in found:
+            if total_rows > limit.max_rows or total_bytes > limit.max_bytes:
+                break
+            fresh, end = rows - max(start - sequence, 0), sequence + rows
+            if fresh <= 0:
+                continue
+            total_rows, total_bytes = total_rows + fresh, total_bytes + size
+            last = chunks[-1] if chunks else None
+            if last is not None and last.rows + fresh <= CHUNK_ROWS and last.size_bytes + size <= CHUNK_BYTES:
+                chunks[-1] = Chunk(end, last.rows + fresh, last.size_bytes + size, last.start_ts, head_ms)
+            else:
+                chunks.append(Chunk(end, fresh, size, None if last is None else last.max_ts, head_ms))
+        return chunks
+
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
+        """See ``FeedReader``."""
+        with shared_connection(self.dsn) as connection:
+            feed_id, _, _ = self._find(connection)
+            params = {"feed_id": feed_id, "start": start, "end": end, "bound": bound_ms}
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                row = cursor.execute(_FIRST_AT_SQL, params).fetchone()
+            if row is None:
+                return end
+            for frame in read_sequence(connection, feed_id, max(start, int(row[0])), min(end, int(row[0] + row[1]))):
+                found = np.flatnonzero(frame.get_column(HEAD).to_numpy() >= bound_ms)
+                if len(found):
+                    return int(frame.item(int(found[0]), "_offset"))
+        return end
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - rows bring their heads
+        """See ``FeedReader``."""
+        if end - start <= SPLIT_ROWS:
+            return [Split(LANE_PARTITION, start, end, head)]
+        with shared_connection(self.dsn) as connection:
+            params = {"feed_id": self._find(connection)[0], "start": start, "end": end}
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                starts = [int(row[0]) for row in cursor.execute(_STARTS_SQL, params)]
+        splits, first = [], start
+        for stop in [*starts, end]:
+            if stop - first >= SPLIT_ROWS or stop == end:
+                splits.append(Split(LANE_PARTITION, first, stop, head))
+                first = stop
+        return splits
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        """See ``FeedReader``."""
+        with shared_connection(self.dsn) as connection:
+            feed_id, _, _ = self._find(connection)
+            frames = read_sequence(connection, feed_id, split.start, split.end)
+            yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED)
+            # The start moves in the transaction that removes rows: looking at it afterwards finds every gap.
+            self._check_start(self._find(connection)[1], split.start)
+
+    def _find(self, connection: Connection) -> tuple[int, int, int]:
+        """Return the feed's id, the first number that is kept, and the next one."""
+        feed = log.find_feed(connection, self.feed.log_feed)
+        if feed is None or feed.start_sequence is None or feed.next_sequence is None:
+            raise SourceUnavailable(f"there is no derived feed {self.feed.log_feed!r} in the log")
+        return feed.id, feed.start_sequence, feed.next_sequence
+
+    def _check_start(self, first: int, start: int) -> None:
+        if start < first:
+            raise DataInvalid(
+                f"feed {self.feed.log_feed!r}: rows {start} to {first - 1} were removed by its retention before this query read them. "
+                "Give the relation a longer retention, and restart the query with new state."
+            )
+
+
+def _gathered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Put small blocks with the same columns together: a commit of a few rows is a block, and judging costs a millisecond."""
+    waiting: list[pl.DataFrame] = []
+    rows = size = 0
+    for frame in frames:
+        if waiting and (rows >= PIECE_ROWS or size >= PIECE_BYTES or frame.schema != waiting[0].schema):
+            yield pl.concat(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(frame)
+        rows, size = rows + frame.height, size + int(frame.estimated_size())
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def _piece(frame: pl.DataFrame) -> Piece:
+    def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        wanted = ["_ts", "_offset", "_op", *relation.columns.names]
+        return frame.select([name for name in wanted if name in frame.columns]), empty_rejects()
+
+    heads = frame.get_column("_offset").to_numpy(), frame.get_column(HEAD).to_numpy()
+    return Piece(frame.height, parse, lambda: heads, are_accepted=False)
