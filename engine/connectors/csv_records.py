@@ -12,14 +12,19 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from engine.connectors.canonical import empty_rejects, reject_rows
-from engine.connectors.json_records import is_utf8, line_bounds
+from engine.connectors.json_records import Lines, is_utf8, line_bounds, non_empty
+from engine.connectors.record_ends import (
+    BEFORE_OPENING,
+    BEHIND_CLOSING,
+    COMMA,
+    MAX_RECORD_BYTES,
+    NEWLINE,
+    QUOTE,
+    record_ends,
+)
 from engine.plan.model import RelationSchema
 
-_QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
-_BEFORE_OPENING, _BEHIND_CLOSING = (
-    np.isin(np.arange(256), near) for near in ((_COMMA, _NEWLINE, _QUOTE), (_COMMA, _NEWLINE, _RETURN, _QUOTE))
-)
-"""By byte: whether it may stand beside a quote of the field's own. Two quotes stand for one."""
+_STRAY_QUOTE = "a quote inside a field, or one that is never closed: put the whole field into quotes and write its quotes twice"
 
 _TYPED = ("boolean", "int", "bigint", "double", "string")
 """Kinds that Polars' CSV reader parses as ``conform`` would; the others are read as text first."""
@@ -27,17 +32,13 @@ _TYPED = ("boolean", "int", "bigint", "double", "string")
 csv.field_size_limit(1 << 30)
 
 
-def record_bounds(chunk: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where each non-empty record starts and ends; line breaks inside quotes do not count."""
-    starts, ends = line_bounds(chunk)
-    data = np.frombuffer(chunk, dtype=np.uint8)
-    quotes = np.flatnonzero(data == _QUOTE)
-    if len(quotes) == 0 or len(starts) == 0:
-        return starts, ends
-    is_outside = np.searchsorted(quotes, ends) % 2 == 0
-    is_outside[-1] = True
-    begins = np.concatenate(([True], is_outside[:-1]))
-    return starts[begins], ends[is_outside]
+def record_bounds(chunk: bytes, bound: int = MAX_RECORD_BYTES) -> Lines:
+    """Return where each non-empty record starts and ends, its line break excluded (``engine.connectors.record_ends``)."""
+    if b'"' not in chunk:
+        return line_bounds(chunk)
+    behind = np.concatenate(list(record_ends(lambda start, end: chunk[start:end], 0, len(chunk), is_csv=True, bound=bound)))
+    ends = behind - (np.frombuffer(chunk, dtype=np.uint8)[behind - 1] == NEWLINE)
+    return non_empty(chunk, np.concatenate(([0], behind[:-1])), ends)
 
 
 def parse_header(line: bytes) -> list[str]:
@@ -47,21 +48,27 @@ def parse_header(line: bytes) -> list[str]:
 
 
 def parse_csv(
-    chunk: bytes, header: Sequence[str], relation: RelationSchema
+    chunk: bytes, header: Sequence[str], relation: RelationSchema, bounds: Lines | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
     """Parse whole CSV records, without the header.
 
     What becomes of a record does not depend on those beside it, for how a file is cut must not decide about results.
+
+    Args:
+        chunk: the last record may lack its line break.
+        header: the file's column names.
+        relation: names and types.
+        bounds: its ``record_bounds``, where they are known.
 
     Returns:
         ``(raw, rejects, starts)``: offsets are indexes of records, ``starts[index]`` is the first byte. Columns the relation
         does not have are ignored. A record with a wrong number of fields, with quotes out of place or not in UTF-8 is refused as
         ``malformed_csv``.
     """
-    starts, ends = record_bounds(chunk)
+    starts, ends = record_bounds(chunk) if bounds is None else bounds
     if len(starts) == 0:
         return pl.DataFrame(), empty_rejects(), starts
-    faults = _faults(chunk, starts, len(header))
+    faults = _faults(chunk, starts, ends, len(header))
     good = np.delete(np.arange(len(starts)), list(faults))
     text = chunk
     # Empty lines would be rows of nulls.
@@ -80,21 +87,25 @@ def parse_csv(
     return pl.DataFrame([*frame.get_columns(), pl.Series("_offset", good, dtype=pl.Int64)]), reject_rows(rows), starts
 
 
-def _faults(chunk: bytes, starts: npt.NDArray[np.int64], fields: int) -> dict[int, str]:
+def _faults(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], fields: int) -> dict[int, str]:
     """Return what is wrong with records whose separators or quotes are, by index."""
     data = np.frombuffer(chunk, dtype=np.uint8)
-    is_comma, is_quote = data == _COMMA, data == _QUOTE
+    is_comma, is_quote = data == COMMA, data == QUOTE
     found: dict[int, str] = {}
     if is_quote.any():
-        is_comma &= ~np.logical_xor.accumulate(is_quote)  # outside of quotes
         quotes = np.flatnonzero(is_quote)
-        opening, closing = quotes[::2], quotes[1::2]
-        may_open = (opening == 0) | _BEFORE_OPENING[data[opening - 1]]
-        may_close = (closing == len(data) - 1) | _BEHIND_CLOSING[data[np.minimum(closing + 1, len(data) - 1)]]
-        unclosed = quotes[-1:] if len(quotes) % 2 else quotes[:0]
-        stray = np.concatenate([opening[~may_open], closing[~may_close], unclosed])
-        for index in np.unique(np.searchsorted(starts, stray, side="right") - 1).tolist():
-            found[max(index, 0)] = "a quote inside a field: put the whole field into quotes and write its quotes twice"
+        within = np.append(np.searchsorted(quotes, starts), len(quotes))
+        unclosed = np.flatnonzero(np.diff(within) % 2)
+        turning = is_quote.copy()
+        turning[ends[unclosed[ends[unclosed] < len(data)]]] = True  # the next record begins outside of quotes
+        is_inside = np.logical_xor.accumulate(turning)
+        is_comma &= ~is_inside
+        opening, closing = quotes[is_inside[quotes]], quotes[~is_inside[quotes]]
+        may_open = (opening == 0) | BEFORE_OPENING[data[opening - 1]]
+        may_close = (closing == len(data) - 1) | BEHIND_CLOSING[data[np.minimum(closing + 1, len(data) - 1)]]
+        stray = np.searchsorted(starts, np.concatenate([opening[~may_open], closing[~may_close]]), side="right") - 1
+        for index in np.unique(np.concatenate([stray, unclosed])).tolist():
+            found[max(index, 0)] = _STRAY_QUOTE
     commas = np.flatnonzero(is_comma)
     counts = np.diff(np.append(np.searchsorted(commas, starts), len(commas))) + 1
     for index in np.flatnonzero(counts != fields).tolist():

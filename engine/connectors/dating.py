@@ -14,11 +14,10 @@ import numpy as np
 import polars as pl
 
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, canonicalise
-from engine.connectors.text_files import parse_text
+from engine.connectors.json_records import Lines
+from engine.connectors.text_files import Header, parse_text
 from engine.core.clocks import I64
 from engine.plan.model import RelationSchema
-
-Header = tuple[str, ...]
 
 
 class Dated(NamedTuple):
@@ -62,7 +61,9 @@ class Dated(NamedTuple):
         return cls(offsets[is_last], times[is_last])
 
 
-def date_text(data: bytes, header: Header | None, base: int, relations: Sequence[RelationSchema], now_ms: int) -> Dated:
+def date_text(
+    data: bytes, header: Header | None, base: int, relations: Sequence[RelationSchema], now_ms: int, bounds: Lines | None = None
+) -> Dated:
     """Date the records of whole lines.
 
     Args:
@@ -71,10 +72,11 @@ def date_text(data: bytes, header: Header | None, base: int, relations: Sequence
         base: offset of the first byte.
         relations: whose records they may be.
         now_ms: the wall clock: records too far ahead of it have no time (T7).
+        bounds: where its records are, if that is known.
     """
     found = []
     for relation in dating_relations(relations):
-        raw, _ = parse_text(data, header, relation, None, base)
+        raw, _ = parse_text(data, header, relation, None, base, bounds)
         found.append(date_frame(raw, relation, now_ms, is_text=header is not None))
     return Dated.joined(found)
 

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from engine.connectors import log
+from engine.connectors import log, parquet_files
 from engine.connectors.admission import Chunk
-from engine.connectors.arrow_records import records_of
-from engine.connectors.canonical import TEXT_FILE, TYPED_FILE, empty_rejects
-from engine.connectors.dating import Dated, Header, date_frame, date_text, dating_relations
+from engine.connectors.canonical import TEXT_FILE, TYPED_FILE
+from engine.connectors.dating import Dated, date_text, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.file_registry import PLACE_BITS, Stretch, end_position, list_files, register, stretches
-from engine.connectors.json_records import line_bounds
+from engine.connectors.growing_files import GrowingFiles
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
+from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.connectors.shaping import Piece, shape
-from engine.connectors.text_files import count_records, cut, header_end, parse_text, read_header, read_range, sample
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.connectors.text_files import (
+    Header,
+    Run,
+    bounds_of,
+    cut,
+    parse_text,
+    read_header,
+    read_range,
+    refuse_too_long,
+    runs,
+    sample,
+)
+from engine.errors import SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_BYTES = 1 << 20
@@ -44,6 +53,22 @@ PARQUET_ROW_BYTES = 100
 LOOK_AHEAD_STRETCHES = 1_000
 PARTITION = 0
 
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How finely files are cut. What becomes of a record depends on ``record_bytes`` alone.
+
+    Attributes:
+        chunk_bytes: in what steps admission lets event times advance together.
+        split_bytes: what one task reads at once.
+        record_bytes: what is longer is no record.
+    """
+
+    chunk_bytes: int = CHUNK_BYTES
+    split_bytes: int = SPLIT_BYTES
+    record_bytes: int = MAX_RECORD_BYTES
+
+
 _Part = tuple[int, str, int, int]
 """Where the numbers of a file begin, its name, and the bytes or rows of a part of it."""
 
@@ -54,14 +79,20 @@ class FileReader:
 
     Attributes:
         relations: what dates the chunks.
+        grain: how files are cut.
     """
 
     dsn: str
     feed: Feed
     relations: tuple[RelationSchema, ...]
+    grain: Grain = Grain()
     _listed: dict[str, int] = field(default_factory=dict)
-    _headers: dict[str, Header] = field(default_factory=dict)
+    _headers: dict[str, tuple[Header, int]] = field(default_factory=dict)
     _greatest: dict[int, int | None] = field(default_factory=dict)
+    _growing: GrowingFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._growing = GrowingFiles(self._is_csv, self.grain.record_bytes)
 
     def starts(self, start: Start) -> Mapping[int, int]:
         """See ``FeedReader``. For a time it is the beginning: records before it are read and left out."""
@@ -72,9 +103,10 @@ class FileReader:
         sizes = list_files(self._directory)
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            if sizes != self._listed:
-                register(connection, feed.id, self.feed, sizes)
-                self._listed = sizes
+            changed = {name: size for name, size in sizes.items() if size != self._listed.get(name)}
+            while changed and not register(connection, feed.id, self.feed, changed, self._growing):
+                pass
+            self._listed = sizes
             return {PARTITION: end_position(connection, feed.id)}
 
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:  # noqa: ARG002 - one partition
@@ -110,7 +142,7 @@ class FileReader:
         splits: list[Split] = []
         for stretch in self._stretches(start, end):
             base = stretch.seq << PLACE_BITS
-            for first, last in self._parts(stretch, SPLIT_BYTES):
+            for first, last in self._parts(stretch):
                 splits.append(Split(PARTITION, base + first, base + last, None, stretch.name, first, last))
         return splits
 
@@ -132,10 +164,17 @@ class FileReader:
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
         if self.feed.format == "parquet":
-            yield from shape(self._parquet_pieces(split), split, self.feed, request, TYPED_FILE)
+            relations = [one.relation for one in request.inputs]
+            pieces = self._row_pieces(
+                split.file or "", split.file_start, split.file_end, split.start - split.file_start, relations
+            )
+            yield from shape(pieces, split, self.feed, request, TYPED_FILE)
             return
-        source = TEXT_FILE if self.feed.format == "csv" else TYPED_FILE
-        yield from shape([self._text_piece(split)], split, self.feed, request, source)
+        yield from shape(self._text_pieces(split), split, self.feed, request, TEXT_FILE if self._is_csv else TYPED_FILE)
+
+    @property
+    def _is_csv(self) -> bool:
+        return self.feed.format == "csv"
 
     @property
     def _directory(self) -> Path:
@@ -162,31 +201,46 @@ class FileReader:
 
     @property
     def _split_size(self) -> int:
-        return SPLIT_BYTES if self.feed.format != "parquet" else 8 * PARQUET_ROWS
+        return self.grain.split_bytes if self.feed.format != "parquet" else 8 * PARQUET_ROWS
 
-    def _parts(self, stretch: Stretch, step: int) -> Iterator[tuple[int, int]]:
-        path = self._directory / stretch.name
-        if self.feed.format != "parquet":
-            yield from cut(path, stretch.start, stretch.end, step, self.feed.format == "csv")
+    def _parts(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
+        path, step = self._directory / stretch.name, self.grain.split_bytes
+        if self.feed.format == "parquet":
+            yield from parquet_files.parts(path, stretch.start, stretch.end, step)
             return
-        for _, _, first, last in _row_groups(_parquet(path), stretch.start, stretch.end):
-            yield first, last
+        begin = self._begin(stretch)
+        if begin == stretch.end:
+            yield stretch.start, stretch.end
+        for first, last in cut(path, begin, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
+            yield stretch.start if first == begin else first, last
 
     def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
         """Cut what lies in ``[start, end)`` where chunks end, wherever it begins."""
         for stretch in self._stretches(start, end):
-            base, path = stretch.seq << PLACE_BITS, self._directory / stretch.name
+            base = stretch.seq << PLACE_BITS
             if self.feed.format == "parquet":
-                for _, _, low, high in _row_groups(_parquet(path), stretch.start, stretch.end):
-                    stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
-                    yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
+                parquet_files.open_parquet(self._directory / stretch.name)
+                low, high = stretch.start, stretch.end
+                stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
+                yield from ((base, stretch.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
                 continue
-            first = stretch.start
+            first, begin = stretch.start, self._begin(stretch)
             while first < stretch.end:
-                near = (first // CHUNK_BYTES + 1) * CHUNK_BYTES - first
-                first, last = next(cut(path, first, stretch.end, near, self.feed.format == "csv"))
+                last = self._chunk_end(stretch, max(first, begin), (first // self.grain.chunk_bytes + 1) * self.grain.chunk_bytes)
                 yield base, stretch.name, first, last
                 first = last
+
+    def _chunk_end(self, stretch: Stretch, start: int, near: int) -> int:
+        """Return where the first record ends that reaches ``near``, the stretch's end where there is none."""
+        path, step = self._directory / stretch.name, max(1, near - start)
+        parts = cut(path, start, stretch.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return next((last for _, last in parts), stretch.end)
+
+    def _begin(self, stretch: Stretch) -> int:
+        """Return where the first record begins: behind a CSV file's header."""
+        if not self._is_csv or stretch.start > 0:
+            return stretch.start
+        return min(self._header(stretch.name, stretch.end)[1], stretch.end)
 
     def _chunk(self, part: _Part, *, is_dated: bool) -> Chunk:
         base, _, first, last = part
@@ -208,103 +262,50 @@ class FileReader:
     def _dated(self, part: _Part) -> Dated:
         """Read the event times of a chunk."""
         base, name, first, last = part
-        now_ms = time.time_ns() // 1_000_000
-        if self.feed.format == "parquet":
-            return self._dated_rows(part, now_ms)
-        path, header = self._directory / name, self._header(name, last)
-        first += header_end(path, last) if header is not None and first == 0 else 0
-        return date_text(read_range(path, first, last), header, base + first, self.relations, now_ms)
-
-    def _dated_rows(self, part: _Part, now_ms: int) -> Dated:
-        base, name, first, last = part
-        file = _parquet(self._directory / name)
-        found = []
-        for relation in dating_relations(self.relations):
-            for group, skip, begin, end in _row_groups(file, first, last):
-                raw, _ = self._parquet_piece(file, group, skip, end - begin, base + begin).parse(relation, None)
-                found.append(date_frame(raw, relation, now_ms, is_text=False))
-        return Dated.joined(found)
+        if not dating_relations(self.relations):
+            return Dated.joined([])
+        split = Split(PARTITION, base + first, base + last, None, name, first, last)
+        is_parquet = self.feed.format == "parquet"
+        pieces = self._row_pieces(name, first, last, base, ()) if is_parquet else self._text_pieces(split)
+        return Dated.joined([Dated(*piece.times()) for piece in pieces])
 
     def _estimated_rows(self, part: _Part) -> int:
         """Return about how many records a part of a text file holds."""
-        _, name, first, last = part
-        path, header = self._directory / name, self._header(name, last)
-        first += min(header_end(path, last), last) if header is not None and first == 0 else 0
-        if first == last:
+        base, name, first, last = part
+        begin = self._begin(Stretch(base >> PLACE_BITS, name, first, last))
+        if begin == last:
             return 0
-        head, _ = sample(path, first, last, header is not None)
-        return max(1, round((last - first) * count_records(head, header is not None) / len(head)))
+        head = sample(self._directory / name, begin, last, is_csv=self._is_csv)
+        count = len(bounds_of(head, is_csv=self._is_csv)[0]) if head else 0
+        return max(1, round((last - begin) * count / max(1, len(head))))
 
-    def _header(self, name: str, end: int) -> Header | None:
-        """Return the column names of a CSV file, None for ndjson."""
-        if self.feed.format != "csv":
-            return None
+    def _header(self, name: str, end: int) -> tuple[Header, int]:
+        """Return the column names of a CSV file, and the byte behind them."""
         if name not in self._headers:
-            self._headers[name] = tuple(read_header(self._directory / name, end))
+            self._headers[name] = read_header(self._directory / name, end)
         return self._headers[name]
 
-    def _text_piece(self, split: Split) -> Piece:
+    def _text_pieces(self, split: Split) -> Iterator[Piece]:
         name = split.file or ""
-        path = self._directory / name
-        header = self._header(name, split.file_end)
-        skipped = header_end(path, split.file_end) if header is not None and split.file_start == 0 else 0
-        data = read_range(path, split.file_start + skipped, split.file_end)
-        base = split.start + skipped
-        now_ms = time.time_ns() // 1_000_000
+        path, bound = self._directory / name, self.grain.record_bytes
+        header = self._header(name, split.file_end)[0] if self._is_csv else None
+        offset = split.start - split.file_start
+        begin = self._begin(Stretch(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
+        for run in runs(path, begin, split.file_end, is_csv=self._is_csv, bound=bound):
+            yield self._refused(path, run, offset) if run.is_too_long else self._text_piece(path, run, header, offset)
 
-        def times() -> Dated:
-            return date_text(data, header, base, self.relations, now_ms)
+    def _text_piece(self, path: Path, run: Run, header: Header | None, offset: int) -> Piece:
+        data, base = read_range(path, run.start, run.end), offset + run.start
+        bounds = bounds_of(data, is_csv=self._is_csv, bound=self.grain.record_bytes)
+        return Piece(
+            len(bounds[0]),
+            lambda relation, member: parse_text(data, header, relation, member, base, bounds),
+            lambda: date_text(data, header, base, self.relations, time.time_ns() // 1_000_000, bounds),
+        )
 
-        if header is None:
-            bounds = line_bounds(data)
-            return Piece(len(bounds[0]), lambda relation, member: parse_text(data, None, relation, member, base, bounds), times)
-        rows = count_records(data, is_csv=True) if data else 0
-        return Piece(rows, lambda relation, member: parse_text(data, header, relation, member, base), times)
+    def _refused(self, path: Path, run: Run, offset: int) -> Piece:
+        rejects = refuse_too_long(path, run, offset + run.start, self.grain.record_bytes)
+        return Piece(1, lambda _relation, _member: (pl.DataFrame(), rejects), lambda: Dated.joined([]))
 
-    def _parquet_pieces(self, split: Split) -> Iterator[Piece]:
-        file = _parquet(self._directory / (split.file or ""))
-        for group, skip, begin, end in _row_groups(file, split.file_start, split.file_end):
-            yield self._parquet_piece(file, group, skip, end - begin, split.start + begin - split.file_start)
-
-    def _parquet_piece(self, file: pq.ParquetFile, group: int, skip: int, rows: int, offset: int) -> Piece:
-        def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-            present = [name for name in (*relation.columns.names, "$op", "$event_time_ms") if name in file.schema_arrow.names]
-            table = file.read_row_group(group, columns=present, use_threads=False).slice(skip, rows)
-            if not present:
-                return pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias(
-                    "_offset"
-                ).to_frame(), empty_rejects()
-            frame, places, rejects = _records(table, file)
-            return frame.with_columns(places + offset), rejects.with_columns(pl.col("offset") + offset)
-
-        def times() -> Dated:
-            now_ms = time.time_ns() // 1_000_000
-            frames = ((parse(relation, None)[0], relation) for relation in dating_relations(self.relations))
-            return Dated.joined([date_frame(raw, relation, now_ms, is_text=False) for raw, relation in frames])
-
-        return Piece(rows, parse, times)
-
-
-def _row_groups(file: pq.ParquetFile, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Give the row groups that meet the rows ``[start, end)`` of a file: number, rows to skip in it, first row and the one behind the last."""
-    first = 0
-    for group in range(file.metadata.num_row_groups):
-        last = first + file.metadata.row_group(group).num_rows
-        begin = max(first, start)
-        if begin < min(last, end):
-            yield group, begin - first, begin, min(last, end)
-        first = last
-
-
-def _records(table: pa.Table, file: pq.ParquetFile) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
-    try:
-        return records_of(table)
-    except pa.ArrowException as error:
-        raise DataInvalid(f"a Parquet file with {file.metadata.num_rows} rows is damaged: {error}") from error
-
-
-def _parquet(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+    def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
+        return parquet_files.pieces(self._directory / name, (start, end), offset, relations, dating_relations(self.relations))

@@ -3,7 +3,7 @@
 A *stretch* is a part of a file: the whole of it when it appeared, later what it grew by. Stretches are numbered in the order of
 their discovery, so a file that sorts before others but comes later is never missed, and an offset, once given, keeps its meaning:
 ``offset = (seq << 40) + place``, place being a byte (ndjson, csv) or a row (parquet). Queries that read the same feed share the
-registry.
+registry. How far a file that grows can be read is said in ``engine.connectors.growing_files``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from psycopg.rows import tuple_row
 
+from engine.connectors.growing_files import GrowingFiles, Growth
 from engine.connectors.postgres import Connection
+from engine.connectors.text_files import read_range
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed
 
@@ -30,13 +34,15 @@ MAX_STRETCHES = 1 << (63 - PLACE_BITS)
 IGNORED_PREFIXES = (".", "_")
 IGNORED_SUFFIX = ".tmp"
 
-_KNOWN_SQL = 'SELECT DISTINCT ON (name) name, seq, "end", size_bytes FROM log.file WHERE feed_id = %s ORDER BY name, seq DESC'
+_KNOWN_SQL = (
+    'SELECT DISTINCT ON (name) name, seq, "end", size_bytes FROM log.file WHERE feed_id = %s AND name = ANY(%s) '
+    "ORDER BY name, seq DESC"
+)
+_LAST_SEQ_SQL = "SELECT coalesce(max(seq), -1) FROM log.file WHERE feed_id = %s"
 _GROW_SQL = 'UPDATE log.file SET "end" = %s, size_bytes = %s WHERE feed_id = %s AND seq = %s'
 _ADD_SQL = 'INSERT INTO log.file (feed_id, seq, name, start, "end", size_bytes) VALUES (%s, %s, %s, %s, %s, %s)'
 _FROM_SQL = 'SELECT seq, name, start, "end" FROM log.file WHERE feed_id = %s AND seq >= %s ORDER BY seq LIMIT %s'
 _LAST_SQL = 'SELECT seq, "end" FROM log.file WHERE feed_id = %s ORDER BY seq DESC LIMIT 1'
-
-_TAIL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,43 +78,68 @@ def _counts(name: str) -> bool:
     return not name.startswith(IGNORED_PREFIXES) and not name.endswith(IGNORED_SUFFIX)
 
 
-def register(connection: Connection, feed_id: int, feed: Feed, sizes: dict[str, int]) -> None:
+def register(connection: Connection, feed_id: int, feed: Feed, sizes: dict[str, int], growing: GrowingFiles) -> bool:
     """Record new files and growth. One process at a time per feed; the others find it done.
+
+    Args:
+        connection: to the registry's database.
+        feed_id: of the log feed.
+        feed: which directory, and in which format.
+        sizes: of the files that are new or have another size than before.
+        growing: looks at what grew; kept between calls.
+
+    Returns:
+        Whether all was looked at; False: call again.
 
     Raises:
         DataInvalid: a file that was read is shorter than it was, or a Parquet file changed.
-        SourceUnavailable: a new file cannot be opened.
+        SourceUnavailable: a file cannot be read.
     """
+    is_whole = True
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR UPDATE", (feed_id,))
-        cursor.execute(_KNOWN_SQL, (feed_id,))
-        known = {name: (seq, end, size) for name, seq, end, size in cursor}
-        last_seq = max((seq for seq, _, _ in known.values()), default=-1)
+        known = {name: _Known(*found) for name, *found in cursor.execute(_KNOWN_SQL, (feed_id, list(sizes)))}
+        (last_seq,) = cursor.execute(_LAST_SEQ_SQL, (feed_id,)).fetchone() or (-1,)
         for name, size in sizes.items():
-            seq, end, old_size = known.get(name, (None, 0, 0))
-            if size == old_size:
+            old = known.get(name)
+            if size == (0 if old is None else old.size):
                 continue
-            new_end = _new_end(feed, name, size, None if seq is None else (end, old_size))
-            if new_end <= end and seq is not None:
+            found = _new(feed, name, size) if old is None else _grown(feed, name, size, old, growing)
+            is_whole &= old is None or found.seen == size
+            if found.end <= found.start and old is not None:
                 continue
-            if seq is not None and seq == last_seq:
-                cursor.execute(_GROW_SQL, (new_end, size, feed_id, seq))
+            if old is not None and old.seq == last_seq and found.start == old.end:
+                cursor.execute(_GROW_SQL, (found.end, found.seen, feed_id, old.seq))
                 continue
             last_seq += 1
             if last_seq >= MAX_STRETCHES:
                 raise DataInvalid(f"{feed.path}: more than {MAX_STRETCHES} stretches of files; start a new directory")
-            cursor.execute(_ADD_SQL, (feed_id, last_seq, name, end, new_end, size))
+            cursor.execute(_ADD_SQL, (feed_id, last_seq, name, found.start, found.end, found.seen))
+    return is_whole
 
 
-def _new_end(feed: Feed, name: str, size: int, known: tuple[int, int] | None) -> int:
+class _Known(NamedTuple):
+    """What the registry has of a file: its last stretch, and how far it was looked at."""
+
+    seq: int
+    end: int
+    size: int
+
+
+def _new(feed: Feed, name: str, size: int) -> Growth:
+    """A file appears whole."""
+    if feed.format != "parquet":
+        return Growth(0, size, size)
     path = Path(feed.path or "") / name
-    if known is not None and (size < known[1] or feed.format == "parquet"):
-        change = "shrank" if size < known[1] else "was replaced"
+    return Growth(0, _readable(path, lambda: int(pq.read_metadata(path).num_rows)), size)
+
+
+def _grown(feed: Feed, name: str, size: int, old: _Known, growing: GrowingFiles) -> Growth:
+    path = Path(feed.path or "") / name
+    if size < old.size or feed.format == "parquet":
+        change = "shrank" if size < old.size else "was replaced"
         raise DataInvalid(f"{path}: the file {change} after it was read; add new data as new files")
-    if feed.format == "parquet":
-        return _readable(path, lambda: int(pq.read_metadata(path).num_rows))
-    # A file appears whole. What grows is being written to: its last line counts once it is ended.
-    return size if known is None else _readable(path, lambda: _last_line_end(path, known[0], size))
+    return growing.growth(name, partial(read_range, path), old.end, size)
 
 
 def _readable(path: Path, read: Callable[[], int]) -> int:
@@ -116,18 +147,6 @@ def _readable(path: Path, read: Callable[[], int]) -> int:
         return read()
     except (OSError, pa.ArrowException) as error:
         raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
-
-
-def _last_line_end(path: Path, start: int, size: int) -> int:
-    with path.open("rb") as file:
-        while size > start:
-            begin = max(start, size - _TAIL_BYTES)
-            file.seek(begin)
-            newline = file.read(size - begin).rfind(b"\n")
-            if newline >= 0:
-                return begin + newline + 1
-            size = begin
-    return start
 
 
 def stretches(connection: Connection, feed_id: int, start: int, limit: int) -> list[Stretch]:

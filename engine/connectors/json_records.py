@@ -124,16 +124,20 @@ def parse_lines(
 
 def line_bounds(chunk: bytes) -> Lines:
     """Return where each non-empty line starts and ends (newline excluded), after a byte order mark."""
-    data = np.frombuffer(chunk, dtype=np.uint8)
-    newlines = np.flatnonzero(data == _NEWLINE)
-    starts = np.concatenate(([len(_BOM) if chunk.startswith(_BOM) else 0], newlines + 1))
-    ends = np.concatenate((newlines, [len(data)]))
+    newlines = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == _NEWLINE)
+    return non_empty(chunk, np.concatenate(([0], newlines + 1)), np.concatenate((newlines, [len(chunk)])))
+
+
+def non_empty(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Lines:
+    """Leave out empty lines and a byte order mark."""
+    if chunk.startswith(_BOM):
+        starts[0] = len(_BOM)
     lengths = ends - starts
     if lengths.min() > 1:
         return starts, ends
     kept = lengths > 1
     short = np.flatnonzero(lengths == 1)
-    kept[short] = data[starts[short]] != _RETURN
+    kept[short] = np.frombuffer(chunk, dtype=np.uint8)[starts[short]] != _RETURN
     return starts[kept], ends[kept]
 
 

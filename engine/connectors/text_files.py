@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
+from engine.connectors.canonical import MAX_EXCERPT_CHARS, reject_rows
 from engine.connectors.csv_records import parse_csv, parse_header, record_bounds
 from engine.connectors.json_records import Lines, line_bounds, parse_lines
+from engine.connectors.record_ends import MAX_RECORD_BYTES, line_end, record_ends
 from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
 
 SAMPLE_BYTES = 2_048
-"""Enough for a dozen records at either end of a chunk; a longer record is read whole."""
+"""Enough for a dozen records; a longer record is read whole."""
 
-_STEP_BYTES = 1 << 16
+Header = tuple[str, ...]
 
 
 def read_range(path: Path, start: int, end: int) -> bytes:
@@ -35,52 +41,88 @@ def read_range(path: Path, start: int, end: int) -> bytes:
     return data
 
 
-def header_end(path: Path, end: int) -> int:
-    """Return the byte behind a CSV file's header line."""
-    return _line_end(path, 0, end)
+def read_header(path: Path, end: int) -> tuple[Header, int]:
+    """Return the column names of a CSV file, and the byte behind the header line.
+
+    A first line that is no header (longer than a record may be, or in lines that end with carriage returns alone) names no
+    columns and ends at 0: it is refused like a record, and so are those behind it.
+    """
+    bound = min(end, MAX_RECORD_BYTES)
+    behind = line_end(partial(read_range, path), 0, bound) or (end if end == bound else 0)
+    try:
+        return tuple(parse_header(read_range(path, 0, behind))), behind
+    except csv.Error:
+        return (), 0
 
 
-def read_header(path: Path, end: int) -> list[str]:
-    """Return the column names of a CSV file."""
-    return parse_header(read_range(path, 0, header_end(path, end)))
-
-
-def cut(path: Path, start: int, end: int, step: int, is_csv: bool) -> Iterator[tuple[int, int]]:
+def cut(path: Path, start: int, end: int, step: int, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Iterator[tuple[int, int]]:
     """Yield ``(start, end)`` of consecutive parts of about ``step`` bytes that end where a record ends."""
-    while start < end:
-        stop = end if end - start <= step else _boundary(path, start, start + step, end, is_csv)
-        yield start, stop
-        start = stop
+    if not is_csv:
+        while start < end:
+            stop = end if end - start <= step else line_end(partial(read_range, path), start + step - 1, end) or end
+            yield start, stop
+            start = stop
+        return
+    for ends in record_ends(partial(read_range, path), start, end, is_csv=True, bound=bound):
+        while end - start > step and len(ends) and ends[-1] >= start + step:
+            stop = int(ends[np.searchsorted(ends, start + step)])
+            yield start, stop
+            start = stop
+        if end - start <= step:
+            break
+    if start < end:
+        yield start, end
 
 
-def _boundary(path: Path, start: int, near: int, end: int, is_csv: bool) -> int:
-    """Return the first record boundary at or behind ``near``. In CSV a line break inside quotes is none: quotes are counted."""
-    stop = _line_end(path, near - 1, end)
-    while is_csv and stop < end and read_range(path, start, stop).count(b'"') % 2:
-        stop = _line_end(path, stop, end)
-    return stop
+class Run(NamedTuple):
+    """Whole records that stand together, or one that is too long to be read."""
+
+    start: int
+    end: int
+    is_too_long: bool
 
 
-def _line_end(path: Path, start: int, end: int) -> int:
-    """Return the byte behind the first line break at or behind ``start``, or ``end``."""
-    while start < end:
-        stop = min(start + _STEP_BYTES, end)
-        newline = read_range(path, start, stop).find(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        start = stop
-    return end
+def runs(path: Path, start: int, end: int, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Iterator[Run]:
+    """Cut whole records into runs of at most twice ``bound`` bytes; each record that is longer than ``bound`` is one by itself."""
+    if end - start <= bound:
+        if start < end:
+            yield Run(start, end, is_too_long=False)
+        return
+    last = start  # of the records behind start
+    for ends in record_ends(partial(read_range, path), start, end, is_csv=is_csv, bound=bound):
+        if not len(ends):
+            continue
+        begins = np.concatenate(([last], ends[:-1]))
+        for index in np.flatnonzero(ends - begins > bound).tolist():
+            if start < begins[index]:
+                yield Run(start, int(begins[index]), is_too_long=False)
+            yield Run(int(begins[index]), int(ends[index]), is_too_long=True)
+            start = int(ends[index])
+        last = int(ends[-1])
+        if last - start >= bound:
+            yield Run(start, last, is_too_long=False)
+            start = last
+    if start < last:
+        yield Run(start, last, is_too_long=False)
 
 
-def sample(path: Path, start: int, end: int, is_csv: bool) -> tuple[bytes, bytes]:
-    """Return some whole records from the beginning of ``[start, end)`` and some from its end."""
-    if end - start <= 2 * SAMPLE_BYTES:
-        data = read_range(path, start, end)
-        return data, data
-    first = read_range(path, start, _boundary(path, start, start + SAMPLE_BYTES, end, is_csv))
-    behind = _line_end(path, end - SAMPLE_BYTES, end)
-    last = read_range(path, behind if behind < end else start, end)
-    return first, last
+def refuse_too_long(path: Path, run: Run, offset: int, bound: int = MAX_RECORD_BYTES) -> pl.DataFrame:
+    """Return the reject of a record that is too long."""
+    detail = f"a record of {run.end - run.start} bytes, more than {bound}: end each record with a line feed and close its quotes"
+    excerpt = read_range(path, run.start, min(run.end, run.start + MAX_EXCERPT_CHARS)).decode("utf-8", "replace")
+    return reject_rows([(offset, "record_too_long", detail, excerpt)])
+
+
+def sample(path: Path, start: int, end: int, *, is_csv: bool) -> bytes:
+    """Return some whole records from the beginning of ``[start, end)``; none where the first is too long."""
+    near, last = start + SAMPLE_BYTES, start
+    for ends in record_ends(partial(read_range, path), start, min(end, near + MAX_RECORD_BYTES), is_csv=is_csv):
+        if len(ends) and ends[-1] >= near:
+            index = int(np.searchsorted(ends, near))
+            before, found = (last if index == 0 else int(ends[index - 1])), int(ends[index])
+            return read_range(path, start, found if found - before <= MAX_RECORD_BYTES else before)
+        last = int(ends[-1]) if len(ends) else last
+    return read_range(path, start, last)
 
 
 def parse_text(
@@ -91,11 +133,11 @@ def parse_text(
     base: int,
     bounds: Lines | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Parse whole records; offsets are ``base`` plus the record's first byte. ``header`` is None for ndjson, for which ``bounds`` count."""
+    """Parse whole records; offsets are ``base`` plus the record's first byte. ``header`` is None for ndjson."""
     if header is None:
         raw, rejects, starts = parse_lines(data, relation, "ignore", member, bounds)
     else:
-        raw, rejects, starts = parse_csv(data, header, relation)
+        raw, rejects, starts = parse_csv(data, header, relation, bounds)
     places = pl.Series("places", starts, dtype=pl.Int64) + base
     if raw.height:
         raw = raw.with_columns(places.gather(raw["_offset"]).alias("_offset"))
@@ -104,6 +146,6 @@ def parse_text(
     return raw, rejects
 
 
-def count_records(data: bytes, is_csv: bool) -> int:
-    """Return how many records whole lines hold, good or bad."""
-    return len((record_bounds(data) if is_csv else line_bounds(data))[0])
+def bounds_of(data: bytes, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Lines:
+    """Return where the records of whole lines start and end, good or bad."""
+    return record_bounds(data, bound) if is_csv else line_bounds(data)

@@ -16,6 +16,7 @@ import pytest
 
 from engine.connectors import text_files
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start, open_feed
+from engine.connectors.file_reader import FileReader, Grain
 from engine.connectors.file_registry import PLACE_BITS
 from engine.connectors.packets import Packet, decode_frame
 from engine.definition.relations import EventTimeUnit
@@ -45,12 +46,17 @@ def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since:
     end = reader.ends()[0]
     chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1], start=since)
     request = ReadRequest([chosen], NOW_MS, (0,))
-    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)], end
+    return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request)], end
 
 
 def values(packets: list[Packet], column: str = "v") -> list[Any]:
     frames = [decode_frame(p.blob) for p in packets if p.kind == "data"]
     return pl.concat(frames).sort("_offset")[column].to_list() if frames else []
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 def rejects(packets: list[Packet]) -> list[tuple[int, str]]:
@@ -94,9 +100,9 @@ def test_every_format_gives_the_same_records(tmp_path: Path, dsn: str, form: For
     progress = [json.loads(p.blob) for p in packets if p.kind == "progress"]
     assert progress[-1]["end_offset"] == end
     assert (sum(p["rows"] for p in progress), max(p["max_ts"] for p in progress)) == (5, 5000)
-    chunks = reader.chunks(0, 0, ALL)
+    chunks = reader.chunks(0, 0, ALL, is_dated=True)
     assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (end, 5)
-    assert (chunks[0].start_ts, chunks[-1].max_ts) == (1000, 5000)
+    assert max(chunk.max_ts or 0 for chunk in chunks) == 5000
 
 
 def test_a_start_time_leaves_out_what_happened_before_it_wherever_it_stands(tmp_path: Path, dsn: str, form: Format) -> None:
@@ -172,6 +178,67 @@ def test_a_csv_file_grows_under_its_header(tmp_path: Path, dsn: str) -> None:
     assert values(read(reader, position)[0]) == [2]
 
 
+def test_a_csv_record_that_is_being_written_is_not_cut_at_its_line_breaks(tmp_path: Path, dsn: str) -> None:
+    reader = open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS])
+    growing = tmp_path / "a"
+    growing.write_text("k,t,v\na,1000,1\n")
+    _, position = read(reader)
+    append(growing, '"first\n')
+    assert read(reader, position) == ([], position)
+    append(growing, 'second",2000,2\nb,3000,3\n"')
+    packets, position = read(reader, position)
+    assert (values(packets, "k"), rejects(packets)) == (["first\nsecond", "b"], [])
+    append(growing, 'c",4000,4\n')
+    assert values(read(reader, position)[0], "k") == ["c"]
+    assert values(read(open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS]))[0]) == [1, 2, 3, 4]
+
+
+SMALL = Grain(chunk_bytes=40, split_bytes=60, record_bytes=50)
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_a_line_that_is_too_long_is_one_reject_also_while_it_is_written(tmp_path: Path, dsn: str, form: Format) -> None:
+    growing, header = tmp_path / "a", {"csv": "k,t,v\n"}.get(form, "")
+    first, last = (f"k{n},{n}000,{n}\n" if form == "csv" else f'{{"k":"k{n}","t":{n}000,"v":{n}}}\n' for n in (1, 2))
+    feed, position, found = feed_of(tmp_path, form), 0, list[Packet]()
+    for text in (header + first, "x" * 30, "x" * 30, "x" * 30, "x" * 30 + "\n", last):
+        append(growing, text)
+        packets, position = read(FileReader(dsn, feed, (EVENTS,), SMALL), position)
+        found += packets
+    place = len(header + first)
+    assert (values(found), rejects(found)) == ([1, 2], [(place, "record_too_long")])
+    whole, _ = read(FileReader(dsn, feed, (EVENTS,), SMALL))
+    assert (values(whole), rejects(whole)) == (values(found), rejects(found))
+
+
+def test_a_csv_record_has_the_same_fate_whatever_the_grain_and_wherever_reading_goes_on(tmp_path: Path, dsn: str) -> None:
+    lines = [f"k{n},{n}000,{n}" for n in range(30)]
+    lines[3], lines[9], lines[15], lines[21] = '5" pipe,3000,3', '"open,9000,9', '"two\nlines",15000,15', "x" * 80
+    (tmp_path / "a").write_text("k,t,v\n" + "\n".join(lines))
+    feed = feed_of(tmp_path, "csv")
+    bound = SMALL.record_bytes
+    whole, _ = read(FileReader(dsn, feed, (EVENTS,), Grain(record_bytes=bound)))
+    assert values(whole) == [n for n in range(30) if n not in {3, 9, 21}]
+    assert [reason for _, reason in rejects(whole)] == ["malformed_csv", "malformed_csv", "record_too_long"]
+    for step in (1, 17, 60):
+        reader = FileReader(dsn, feed, (EVENTS,), Grain(step, step, bound))
+        position, found = 0, list[Packet]()
+        while position < reader.ends()[0]:
+            [chunk, *_] = FileReader(dsn, feed, (EVENTS,), Grain(step, step, bound)).chunks(
+                0, position, Limit(1, 1), is_dated=True
+            )
+            found += read_between(reader, position, chunk.end_offset)
+            position = chunk.end_offset
+        assert (values(found), rejects(found)) == (values(whole), rejects(whole))
+
+
+def test_a_file_without_a_header_is_refused_and_does_not_stop_the_others(tmp_path: Path, dsn: str) -> None:
+    (tmp_path / "a").write_text("k,t,v\ra,1000,1\rb,2000,2")
+    (tmp_path / "b").write_text("k,t,v\nc,3000,3\n")
+    packets, _ = read(open_feed(dsn, feed_of(tmp_path, "csv"), [EVENTS]))
+    assert (values(packets), rejects(packets)) == ([3], [(0, "malformed_csv")])
+
+
 def test_a_file_that_shrank_stops_the_query(tmp_path: Path, dsn: str, form: Format) -> None:
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
     WRITERS[form](tmp_path / "a", frame(*range(50)))
@@ -198,7 +265,9 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
     end = reader.ends()[0]
     (tmp_path / "a").unlink()
     with pytest.raises(SourceUnavailable):
-        reader.splits(0, 0, end) and [list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end)]
+        reader.splits(0, 0, end, None) and [
+            list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end, None)
+        ]
 
 
 @pytest.mark.parametrize("gone", [0, 2, 3, 30])
@@ -207,14 +276,14 @@ def test_a_file_that_is_gone_fails_only_what_reaches_it(tmp_path: Path, dsn: str
         WRITERS[form](tmp_path / f"{number:02}.{form}", frame(number, number))
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
     reader.ends()
-    assert len(reader.chunks(0, 0, ALL)) == 40
+    assert len(reader.chunks(0, 0, ALL, is_dated=True)) == 40
     (tmp_path / f"{gone:02}.{form}").unlink()
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
     if gone > 0:
-        seen = reader.chunks(0, 0, Limit(2 * gone - 1, 10**12))
+        seen = reader.chunks(0, 0, ALL, is_dated=True)
         assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
     with pytest.raises(SourceUnavailable):
-        reader.chunks(0, 0, Limit(2 * gone, 10**12))
+        reader.chunks(0, gone << PLACE_BITS, ALL, is_dated=True)
 
 
 def test_bad_records_are_refused_with_the_byte_where_they_stand(tmp_path: Path, dsn: str) -> None:
@@ -277,15 +346,40 @@ def test_small_splits_give_the_records_of_large_ones(tmp_path: Path, dsn: str, f
     WRITERS[form](tmp_path / "a", frame(*range(100)))
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
     whole, end = read(reader)
-    edges = [0, *(chunk.end_offset for chunk in reader.chunks(0, 0, ALL))]
+    edges = [0, *(chunk.end_offset for chunk in reader.chunks(0, 0, ALL, is_dated=True))]
     single = [read_between(reader, start, stop) for start, stop in pairwise(edges)]
     assert values([packet for packets in single for packet in packets]) == values(whole) == list(range(100))
     assert end >> PLACE_BITS == 0
 
 
 def read_between(reader: FeedReader, start: int, end: int) -> list[Packet]:
-    request = ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, (0,))
-    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)]
+    return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request_of(reader))]
+
+
+def request_of(reader: FeedReader) -> ReadRequest:
+    return ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, (0,))
+
+
+def test_row_groups_of_a_parquet_file_decide_nothing(tmp_path: Path, dsn: str) -> None:
+    frame(*range(200)).write_parquet(tmp_path / "a", row_group_size=2)
+    reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
+    reader.ends()
+    [chunk] = reader.chunks(0, 0, ALL, is_dated=True)
+    assert (chunk.rows, chunk.max_ts) == (200, 199_000)
+    assert reader.first_at(0, 3, 200, 77_000) == 77
+    fine = FileReader(dsn, feed_of(tmp_path, "parquet"), (EVENTS,), Grain(split_bytes=1))
+    assert values(read(fine, 3)[0]) == values(read(reader, 3)[0]) == list(range(3, 200))
+
+
+def test_event_times_of_a_csv_file_are_found_also_behind_what_is_refused(tmp_path: Path, dsn: str) -> None:
+    lines = ["k0,0,0", '"open,1000,1', "x" * 80, "k3,3000,3", '"two\nlines",4000,4']
+    (tmp_path / "a").write_text("k,t,v\n" + "\n".join(lines))
+    reader = FileReader(dsn, feed_of(tmp_path, "csv"), (EVENTS,), SMALL)
+    end = reader.ends()[0]
+    assert max(chunk.max_ts or 0 for chunk in reader.chunks(0, 0, ALL, is_dated=True)) == 4_000
+    assert reader.first_at(0, 0, end, 3_500) == len("k,t,v\n" + "\n".join(lines[:4])) + 1
+    dated = [packet for split in reader.splits(0, 0, end, 0) for packet in reader.read(split, request_of(reader))]
+    assert (values(dated), rejects(dated)) == (values(read(reader)[0]), rejects(read(reader)[0]))
 
 
 def test_two_readers_that_discover_at_once_agree(tmp_path: Path, dsn: str) -> None:

@@ -71,10 +71,19 @@ def test_records_together(records: list[bytes], end: bytes, declared: Any) -> No
     assert judged(b"\n".join(records) + end, declared) == [each for record in records for each in judged(record, declared)]
 
 
-def test_a_quote_that_is_never_closed_refuses_the_record_that_it_opens() -> None:
-    assert judged(b'a,1,2,x\nb,1,2,"open\nc,3,4,y\n') == [("a", 1, 2.0, "x"), *judged(b'b,1,2,"open\nc,3,4,y')]
-    (why,) = judged(b'b,1,2,"open\nc,3,4,y\n')
+def test_a_quote_that_is_never_closed_refuses_the_line_that_it_stands_in() -> None:
+    good = ("a", 1, 2.0, "x")
+    first, why, *last = judged(b'a,1,2,x\nb,1,2,"open\na,1,2,x\na,1,2,x\n')
+    assert (first, last) == (good, [good, good])
     assert QUOTE in why
+
+
+def test_a_field_that_is_closed_in_its_middle_refuses_the_lines_that_it_spans() -> None:
+    good = ("a", 1, 2.0, "x")
+    first, second, *last = judged(b'b,1,2,"l\nm"n\na,1,2,x\nh,1,2,"l\nm"\na,1,2,x')
+    assert QUOTE in first
+    assert QUOTE in second
+    assert last == [good, ("h", 1, 2.0, "l\nm"), good]
 
 
 def test_one_bad_byte_among_many_records_costs_little() -> None:

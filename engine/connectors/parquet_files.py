@@ -1,0 +1,130 @@
+"""Reading Parquet files: which rows are read together, and the rows themselves, in pieces that fit into memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.connectors.arrow_records import records_of
+from engine.connectors.canonical import empty_rejects
+from engine.connectors.dating import Dated, date_frame
+from engine.connectors.shaping import Piece
+from engine.errors import DataInvalid, SourceUnavailable
+from engine.plan.model import RelationSchema
+
+PIECE_BYTES = 32 << 20
+"""What is decoded at once: a row group may be as large as its file."""
+
+_READ_BUFFER_BYTES = 1 << 20
+"""Columns are read in steps of this size, not whole."""
+
+
+def parts(path: Path, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows ``[start, end)`` in parts of about ``step`` bytes that end where a row group does; a single one may be larger.
+
+    Raises:
+        SourceUnavailable: the file cannot be read.
+    """
+    size, stop = 0, start
+    for group in _groups(open_parquet(path).metadata, start, end):
+        if start < stop and size + group.metadata.total_byte_size > step:
+            yield start, stop
+            size, start = 0, stop
+        size, stop = size + group.metadata.total_byte_size, group.end
+    if start < stop:
+        yield start, stop
+
+
+def pieces(
+    path: Path, rows: tuple[int, int], offset: int, relations: Sequence[RelationSchema], dated_by: Sequence[RelationSchema]
+) -> Iterator[Piece]:
+    """Yield rows, a part of a row group at a time.
+
+    Args:
+        path: the file.
+        rows: first, and the one behind the last.
+        offset: that of row 0.
+        relations: what may be asked for.
+        dated_by: what dates them (``dating_relations``).
+
+    Raises:
+        SourceUnavailable: the file cannot be read.
+        DataInvalid: it is damaged, so that no record can be told from another.
+    """
+    file = open_parquet(path)
+    names = {*(name for relation in (*relations, *dated_by) for name in relation.columns.names), "$op", "$event_time_ms"}
+    present = [name for name in file.schema_arrow.names if name in names]
+    for group in _groups(file.metadata, *rows):
+        if not present:
+            yield _piece(pa.table({}), group.begin + offset, group.end - group.begin, dated_by)
+            continue
+        size = max(1, group.metadata.num_rows * PIECE_BYTES // max(group.metadata.total_byte_size, PIECE_BYTES))
+        first = group.first
+        for batch in file.iter_batches(size, row_groups=[group.number], columns=present, use_threads=False):
+            begin, stop = max(first, group.begin), min(first + batch.num_rows, group.end)
+            if begin < stop:
+                table = pa.Table.from_batches([batch]).slice(begin - first, stop - begin)
+                yield _piece(table, begin + offset, stop - begin, dated_by)
+            first += batch.num_rows
+            if first >= group.end:
+                break
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a file.
+
+    Raises:
+        SourceUnavailable: it cannot be read.
+    """
+    try:
+        return pq.ParquetFile(path, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
+
+
+class _Group(NamedTuple):
+    """A row group that begins with row ``first``, and the rows ``[begin, end)`` of it that are asked for."""
+
+    number: int
+    metadata: Any
+    first: int
+    begin: int
+    end: int
+
+
+def _groups(metadata: pq.FileMetaData, start: int, end: int) -> Iterator[_Group]:
+    first = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        begin, stop = max(first, start), min(first + group.num_rows, end)
+        if begin < stop:
+            yield _Group(number, group, first, begin, stop)
+        first += group.num_rows
+
+
+def _piece(table: pa.Table, offset: int, rows: int, dated_by: Sequence[RelationSchema]) -> Piece:
+    def parse(relation: RelationSchema, _member: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        present = [name for name in (*relation.columns.names, "$op", "$event_time_ms") if name in table.column_names]
+        if not present:
+            return pl.int_range(offset, offset + rows, dtype=pl.Int64, eager=True).alias("_offset").to_frame(), empty_rejects()
+        frame, places, rejects = _records(table.select(present))
+        return frame.with_columns(places + offset), rejects.with_columns(pl.col("offset") + offset)
+
+    def times() -> Dated:
+        now_ms = time.time_ns() // 1_000_000
+        return Dated.joined([date_frame(parse(relation, None)[0], relation, now_ms, is_text=False) for relation in dated_by])
+
+    return Piece(rows, parse, times)
+
+
+def _records(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
+    try:
+        return records_of(table)
+    except pa.ArrowException as error:
+        raise DataInvalid(f"{table.num_rows} rows of a Parquet file are damaged: {error}") from error
