@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from engine.connectors.canonical import MAX_EXCERPT_CHARS, reject_rows
+from engine.connectors.canonical import reject_rows
 from engine.connectors.csv_records import parse_csv, parse_header, record_bounds
+from engine.connectors.excerpts import MAX_EXCERPT_CHARS
 from engine.connectors.json_records import Lines, line_bounds, parse_lines
 from engine.connectors.record_ends import MAX_RECORD_BYTES, line_end, record_ends
 from engine.errors import SourceUnavailable
