@@ -42,7 +42,7 @@ def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since:
     end = reader.ends()[0]
     chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1], start=since)
     request = ReadRequest([chosen], NOW_MS, (0,))
-    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)], end
+    return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request)], end
 
 
 def values(packets: list[Packet], column: str = "v") -> list[Any]:
@@ -91,9 +91,12 @@ def test_every_format_gives_the_same_records(tmp_path: Path, dsn: str, form: For
     progress = [json.loads(p.blob) for p in packets if p.kind == "progress"]
     assert progress[-1]["end_offset"] == end
     assert (sum(p["rows"] for p in progress), max(p["max_ts"] for p in progress)) == (5, 5000)
-    chunks = reader.chunks(0, 0, ALL)
+    chunks = reader.chunks(0, 0, ALL, is_dated=True)
     assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (end, 5)
-    assert (chunks[0].start_ts, chunks[-1].max_ts) == (1000, 5000)
+    assert (chunks[0].max_ts, chunks[-1].max_ts) == (2000, 5000)
+    undated = reader.chunks(0, 0, ALL, is_dated=False)
+    assert [(chunk.end_offset, chunk.rows) for chunk in undated] == [(chunk.end_offset, chunk.rows) for chunk in chunks]
+    assert {chunk.max_ts for chunk in undated} == {None}
 
 
 def test_a_start_time_leaves_out_what_happened_before_it_wherever_it_stands(tmp_path: Path, dsn: str, form: Format) -> None:
@@ -178,7 +181,7 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
     end = reader.ends()[0]
     (tmp_path / "a").unlink()
     with pytest.raises(SourceUnavailable):
-        reader.splits(0, 0, end) and [list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end)]
+        reader.splits(0, 0, end, None) and [list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end, None)]
 
 
 @pytest.mark.parametrize("gone", [0, 2, 3, 30])
@@ -187,14 +190,18 @@ def test_a_file_that_is_gone_fails_only_what_reaches_it(tmp_path: Path, dsn: str
         WRITERS[form](tmp_path / f"{number:02}.{form}", frame(number, number))
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
     reader.ends()
-    assert len(reader.chunks(0, 0, ALL)) == 40
+    assert len(reader.chunks(0, 0, ALL, is_dated=True)) == 40
     (tmp_path / f"{gone:02}.{form}").unlink()
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    position = 0
     if gone > 0:
-        seen = reader.chunks(0, 0, Limit(2 * gone - 1, 10**12))
-        assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
+        for limit in (Limit(2 * gone - 1, 10**12), ALL):
+            seen = reader.chunks(0, 0, limit, is_dated=True)
+            assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
+        position = seen[-1].end_offset
+        assert reader.splits(0, 0, position, -1)[-1].end == position
     with pytest.raises(SourceUnavailable):
-        reader.chunks(0, 0, Limit(2 * gone, 10**12))
+        reader.chunks(0, position, ALL, is_dated=True)
 
 
 def test_bad_records_are_refused_with_the_byte_where_they_stand(tmp_path: Path, dsn: str) -> None:
@@ -257,7 +264,7 @@ def test_small_splits_give_the_records_of_large_ones(tmp_path: Path, dsn: str, f
     WRITERS[form](tmp_path / "a", frame(*range(100)))
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
     whole, end = read(reader)
-    edges = [0, *(chunk.end_offset for chunk in reader.chunks(0, 0, ALL))]
+    edges = [0, *(chunk.end_offset for chunk in reader.chunks(0, 0, ALL, is_dated=True))]
     single = [read_between(reader, start, stop) for start, stop in pairwise(edges)]
     assert values([packet for packets in single for packet in packets]) == values(whole) == list(range(100))
     assert end >> PLACE_BITS == 0
@@ -265,7 +272,7 @@ def test_small_splits_give_the_records_of_large_ones(tmp_path: Path, dsn: str, f
 
 def read_between(reader: FeedReader, start: int, end: int) -> list[Packet]:
     request = ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, (0,))
-    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)]
+    return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request)]
 
 
 def test_two_readers_that_discover_at_once_agree(tmp_path: Path, dsn: str) -> None:

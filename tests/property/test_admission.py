@@ -138,10 +138,10 @@ def test_up_to_a_horizon_too_and_nothing_is_read_that_stands_behind_it(
     reading = Reading(feed, limit)
     while True:
         backlogs = [backlog for each in feed if (backlog := each.backlog()).chunks]
-        admitted = admit(backlogs, limit, reading._first_at, horizon_ms)  # noqa: SLF001 - this module's own
+        admitted = admit(backlogs, limit, reading._first_at, horizon_ms)
         if not admitted.ends:
             break
-        reading._take(admitted)  # noqa: SLF001 - as above
+        reading._take(admitted)
     read = [place for batch in reading.batches for place in batch]
     whole = merged({each.number: (each.times, 0, None) for each in feed})
     before = {

@@ -114,7 +114,7 @@ def test_ties_are_read_in_the_order_of_feeds_and_each_record_once() -> None:
 
 def test_a_batch_that_leaves_a_partition_alone_keeps_its_head() -> None:
     reader = standing()
-    start = reader._sealed({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})  # noqa: SLF001 - as Spark keeps it
+    start = reader._sealed({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})
     after = latest(reader, start)
     assert (after["feeds"]["log:a"]["0"], after["feeds"]["log:b"]["0"]) == (40, 0)
     assert after["heads"] == {"log:a": {"0": 7}, "log:b": {"0": 50}}
