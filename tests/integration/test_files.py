@@ -181,7 +181,9 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
     end = reader.ends()[0]
     (tmp_path / "a").unlink()
     with pytest.raises(SourceUnavailable):
-        reader.splits(0, 0, end, None) and [list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end, None)]
+        reader.splits(0, 0, end, None) and [
+            list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end, None)
+        ]
 
 
 @pytest.mark.parametrize("gone", [0, 2, 3, 30])
