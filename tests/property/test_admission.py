@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, FeedPartition, admit
+from engine.connectors.admission import NO_TS, Admitted, Backlog, BatchLimit, Chunk, FeedPartition, admit
 
 Place = tuple[int, int]
 """Partition and offset of a record."""
@@ -20,6 +20,9 @@ def in_order(steps: list[int]) -> list[int]:
 
 
 times = st.one_of(
+    st.builds(
+        lambda first, rest: [first, *rest], st.integers(0, 20), st.lists(st.integers(0, 20) | st.just(NO_TS))
+    ),  # some have none
     st.lists(st.integers(0, 30), max_size=25),  # disorder and late records
     st.lists(st.integers(0, 2), min_size=5, max_size=25),  # hardly anything but ties
     st.lists(st.integers(0, 3), min_size=5, max_size=25).map(in_order),
@@ -101,7 +104,7 @@ class Reading:
 
     def _first_at(self, backlog: Backlog, start: int, end: int, bound: int) -> int:
         own = self.partitions[backlog.partition].times
-        return next((offset for offset in range(start, end) if own[offset] >= bound), end)
+        return next((offset for offset in range(start, end) if own[offset] >= bound and own[offset] != NO_TS), end)
 
     def _take(self, admitted: Admitted) -> None:
         assert admitted.ends, "every batch takes something of a backlog"
@@ -119,7 +122,7 @@ class Reading:
 limits = st.builds(BatchLimit, st.integers(1, 60), st.just(10**9)) | st.builds(BatchLimit, st.just(10**9), st.integers(1, 600))
 
 
-@settings(max_examples=400)
+@settings(max_examples=500)
 @given(partitions(), limits)
 @example([Partition(0, [5, 5, 5], [1, 2, 3], 1), Partition(1, [5, 5], [1, 2], 1)], BatchLimit(1, 10**9))
 @example([Partition(0, [7, 1, 2, 8], [4], 1), Partition(1, [3, 9, 4], [1, 2, 3], 2)], BatchLimit(1, 10**9))

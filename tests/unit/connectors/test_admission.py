@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from engine.connectors.admission import UNKNOWN_TS, Admitted, Backlog, BatchLimit, Chunk, FirstAt, admit
+from engine.connectors.admission import NO_TS, UNKNOWN_TS, Admitted, Backlog, BatchLimit, Chunk, FirstAt, admit
 
 UNBOUNDED = BatchLimit(max_rows=10**9, max_bytes=10**12)
 
@@ -36,7 +37,8 @@ def finder(*feeds: Feed) -> FirstAt:
     of = {feed.backlog.feed: feed for feed in feeds}
 
     def first_at(backlog: Backlog, start: int, end: int, bound: int) -> int:
-        return next((place for place in range(start, end) if of[backlog.feed].times[place] >= bound), end)
+        times = of[backlog.feed].times
+        return next((place for place in range(start, end) if times[place] >= bound and times[place] != NO_TS), end)
 
     return first_at
 
@@ -132,6 +134,20 @@ def test_one_partition_is_cut_by_size_whatever_its_times() -> None:
     assert admit(backlogs, BatchLimit(10**9, 450), None) == Admitted({("s", 0): 3})
     assert admit(backlogs, BatchLimit(1, 1), None) == Admitted({("s", 0): 2})
     assert admit(backlogs, UNBOUNDED, None) == Admitted({("s", 0): 6})
+
+
+def test_records_that_are_not_found_where_a_chunk_claims_them_do_not_end_the_prefix() -> None:
+    claimed = stream([1, 2], [3], [8])
+    chunk = claimed.backlog.chunks[0]
+    claimed.backlog = replace(claimed.backlog, chunks=[replace(chunk, max_ts=7), *claimed.backlog.chunks[1:]])
+    assert ends(claimed, table([4], [5], [6]), limit=BatchLimit(3, 10**9)) == {"s": 3, "t": 3}
+
+
+def test_chunks_whose_records_move_no_head_wait_for_nobody() -> None:
+    garbage = stream([2], [NO_TS, NO_TS], [3])
+    assert ends(garbage, table([4], [5], [6]), limit=BatchLimit(5, 10**9)) == {"s": 4, "t": 1}
+    unknown = stream([NO_TS], [NO_TS, NO_TS], is_whole=False)
+    assert ends(unknown, table([4])) == {"s": 3}
 
 
 def undated(name: str, *, is_table: bool, is_whole: bool = True) -> Backlog:
