@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 UNKNOWN_TS = 1 << 62
 """Later than every event time."""
 
+NO_TS = -1
+"""Earlier than every event time: the head where no record has moved it."""
+
 FeedPartition = tuple[str, int]
 
 
@@ -25,7 +28,7 @@ class Chunk:
         rows: records inside; an estimate where the feed does not count them.
         size_bytes: its size as stored.
         start_ts: event time (ms) near its beginning, None where unknown.
-        max_ts: greatest event time (ms) inside, None where unknown.
+        max_ts: greatest event time (ms) inside, None where unknown; ``NO_TS`` where no record inside can move the head.
     """
 
     end_offset: int
@@ -114,7 +117,7 @@ class _Lane:
     @classmethod
     def of(cls, backlog: Backlog) -> _Lane:
         heads = []
-        head = -1 if backlog.head is None else backlog.head
+        head = NO_TS if backlog.head is None else backlog.head
         for chunk in backlog.chunks:
             # Of records without a known time those of tables come first. A chunk without records (a CSV's header) waits for nobody.
             unknown = head if chunk.rows == 0 or backlog.is_table else UNKNOWN_TS
@@ -144,7 +147,9 @@ class _Lane:
             return start
         for chunk, head in zip(self.backlog.chunks, self.heads, strict=True):
             if cut is not None and head >= cut:
-                return first_at(self.backlog, start, chunk.end_offset, cut)
+                found = first_at(self.backlog, start, chunk.end_offset, cut)
+                if found < chunk.end_offset:
+                    return found
             start = chunk.end_offset
         return start
 

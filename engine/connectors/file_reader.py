@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from engine.connectors import log, parquet_files
-from engine.connectors.admission import Chunk
+from engine.connectors.admission import NO_TS, Chunk
 from engine.connectors.canonical import TEXT_FILE, TYPED_FILE
 from engine.connectors.dating import Dated, date_text, dating_relations
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
@@ -158,7 +158,7 @@ class FileReader:
                 splits.append(Split(PARTITION, base + first, base + last, head, name, first, last))
             # The head behind the last split is nobody's.
             if base + last < end and dating_relations(self.relations):
-                head = max(head, -1 if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
+                head = max(head, NO_TS if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
         return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
@@ -251,12 +251,14 @@ class FileReader:
         return Chunk(base + last, rows, size, None, greatest)
 
     def _max_ts(self, part: _Part) -> int | None:
-        """Return the greatest event time of a chunk. Where its beginning was read before: see ``LogReader``."""
+        """Return the greatest event time of a chunk; None where no relation has one. Where its beginning was read before: see ``LogReader``."""
         end = part[0] + part[3]
         if end not in self._greatest:
             if len(self._greatest) >= KEPT_DATES:
                 self._greatest.clear()
-            self._greatest[end] = self._dated(part).max_ts
+            greatest = self._dated(part).max_ts
+            # Where relations have event times and none of these records has a good one, they wait for nobody.
+            self._greatest[end] = NO_TS if greatest is None and dating_relations(self.relations) else greatest
         return self._greatest[end]
 
     def _dated(self, part: _Part) -> Dated:

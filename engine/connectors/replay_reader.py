@@ -13,7 +13,7 @@ from uuid import UUID
 import polars as pl
 
 from engine.connectors import log
-from engine.connectors.admission import Chunk
+from engine.connectors.admission import NO_TS, Chunk
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
 from engine.connectors.packets import Packet, encode_frame, encode_json, split_by_task
 from engine.connectors.postgres import shared_connection
@@ -71,7 +71,7 @@ class ReplayReader:
     ) -> list[Chunk]:
         """See ``FeedReader``. Their event times count for nothing: they neither wait nor are waited for."""
         end = min(self.ends().get(partition, start), start + CHUNK_ROWS)
-        return [Chunk(end, end - start, (end - start) * RECORD_BYTES, None, -1)] if end > start else []
+        return [Chunk(end, end - start, (end - start) * RECORD_BYTES, None, NO_TS)] if end > start else []
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - they have no place in the merge
         """See ``FeedReader``."""

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
+from engine.connectors.admission import NO_TS
 from engine.connectors.canonical import SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
@@ -110,12 +111,15 @@ def _shape_piece(
         is_whole = is_whole and accepted.height == piece.rows
         judged.append(accepted)
     times = _accepted_times(judged) if is_whole or (split.head is None and piece.are_accepted) else piece.times()
+    before = seen.head
+    if before is None and any(reading.relation.event_time is not None for reading in readings):
+        before = NO_TS
     heads = seen.heads(times[1])
     for reading, accepted in zip(readings, judged, strict=True):
         if accepted.height == 0:
             continue
         seen.accept(reading.relation.name, accepted)
-        placed = accepted.with_columns(pl.Series(HEAD, _of_records(accepted, times[0], heads)))
+        placed = accepted.with_columns(pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
         for source_input, where in reading.inputs:
             frame = _for_input(placed, source_input, where)
             if frame.height:
@@ -130,12 +134,24 @@ def _accepted_times(judged: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
     return offsets[order], times[order]
 
 
-def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64) -> I64:
-    """Return the heads of records: of each that of the last known time up to it."""
-    if frame.height == len(offsets):
+def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64, before: int | None) -> I64:
+    """Return the heads of records: of each that of the last known time up to it.
+
+    Args:
+        frame: records in the order of offsets.
+        offsets: of what has a known time.
+        heads: behind each of these.
+        before: the head before them; None where no relation has an event time: then records are of the time at which they are read.
+    """
+    own: I64 = frame.get_column("_offset").to_numpy()
+    if np.array_equal(own, offsets):
         return heads
-    places = np.searchsorted(offsets, frame.get_column("_offset").to_numpy(), side="right") - 1
-    return heads[places] if len(heads) else frame.get_column("_ts").cum_max().to_numpy()
+    if before is None and len(heads) == 0:
+        read_at: I64 = frame.get_column("_ts").cum_max().to_numpy()
+        return read_at
+    known = np.concatenate([[NO_TS if before is None else before], heads])
+    found: I64 = known[np.searchsorted(offsets, own, side="right")]
+    return found
 
 
 def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:

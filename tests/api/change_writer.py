@@ -13,8 +13,10 @@ import pyarrow as pa
 from app.store.catalog import load_catalog
 from engine.connectors.packets import Packet, encode_frame, packet_batch
 from engine.connectors.sink import Sink, claim_epoch, last_batch
+from engine.core.hashing import key_hash
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
+from tests.derived_log import caused
 
 Change = tuple[str, Mapping[str, Any], int]
 """Op, columns, result time."""
@@ -27,9 +29,10 @@ class ChangeWriter:
         dsn: the database.
         query: its name; it was created over HTTP.
         epoch: of this launch; None takes the next.
+        tasks: how many share the keys; each change has a cause of its own, in the order of changes.
     """
 
-    def __init__(self, dsn: str, query: str, epoch: int | None = None) -> None:
+    def __init__(self, dsn: str, query: str, epoch: int | None = None, tasks: int = 1) -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
             row = connection.execute(
                 "SELECT q.id, q.checkpoint_id, q.definition, coalesce(max(c.epoch), 0) + 1 FROM slackwater.query q "
@@ -43,6 +46,7 @@ class ChangeWriter:
             claim_epoch(connection, self.query_id, checkpoint_id, self.epoch)
             last = last_batch(connection, self.query_id, checkpoint_id)
         self.batch_id = -1 if last is None else last
+        self._tasks = tasks
         self._sink = Sink(dsn, self._plan, self.query_id, checkpoint_id, self.epoch)
 
     def __enter__(self) -> Self:
@@ -59,7 +63,13 @@ class ChangeWriter:
             {**{name: values.get(name) for name in columns.names}, "_ts": ts, "_op": int(op == "delete")}
             for op, values, ts in changes
         ]
-        frame = pl.DataFrame(rows, schema=schema, orient="row")
-        packets = [Packet(0, "data", 0, 0, 0, frame.height, 0, 0, 1_000, encode_frame(frame))] if rows else []
+        frame = caused(pl.DataFrame(rows, schema=schema, orient="row"))
+        ordinals = (key_hash(frame, self._plan.output.key).fill_null(0) % self._tasks).to_numpy()
+        parts = [frame.filter(ordinals == ordinal) for ordinal in range(self._tasks)]
+        packets = [
+            Packet(ordinal, "data", 0, ordinal, 0, part.height, 0, 0, 1_000, encode_frame(part))
+            for ordinal, part in enumerate(parts)
+            if part.height
+        ]
         self._sink.commit(self.batch_id + 1, pa.Table.from_batches([packet_batch(packets)]))
         self.batch_id += 1

@@ -17,6 +17,7 @@ from engine.core.frames import Emission, empty_late
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
+from tests.derived_log import caused
 
 NOW_MS = 1_400_000_000_000
 
@@ -54,7 +55,10 @@ def commit(
     packets = [packet for stage, task, emission in emissions for packet in _packets(plan, stage, task, emission)]
     for feed, partitions in (read_to or {}).items():
         for partition, end in partitions.items():
-            body = {"feed": feed, "partition": partition, "end_offset": end, "rows": end, "accepted": end, "max_ts": None}
+            body = {
+                "feed": feed, "partition": partition, "start_offset": 0, "end_offset": end, "rows": end, "accepted": end,
+                "max_ts": None, "head": None,
+            }  # fmt: skip
             packets.append(Packet(0, "progress", 0, partition, 0, 0, None, None, NOW_MS, json.dumps(body).encode()))
     sink = Sink(dsn, plan, row[0], row[1], last[1] + 1)
     sink.commit(0 if last[0] is None else last[0] + 1, pa.Table.from_batches([packet_batch([*packets, *rejects])]))
@@ -71,7 +75,7 @@ def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Pack
     if emission.late.height:
         packets.append(Packet(task, "late", 0, task, 0, emission.late.height, None, None, NOW_MS, encode_frame(emission.late)))
     if stage == len(plan.stages) - 1:
-        for kind, frame in (("data", emission.changes), ("replayed", emission.replayed)):
+        for kind, frame in (("data", caused(emission.changes)), ("replayed", emission.replayed)):
             if frame.height:
                 packets.append(Packet(task, kind, 0, task, 0, frame.height, None, None, NOW_MS, encode_frame(frame)))
     return packets

@@ -10,11 +10,11 @@ import psycopg
 from psycopg import sql
 
 from app.client import Client, Json
-from engine.connectors.log import read_feed
 from tests.bench.oracle import judge_join, judge_windows
 from tests.bench.service import fresh_service
 from tests.bench.sources import FileSource, Input, Source
 from tests.bench.timed import Measured, Run, run_query
+from tests.derived_log import derived_rows
 
 WINDOW_MS = 10_000
 WINDOW_GRACE_MS = 5_000
@@ -78,7 +78,7 @@ def count_final(size: str, source: Source, work: Path, key: str) -> Measured:
 
 def _judged_join(dsn: str, job: str, size: str, run: Run) -> Measured:
     with psycopg.connect(dsn) as connection:
-        frame = pl.concat([frame.select("n", "version") for _, frame in read_feed(connection, "joined")])
+        frame = derived_rows(connection, "joined").select("n", "version")
     quality = judge_join(size, frame["n"], frame["version"])
     waiting = sum(run.status["buffered"].values())
     answers = (

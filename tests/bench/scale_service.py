@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 import psutil
 import psycopg
 
-from engine.connectors.log import read_feed
 from tests.bench.meter import TreeMeter
 from tests.bench.roles import ANONYMOUS, memory_by_role
 from tests.bench.sampling import Sampler
 from tests.bench.scale_core import drop_from_cache
 from tests.bench.scale_input import SPAN_MS, Probes, Table, write_files, write_table
 from tests.bench.service import Service, await_driver, fresh_service
+from tests.derived_log import derived_rows
 
 TASKS: Final = 4
 RESTART_ROWS: Final = 1_000
@@ -155,8 +154,7 @@ class Watched:
 
     def answers(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the number and the version (-1 for none) of every record of the result."""
-        parts = [frame.select("n", "version") for _, frame in read_feed(self._connection, self.name)]
-        frame = pl.concat(parts)
+        frame = derived_rows(self._connection, self.name)
         return frame["n"].to_numpy(), frame["version"].fill_null(-1).to_numpy()
 
     @property

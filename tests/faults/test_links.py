@@ -15,13 +15,13 @@ import pytest
 
 from engine.connectors.fence import cut_off_older
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
-from engine.connectors.log import read_feed
 from engine.connectors.postgres import close_shared_connections, shared_connection
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.errors import SinkUnavailable, SourceUnavailable
 from engine.plan.model import Plan
+from tests.derived_log import derived_rows
 from tests.faults.proxy import Proxy, proxy_before
 from tests.integration.test_sink import changes, data, plan, progress, stats, table
 
@@ -213,7 +213,7 @@ def test_a_batch_whose_answer_is_lost_counts_once(proxy: Proxy, dsn: str, words:
             sink.commit(number, batches[number])
         sink.close()
         assert rows_of(direct, "SELECT k, v FROM views.result ORDER BY k") == [("a", 2), ("b", 2)]
-        assert sum(frame.height for _, frame in read_feed(direct, change_feed("result"))) == 6
+        assert derived_rows(direct, change_feed("result")).height == 6
         assert rows_of(direct, "SELECT count FROM log.counter WHERE reason = 'late' AND owner = %s", query) == [(3,)]
 
 

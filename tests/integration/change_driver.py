@@ -13,6 +13,7 @@ from engine.errors import EpochFenced
 from tests.api.change_writer import Change, ChangeWriter
 
 COMMIT_EVERY_S = 0.01
+TASKS = 4
 # Keys that Postgres and Python sort differently, so that only one of both orders can be right.
 KEYS = [f"{prefix}{number}" for number in range(150) for prefix in ("a", "B", "é", "_ c", "Z-")]
 
@@ -31,7 +32,7 @@ def main(dsn: str, query: str, seed: str) -> None:
     """Commit until the end comes from outside."""
     chance = random.Random(seed)
     pause = threading.Event()
-    with ChangeWriter(dsn, query) as writer:
+    with ChangeWriter(dsn, query, tasks=1 + int(seed) % TASKS) as writer:
         try:
             while not pause.wait(COMMIT_EVERY_S):
                 writer.commit(random_changes(chance, writer.epoch * 100_000 + writer.batch_id + 1))

@@ -1,7 +1,7 @@
 """Followers that lose their connection at random while the query's drivers are killed: no gap, no repeat, and the table at the end.
 
 The oracle is the change log itself, read in one go at the end: what a follower held at each moment must be the fold of the log up to the
-follower's own position.
+follower's own position. Launches have different numbers of tasks, so a commit's changes stand in several partitions (P1).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from app.client import Client, Event
 from app.domain.change_cursors import ChangeCursor
 from app.main import create_app
 from app.settings import Settings
-from engine.connectors.log import read_feed
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import STREAM
 from tests.api.live_server import live
 from tests.api.test_changes import TOTALS
-from tests.integration.change_driver import KEYS, random_changes
+from tests.derived_log import read_derived
+from tests.integration.change_driver import KEYS, TASKS, random_changes
 from tests.integration.driver_tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,15 +51,17 @@ class Follower(threading.Thread):
     """Follows with connections that break after a random number of events, until it is told where the end is.
 
     Attributes:
-        offsets: of every change event, as it came.
-        held: what was held at the end of a snapshot, and at the last event: (offset, table).
+        numbers: of every change event, as it came.
+        places: partition and offset of it.
+        held: what was held at the end of a snapshot, and at the last event: (number, table).
     """
 
     url: str
     start_at: str
     seed: int
     ends_at: int | None = None
-    offsets: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
     ids: list[ChangeCursor] = field(default_factory=list)
     held: list[tuple[int, Table]] = field(default_factory=list)
     connections: int = 0
@@ -91,7 +93,7 @@ class Follower(threading.Thread):
                             continue
                         self._note(event, table)
                         left -= 1
-                        if left == 0 or event.data.get("offset") == (self.ends_at or 0) - 1:
+                        if left == 0 or event.data.get("sequence") == (self.ends_at or 0) - 1:
                             break
         self.held.append((ChangeCursor.decode(cursor).offsets[0], dict(table)))
 
@@ -103,7 +105,8 @@ class Follower(threading.Thread):
         else:
             apply(table, event)
         if event.kind == "change":
-            self.offsets.append(event.data["offset"])
+            self.numbers.append(event.data["sequence"])
+            self.places.append((event.data["partition"], event.data["offset"]))
         self.ids.append(at)
 
 
@@ -128,9 +131,7 @@ def launched(dsn: str, seed: int) -> Iterator[subprocess.Popen[bytes]]:
 
 def log_end(dsn: str) -> int:
     with psycopg.connect(dsn) as connection:
-        row = connection.execute(
-            "SELECT next_offset FROM log.head JOIN log.feed ON id = feed_id WHERE name = 'changes:totals'"
-        ).fetchone()
+        row = connection.execute("SELECT next_sequence FROM log.feed WHERE name = 'changes:totals'").fetchone()
     assert row is not None
     end: int = row[0]
     return end
@@ -162,19 +163,19 @@ def folds(dsn: str) -> Iterator[tuple[int, Table]]:
     table: Table = {}
     yield 0, table
     with psycopg.connect(dsn) as connection:
-        for first, frame in read_feed(connection, "changes:totals"):
-            for offset, (origin, flights, op) in enumerate(frame.select("origin", "flights", "_op").iter_rows(), first):
+        for frame in read_derived(connection, "changes:totals"):
+            for number, origin, flights, op in frame.select("_offset", "origin", "flights", "_op").iter_rows():
                 table.pop(origin, None)
                 if op == 0:
                     table[origin] = flights
-                yield offset + 1, table
+                yield number + 1, table
 
 
 def test_followers_lose_their_connections_while_drivers_are_killed(dsn: str, url: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with ChangeWriter(dsn, "totals") as writer:
+    with ChangeWriter(dsn, "totals", tasks=TASKS) as writer:
         writer.commit([("upsert", {"origin": key, "flights": 0}, 0) for key in KEYS])
     followers: list[Follower] = []
 
@@ -198,12 +199,17 @@ def test_followers_lose_their_connections_while_drivers_are_killed(dsn: str, url
         if follower.failure is not None:
             raise follower.failure
         assert follower.connections > 2
-        assert follower.offsets == sorted(set(follower.offsets))
+        assert follower.numbers == sorted(set(follower.numbers))
         places = [(at.offsets[0], at.rows_after is None) for at in follower.ids]
         assert places == sorted(places)
-    assert followers[0].offsets == list(range(end))
+    assert followers[0].numbers == list(range(end))
+    by_partition = {partition: [own for one, own in followers[0].places if one == partition] for partition in range(TASKS)}
+    assert all(own == list(range(len(own))) for own in by_partition.values()), (
+        "in each partition too none is missing, and in order"
+    )
+    assert all(by_partition.values())
     # Snapshots that were left and gone on with while the table changed: changes came before their end.
-    assert any(len(follower.held) == 2 and follower.offsets[0] < follower.held[0][0] for follower in followers[1:])
+    assert any(len(follower.held) == 2 and follower.numbers[0] < follower.held[0][0] for follower in followers[1:])
     expected = {offset: dict(table) for offset, table in folds(dsn)}
     for follower in followers:
         for offset, held in follower.held:

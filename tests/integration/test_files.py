@@ -103,6 +103,9 @@ def test_every_format_gives_the_same_records(tmp_path: Path, dsn: str, form: For
     chunks = reader.chunks(0, 0, ALL, is_dated=True)
     assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (end, 5)
     assert max(chunk.max_ts or 0 for chunk in chunks) == 5000
+    undated = reader.chunks(0, 0, ALL, is_dated=False)
+    assert [(chunk.end_offset, chunk.rows) for chunk in undated] == [(chunk.end_offset, chunk.rows) for chunk in chunks]
+    assert {chunk.max_ts for chunk in undated} == {None}
 
 
 def test_a_start_time_leaves_out_what_happened_before_it_wherever_it_stands(tmp_path: Path, dsn: str, form: Format) -> None:
@@ -279,11 +282,15 @@ def test_a_file_that_is_gone_fails_only_what_reaches_it(tmp_path: Path, dsn: str
     assert len(reader.chunks(0, 0, ALL, is_dated=True)) == 40
     (tmp_path / f"{gone:02}.{form}").unlink()
     reader = open_feed(dsn, feed_of(tmp_path, form), [EVENTS])
+    position = 0
     if gone > 0:
-        seen = reader.chunks(0, 0, ALL, is_dated=True)
-        assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
+        for limit in (Limit(2 * gone - 1, 10**12), ALL):
+            seen = reader.chunks(0, 0, limit, is_dated=True)
+            assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
+        position = seen[-1].end_offset
+        assert reader.splits(0, 0, position, -1)[-1].end == position
     with pytest.raises(SourceUnavailable):
-        reader.chunks(0, gone << PLACE_BITS, ALL, is_dated=True)
+        reader.chunks(0, position, ALL, is_dated=True)
 
 
 def test_bad_records_are_refused_with_the_byte_where_they_stand(tmp_path: Path, dsn: str) -> None:

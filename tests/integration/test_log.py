@@ -50,7 +50,7 @@ def input_of(of: RelationSchema = EVENTS, index: int = 0, **more: Any) -> Input:
 
 def packets(reader: FeedReader, *inputs: Input, tasks: tuple[int, ...] = (0,), partition: int = 0) -> list[Packet]:
     end = reader.ends()[partition]
-    splits = reader.splits(partition, reader.starts("earliest")[partition], end)
+    splits = reader.splits(partition, reader.starts("earliest")[partition], end, None)
     return [packet for split in splits for packet in reader.read(split, ReadRequest(inputs, NOW_MS, tasks))]
 
 
@@ -151,10 +151,10 @@ def test_retention_removes_old_batches_and_moves_the_start(conn: Connection) -> 
     reader = open_feed(conn.info.dsn, FEED, [EVENTS])
     assert dict(reader.starts("earliest")) == {0: 2}
     assert records_of(packets(reader, input_of()))["v"].to_list() == [2]
-    assert [chunk.rows for chunk in reader.chunks(0, 2, ALL)] == [1]
+    assert [chunk.rows for chunk in reader.chunks(0, 2, ALL, is_dated=True)] == [1]
     for unread in (0, 1):
         with pytest.raises(DataInvalid, match="removed by its retention"):
-            reader.chunks(0, unread, ALL)
+            reader.chunks(0, unread, ALL, is_dated=True)
         with pytest.raises(DataInvalid, match="removed by its retention"):
             list(reader.read(Split(0, unread, 3), ReadRequest((input_of(),), NOW_MS, (0,))))
 
@@ -180,7 +180,7 @@ def test_a_reader_hands_out_canonical_records_by_task(conn: Connection, dsn: str
     reader = open_feed(dsn, FEED, [EVENTS])
     found = packets(reader, input_of(columns=("k", "v")), tasks=(7, 3))
     frame = records_of(found)
-    assert frame.columns == ["_key_hash", "_ts", "_offset", "_op", "k", "v"]
+    assert frame.columns == ["_key_hash", "_ts", "_offset", "_op", "_head", "k", "v"]
     assert frame.select("_ts", "_offset", "k").rows() == [
         (0, 0, "a"),
         (1, 1, "b"),
@@ -196,10 +196,12 @@ def test_a_reader_hands_out_canonical_records_by_task(conn: Connection, dsn: str
     assert json.loads(found[-1].blob) == {
         "feed": "log:events",
         "partition": 0,
+        "start_offset": 0,
         "end_offset": 6,
         "rows": 6,
         "accepted": 6,
         "max_ts": 9,
+        "head": 9,
     }
 
 
@@ -234,11 +236,11 @@ def test_chunks_coalesce_small_batches_and_stop_at_the_limit(conn: Connection, d
     for n in range(30):
         post(conn, [{"k": "a", "t": 100 - n, "v": n}] * 1_000)
     reader = open_feed(dsn, FEED, [EVENTS])
-    chunks = reader.chunks(0, 0, ALL)
+    chunks = reader.chunks(0, 0, ALL, is_dated=True)
     assert [(c.end_offset, c.rows, c.start_ts, c.max_ts) for c in chunks] == [
         (8_000, 8_000, 100, 100), (16_000, 8_000, 92, 92), (24_000, 8_000, 84, 84), (30_000, 6_000, 76, 76),
     ]  # fmt: skip
-    assert [c.end_offset for c in reader.chunks(0, 16_500, Limit(1, 10**12))] == [17_000]
+    assert [c.end_offset for c in reader.chunks(0, 16_500, Limit(1, 10**12), is_dated=True)] == [17_000]
 
 
 def test_a_start_time_finds_the_first_batch_that_reaches_it(conn: Connection, dsn: str) -> None:

@@ -15,7 +15,6 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from engine.connectors.log import read_feed
 from engine.connectors.packets import Packet, encode_frame, packet_batch
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import Sink, change_feed, claim_epoch
@@ -34,6 +33,7 @@ from engine.plan.model import (
     Stage,
     TimeLimitSuppression,
 )
+from tests.derived_log import caused, derived_rows, read_derived
 
 QUERY, CHECKPOINT = uuid4(), uuid4()
 
@@ -53,12 +53,14 @@ def plan(kind: Any, columns: dict[str, str], key: tuple[str, ...], **more: Any) 
     return Plan("q", 1, (), (stage,), output, LateRecords(more.get("max_rows", 100), 10**12))
 
 
-def data(frame: pl.DataFrame) -> Packet:
-    return Packet(0, "data", 0, 0, 0, frame.height, 0, 0, 1_000, encode_frame(frame))
+def data(frame: pl.DataFrame, ordinal: int = 0) -> Packet:
+    return Packet(ordinal, "data", 0, ordinal, 0, frame.height, 0, 0, 1_000, encode_frame(frame))
 
 
 def progress(end: int) -> Packet:
-    body = {"feed": "log:s", "partition": 0, "end_offset": end, "rows": end, "accepted": end, "max_ts": 7}
+    body = {
+        "feed": "log:s", "partition": 0, "start_offset": 0, "end_offset": end, "rows": end, "accepted": end, "max_ts": 7, "head": 7,
+    }  # fmt: skip
     return Packet(0, "progress", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
 
 
@@ -69,8 +71,8 @@ def stats(clock: int, counters: list[Any] | None = None) -> Packet:
 
 def changes(**columns: Any) -> pl.DataFrame:
     frame = pl.DataFrame(columns)
-    return frame.with_columns(
-        _ts=pl.lit(5, pl.Int64), _op=pl.col("_op").cast(pl.Int8) if "_op" in columns else pl.lit(0, pl.Int8)
+    return caused(
+        frame.with_columns(_ts=pl.lit(5, pl.Int64), _op=pl.col("_op").cast(pl.Int8) if "_op" in columns else pl.lit(0, pl.Int8))
     )
 
 
@@ -102,7 +104,7 @@ def test_a_batch_is_folded_to_the_last_value_per_key_and_the_change_feed_keeps_a
     sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
     sink.commit(0, table(data(changes(k=["a", "b", "a"], v=[1, 2, 3])), progress(3), stats(9)))
     assert sorted(conn.execute("SELECT k, v, _ts FROM views.result").fetchall()) == [("a", 3, 5), ("b", 2, 5)]
-    assert sum(frame.height for _, frame in read_feed(conn, change_feed("result"))) == 3
+    assert derived_rows(conn, change_feed("result")).height == 3
     position, clock, detail = conn.execute("SELECT position, stream_time_ms, detail FROM log.commit").fetchone()
     assert position == {"log:s": {"0": 3}}
     assert clock == 7
@@ -122,7 +124,7 @@ def test_a_repeated_batch_writes_nothing(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
     for _ in range(2):
         sink.commit(0, table(data(changes(k=["a"])), progress(1), stats(1, [["s", "null_key", 2]])))
-    assert sum(frame.height for _, frame in read_feed(conn, "result")) == 1
+    assert derived_rows(conn, "result").height == 1
     assert conn.execute("SELECT input, reason, count FROM log.counter WHERE owner = %s", (QUERY,)).fetchall() == [
         ("s", "null_key", 2)
     ]
@@ -136,7 +138,7 @@ def test_an_older_epoch_is_fenced_and_writes_nothing(conn: Any, dsn: str) -> Non
         old.commit(0, table(data(changes(k=["a"]))))
     with pytest.raises(EpochFenced):
         claim_epoch(conn, QUERY, CHECKPOINT, 2)
-    assert list(read_feed(conn, "result")) == []
+    assert list(read_derived(conn, "result")) == []
     old.close()
 
 
@@ -169,7 +171,7 @@ def test_every_type_survives_the_way_into_the_view(conn: Any, dsn: str) -> None:
         _ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8)
     )
     sink = sink_for(conn, dsn, a_plan)
-    sink.commit(0, table(data(frame)))
+    sink.commit(0, table(data(caused(frame))))
     got = {r[0]: r[1:-1] for r in conn.execute("SELECT * FROM views.result").fetchall()}
     assert got[row["k"]] == (True, -3, 0.1, Decimal("12.30"), b"\x00\xff", row["day"], row["t"], moment, [1, 2], {"x": 1})
     assert got[""] == (None,) * 10
@@ -185,7 +187,7 @@ def test_values_inside_values_are_json_as_records_write_it(conn: Any, dsn: str) 
         _ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8)
     )
     sink = sink_for(conn, dsn, a_plan)
-    sink.commit(0, table(data(frame)))
+    sink.commit(0, table(data(caused(frame))))
     sink.close()
     assert conn.execute("SELECT parts, deep FROM views.result").fetchone() == (
         ["/w==", None],
@@ -268,7 +270,7 @@ def test_windows_leave_after_their_retention(conn: Any, dsn: str) -> None:
     ).with_columns(_ts=pl.lit(5, pl.Int64), _op=pl.lit(0, pl.Int8))
     sink = sink_for(conn, dsn, a_plan)
     late_clock = json.loads(progress(1).blob) | {"max_ts": 9_000}
-    sink.commit(0, table(data(frame), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(late_clock).encode())))
+    sink.commit(0, table(data(caused(frame)), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(late_clock).encode())))
     assert [row[0] for row in conn.execute("SELECT n FROM views.result")] == [2]
     sink.close()
 
@@ -336,7 +338,7 @@ def test_refused_records_are_kept_once_for_all_queries_that_read_them(conn: Any,
 def test_a_large_result_is_appended_in_batches_that_can_be_read(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "bigint"}, ()))
     sink.commit(0, table(data(changes(k=range(150_000)))))
-    assert [frame.height for _, frame in read_feed(conn, "result")] == [65_536, 65_536, 18_928]
+    assert [frame.height for frame in read_derived(conn, "result")] == [65_536, 65_536, 18_928]
     sink.close()
 
 
@@ -351,7 +353,7 @@ def test_a_checkpoint_that_does_not_go_on_where_the_results_end_is_refused(conn:
     lost = Sink(dsn, plan("stream", {"k": "string"}, ()), QUERY, another, 2)
     with pytest.raises(StateCorrupt):
         lost.commit(1, table(data(changes(k=["b"]))))
-    assert sum(frame.height for _, frame in read_feed(conn, "result")) == 1
+    assert derived_rows(conn, "result").height == 1
     lost.close()
 
 
@@ -364,7 +366,7 @@ def test_a_view_whose_bounds_were_renamed_expires_by_its_end(conn: Any, dsn: str
     )
     sink = sink_for(conn, dsn, a_plan)
     clock = json.loads(progress(1).blob) | {"max_ts": 5_000}
-    sink.commit(0, table(data(frame), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(clock).encode())))
+    sink.commit(0, table(data(caused(frame)), Packet(0, "progress", 0, 0, 0, 0, None, None, 1, json.dumps(clock).encode())))
     assert [row[0] for row in conn.execute("SELECT n FROM views.result")] == [1]
     sink.close()
 

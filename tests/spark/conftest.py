@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from engine.connectors.log import append_batches, encode_batch, ensure_feed, read_feed, route
+from engine.connectors.log import append_batches, encode_batch, ensure_feed, route
 from engine.connectors.postgres import close_shared_connections
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed, claim_epoch
@@ -28,6 +28,7 @@ from engine.plan.model import Plan
 from engine.spark.checkpoint import prepare_checkpoint
 from engine.spark.runner import RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, session_of
+from tests.derived_log import derived_rows
 
 END_SECONDS = 120
 
@@ -99,10 +100,9 @@ class Launcher:
         return identity
 
     def stream(self, name: str) -> pl.DataFrame:
-        """Everything in a log feed, in order."""
+        """Everything in a derived feed, in order."""
         with self.connect() as connection:
-            frames = [frame for _, frame in read_feed(connection, name)]
-        return pl.concat(frames) if frames else pl.DataFrame()
+            return derived_rows(connection, name)
 
     def view(self, name: str) -> list[tuple[Any, ...]]:
         """Rows of a view in the order of their columns."""

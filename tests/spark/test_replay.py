@@ -8,9 +8,10 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from engine.connectors.log import append_batches, encode_batch, ensure_feed, read_feed
+from engine.connectors.log import append_batches, encode_batch, ensure_feed
 from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sink import change_feed
+from tests.derived_log import derived_rows
 from tests.spark.conftest import Launcher
 
 pytestmark = pytest.mark.spark
@@ -57,7 +58,7 @@ def replay_all(launcher: Launcher, identity: UUID) -> int:
 
 def written(launcher: Launcher, feed: str) -> list[dict[str, Any]]:
     with launcher.connect() as connection:
-        return [row for _, frame in read_feed(connection, feed) for row in frame.to_dicts()]
+        return derived_rows(connection, feed).to_dicts()
 
 
 def test_replayed_records_are_joined_once_and_marked(launcher: Launcher, sources: None) -> None:

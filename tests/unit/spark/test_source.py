@@ -31,11 +31,18 @@ def an_input(index: int, alias: str, feed: str, kind: Any = "stream") -> Input:
 
 @dataclass
 class FakeFeed:
-    """A feed whose partitions are as long as ``length`` says, in chunks of ten records at one record per ms."""
+    """A feed whose partitions are as long as ``length`` says, in chunks of ten records at one record per ``step_ms``.
+
+    Attributes:
+        looked_at: where each look at chunks began.
+        are_dated: whether it was asked for their event times.
+    """
 
     feed: Feed
     length: dict[int, int] = field(default_factory=lambda: {0: 0})
     looked_at: list[int] = field(default_factory=list)
+    are_dated: set[bool] = field(default_factory=set)
+    step_ms: int = 1
 
     def starts(self, start: Start) -> Mapping[int, int]:
         return dict.fromkeys(self.length, 0)
@@ -43,13 +50,18 @@ class FakeFeed:
     def ends(self) -> Mapping[int, int]:
         return dict(self.length)
 
-    def chunks(self, partition: int, start: int, limit: Limit) -> list[Chunk]:
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
         self.looked_at.append(start)
-        ends = range(start + 10, self.length[partition] + 10, 10)
-        return [Chunk(min(end, self.length[partition]), 10, 1_000, end - 10, end - 1) for end in ends]
+        self.are_dated.add(is_dated)
+        ends = [min(first + 10, self.length[partition]) for first in range(start, self.length[partition], 10)]
+        times = [(max(end - 10, start) * self.step_ms, (end - 1) * self.step_ms) if is_dated else (None, None) for end in ends]
+        return [Chunk(end, 10, 1_000, *span) for end, span in zip(ends, times, strict=True)]
 
-    def splits(self, partition: int, start: int, end: int) -> list[Split]:
-        return [Split(partition, first, min(first + 50, end)) for first in range(start, end, 50)]
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
+        return min(max(start, -(-bound_ms // self.step_ms)), end)
+
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
+        return [Split(partition, first, min(first + 50, end), head) for first in range(start, end, 50)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         yield Packet(request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")

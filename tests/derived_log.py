@@ -1,0 +1,48 @@
+"""What tests and benchmarks need to write and read the logs of derived relations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import psycopg
+
+from engine.connectors.log import find_feed
+from engine.connectors.sequences import PLACE_COLUMNS, read_sequence
+from engine.core.frames import HEAD
+from engine.core.order import CAUSE_COLUMNS
+
+SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)
+"""What reading adds to the columns that were appended."""
+
+
+def caused(changes: pl.DataFrame, head: int = 5, first: int = 0) -> pl.DataFrame:
+    """Add the columns of causes to what a task emits: each row comes of a record of its own, in one lane.
+
+    Args:
+        changes: of the last stage.
+        head: of all these records.
+        first: the first one's place.
+    """
+    places = pl.int_range(first, first + pl.len(), dtype=pl.Int64)
+    values = zip(CAUSE_COLUMNS, (pl.lit(head, pl.Int64), pl.lit(0, pl.Int64), places), strict=True)
+    return changes.with_columns(value.alias(name) for name, value in values)
+
+
+def read_derived(connection: psycopg.Connection[Any], name: str) -> Iterator[pl.DataFrame]:
+    """Yield everything that a derived feed holds, in the order of its numbers (``read_sequence``).
+
+    Raises:
+        LookupError: there is no such derived feed.
+    """
+    feed = find_feed(connection, name)
+    if feed is None or feed.start_sequence is None or feed.next_sequence is None:
+        raise LookupError(f"there is no derived feed {name!r}")
+    yield from read_sequence(connection, feed.id, feed.start_sequence, feed.next_sequence)
+
+
+def derived_rows(connection: psycopg.Connection[Any], name: str) -> pl.DataFrame:
+    """Return these rows in one frame with what was appended alone; no columns where there are none."""
+    frames = [frame.drop(SERVICE_COLUMNS) for frame in read_derived(connection, name)]
+    return pl.concat(frames) if frames else pl.DataFrame()

@@ -1,0 +1,136 @@
+"""P2 as the source plans it: batches end at one event time, heads go on in Spark's offset log and into the splits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.connectors.admission import BatchLimit, Chunk
+from engine.connectors.feeds import FeedReader, Limit, Split
+from engine.core.clocks import BEFORE_ALL_TIME
+from engine.plan.model import Feed, Input
+from engine.spark.source import PacketReader, SourceSpec, SplitGroup
+from tests.unit.spark.test_source import FakeFeed, a_feed, a_reader, an_input, latest
+
+Offset = dict[str, Any]
+
+
+def splits_of(groups: Sequence[Any]) -> list[tuple[int, Split]]:
+    return sorted(
+        (pair for group in groups if isinstance(group, SplitGroup) for pair in group.splits),
+        key=lambda pair: (pair[0], pair[1].partition, pair[1].start),
+    )
+
+
+def test_feeds_of_one_query_end_at_one_event_time() -> None:
+    slow, fast = a_feed("slow", p0=100), a_feed("fast", p0=100, p1=40)
+    fast.step_ms = 3
+    reader = a_reader(slow, fast, max_rows=60)
+    first = latest(reader, reader.initialOffset())
+    assert first["feeds"] == {"log:slow": {"0": 40}, "log:fast": {"0": 14, "1": 14}}, "all that is before 40 ms"
+    second = latest(reader, first)
+    assert second["feeds"] == {"log:slow": {"0": 80}, "log:fast": {"0": 27, "1": 27}}, "all that is before 80 ms"
+    assert "heads" not in second
+
+
+def test_one_partition_is_neither_dated_nor_has_it_heads() -> None:
+    only = a_feed("a", p0=100)
+    reader = a_reader(only, max_rows=30)
+    begun = reader.initialOffset()
+    end = latest(reader, begun)
+    latest(reader, end)
+    assert (end["feeds"]["log:a"]["0"], only.are_dated) == (30, {False})
+    assert {split.head for _, split in splits_of(reader.partitions(begun, end))} == {None}
+
+
+def test_the_first_splits_of_several_partitions_begin_before_all_time() -> None:
+    reader = a_reader(a_feed("a", p0=20), a_feed("b", p0=20))
+    begun = reader.initialOffset()
+    splits = splits_of(reader.partitions(begun, latest(reader, begun)))
+    assert [split.head for _, split in splits] == [BEFORE_ALL_TIME] * 2
+
+
+def test_replayed_late_records_are_no_partition_to_be_merged_with() -> None:
+    only, replays = a_feed("a", p0=30), a_feed("replays", p0=30)
+    inputs = (an_input(0, "a", "a"),)
+    spec = SourceSpec("", inputs, (0,), {"log:a": {"0": 0}, "log:replays": {"0": 0}}, BatchLimit(10**6, 10**9), 2)
+    reader = PacketReader(spec, [(only, inputs), (replays, ())])
+    begun = reader.initialOffset()
+    end = latest(reader, begun)
+    assert (end["feeds"], only.are_dated) == ({"log:a": {"0": 30}, "log:replays": {"0": 30}}, {False})
+    assert {split.head for _, split in splits_of(reader.partitions(begun, end))} == {None}
+
+
+@dataclass
+class Standing(FakeFeed):
+    """A feed of which all records but the last have one event time; a look shows no more than the bound."""
+
+    def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
+        found = super().chunks(partition, start, limit, is_dated=is_dated)[: limit.max_rows // 10 + 1]
+        last = self.length[partition]
+        return [Chunk(chunk.end_offset, 10, 1_000, 7, 99 if chunk.end_offset == last else 7) for chunk in found]
+
+    def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
+        last = self.length[partition] - 1
+        return start if bound_ms <= 7 else max(start, min(end, last)) if bound_ms <= 99 else end
+
+
+def standing(max_rows: int = 20) -> PacketReader:
+    feeds = [Standing(Feed(f"log:{name}", "log", name), {0: 100}) for name in ("a", "b")]
+    inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
+    start = {feed.feed.name: {"0": 0} for feed in feeds}
+    pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
+    return PacketReader(SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), 2), pairs)
+
+
+def batches(reader: PacketReader) -> list[Offset]:
+    offsets = [reader.initialOffset()]
+    while (offset := latest(reader, offsets[-1])) is not offsets[-1]:
+        offsets.append(offset)
+    return offsets
+
+
+def test_a_partition_that_is_cut_inside_one_event_time_goes_on_with_its_head() -> None:
+    reader = standing()
+    begun, first, second, *_ = batches(reader)
+    assert (first["feeds"], first["heads"]) == ({"log:a": {"0": 20}, "log:b": {"0": 0}}, {"log:a": {"0": 7}})
+    [(_, split)] = splits_of(reader.partitions(begun, first))
+    assert split.head == BEFORE_ALL_TIME
+    [(_, split)] = splits_of(reader.partitions(first, second))
+    assert (split.start, split.head) == (20, 7)
+
+
+def test_ties_are_read_in_the_order_of_feeds_and_each_record_once() -> None:
+    reader = standing()
+    offsets = batches(reader)
+    positions = [(offset["feeds"]["log:a"]["0"], offset["feeds"]["log:b"]["0"]) for offset in offsets]
+    assert positions == sorted(positions)
+    assert positions[-1] == (100, 100)
+    assert all(a >= 99 or b == 0 for a, b in positions), "the second feed waits for all of the first one's time"
+    assert "heads" not in offsets[-1]
+
+
+def test_a_batch_that_leaves_a_partition_alone_keeps_its_head() -> None:
+    reader = standing()
+    start = reader._sealed({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})
+    after = latest(reader, start)
+    assert (after["feeds"]["log:a"]["0"], after["feeds"]["log:b"]["0"]) == (40, 0)
+    assert after["heads"] == {"log:a": {"0": 7}, "log:b": {"0": 50}}
+
+
+def test_cuts_inside_one_event_time_are_counted_once_per_batch() -> None:
+    reader = standing()
+    begun, first, *_ = batches(reader)
+    packets = [
+        packet for group in reader.partitions(begun, first) for batch in reader.read(group) for packet in batch.to_pylist()
+    ]
+    counted = [json.loads(packet["blob"])["counters"] for packet in packets if packet["kind"] == "stats"]
+    assert counted == [[["a", "cut_inside_time", 1]]]
+    reader = a_reader(a_feed("a", p0=20), a_feed("b", p0=20))
+    begun, end = batches(reader)
+    kinds = [
+        kind for group in reader.partitions(begun, end) for batch in reader.read(group) for kind in batch["kind"].to_pylist()
+    ]
+    assert "stats" not in kinds
