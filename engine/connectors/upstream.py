@@ -80,7 +80,7 @@ def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
     while wanted:
         found = _load(connection, wanted)
         facts |= found
-        read = {_log_feed(name) for fact in found.values() for name in fact.position}
+        read = {log_feed_of(name) for fact in found.values() for name in fact.position}
         wanted = sorted(read - facts.keys())
     known: dict[str, Reached] = {}
     return {name: walk(name, facts, known) for name in feeds if name in facts}
@@ -102,7 +102,7 @@ def _ends(name: str, next_sequence: int | None, heads: Mapping[str, int] | None,
     return {"0": files_end or 0} if name.startswith(_FILES) else heads or {}
 
 
-def _log_feed(feed: str) -> str:
+def log_feed_of(feed: str) -> str:
     """Return the name in ``log.feed`` of a feed that a position names."""
     return feed.removeprefix(_LOG)
 
@@ -140,7 +140,7 @@ def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Re
 def _read(feed: str, fact: Fact, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
     """Return how far a producer has come with one of its feeds."""
     position, own = fact.position[feed], fact.read_to.get(feed, {})
-    read = facts.get(_log_feed(feed))
+    read = facts.get(log_feed_of(feed))
     if read is None:  # the feed was dropped: nothing comes of it any more
         return Reached(is_at_end=True, merged_to_ms=None, read_to_ms=None, sources=())
     is_read = all(position.get(partition, 0) >= end for partition, end in read.ends.items())
@@ -149,7 +149,7 @@ def _read(feed: str, fact: Fact, facts: Mapping[str, Fact], known: dict[str, Rea
         ends = tuple((f"{feed}/{partition}", end) for partition, end in sorted(read.ends.items()))
         least = None if None in times else min((ms for ms in times if ms is not None), default=None)
         return Reached(is_at_end=is_read, merged_to_ms=None, read_to_ms=least, sources=ends)
-    behind = walk(_log_feed(feed), facts, known)
+    behind = walk(log_feed_of(feed), facts, known)
     read_to_ms = behind.read_to_ms
     if not is_read and read_to_ms is not None:
         read_to_ms = min(read_to_ms, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))
