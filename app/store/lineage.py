@@ -74,7 +74,9 @@ _FEEDS = sa.text(
 Direction = Literal["upstream", "both"]
 
 
-async def load_graph(connection: AsyncConnection, names: Sequence[str], direction: Direction = "both") -> Graph:
+async def load_graph(
+    connection: AsyncConnection, names: Sequence[str], direction: Direction = "both", most: int = MOST_NODES
+) -> Graph:
     """Return what stands around relations: all that they are made of, and all that is made of them.
 
     Positions are read before the ends of what is read, so that nothing counts as read that is not.
@@ -83,8 +85,9 @@ async def load_graph(connection: AsyncConnection, names: Sequence[str], directio
         connection: of the service's reads.
         names: of relations; those that are not there are left out.
         direction: whether what is made of them is wanted.
+        most: relations with their queries in one direction; the nearest come first.
     """
-    params = {"names": list(names), "most": MOST_NODES + 1, "is_downstream": direction == "both"}
+    params = {"names": list(names), "most": most + 1, "is_downstream": direction == "both"}
     relations, queries, size = (await connection.execute(_GRAPH, params)).one()
     # What its query reads is left out: a feed does not depend on it.
     entries = [
@@ -101,7 +104,7 @@ async def load_graph(connection: AsyncConnection, names: Sequence[str], directio
             for entry, origin in entries
         },
         queries={query.name: query for query in found},
-        is_whole=size <= MOST_NODES,
+        is_whole=size <= most,
     )
 
 

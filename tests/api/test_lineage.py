@@ -7,7 +7,9 @@ from typing import Any
 import httpx
 import polars as pl
 import pytest
+from fastapi import FastAPI
 
+from app.store.lineage import load_graph
 from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 
@@ -170,3 +172,12 @@ async def test_a_result_that_was_kept_has_no_upstream(client: httpx.AsyncClient,
 @pytest.mark.parametrize("path", ["streams/nowhere", "tables/nowhere", "tables/departures"])
 async def test_an_unknown_relation_is_not_found(client: httpx.AsyncClient, sources: None, problem: Problem, path: str) -> None:
     problem(await client.get(f"/v1/{path}/lineage"), 404, "relation_not_found")
+
+
+@pytest.mark.parametrize(("most", "relations"), [(1, {"departures", "flights"}), (3, {"departures", "flights", "hourly"})])
+async def test_of_a_graph_that_is_too_large_the_nearest_is_told(
+    app: FastAPI, client: httpx.AsyncClient, chain: None, most: int, relations: set[str]
+) -> None:
+    async with app.state.services.database.reads.connect() as connection:
+        graph = await load_graph(connection, ["departures"], most=most)
+    assert (set(graph.relations), graph.is_whole) == (relations, most == 3)
