@@ -18,6 +18,7 @@ from app.api import (
     history,
     late_records,
     lateness,
+    lineage,
     queries,
     query_events,
     reads,
@@ -60,6 +61,7 @@ ROUTERS = (
     status.router,
     query_events.router,
     history.router,
+    lineage.router,
     lateness.router,
     explain.router,
     late_records.router,
@@ -67,7 +69,7 @@ ROUTERS = (
     api_keys.router,
     service.router,
 )
-PAGED = (records.router, history.router, lateness.router, explain.router, late_records.router)
+PAGED = (records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
 log = structlog.stdlib.get_logger(__name__)
 
 

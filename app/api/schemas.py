@@ -197,9 +197,13 @@ class StatusAnswer(Answer):
     desired_state: DesiredState
     conditions: list[str] = Field(
         description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"
-        " follow its inputs now."
+        " follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs"
+        " has come as far in event time."
     )
-    reason: Reason | None = Field(description="Why it is not what was wished: its error, or that no driver is there or has room.")
+    reason: Reason | None = Field(
+        description="Why it is not what was wished: its error, that no driver is there or has room, or which query it waits for, how far"
+        " that is behind and what can be done (`waits_for_producer`)."
+    )
     state_since: datetime
     generation: int
     observed_generation: int = Field(description="The generation the driver works on; 0 before the first start.")

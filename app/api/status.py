@@ -13,10 +13,12 @@ from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import STATUS
 from app.api.schemas import Counter, FeedProgress, PartitionProgress, QueryState, Reason, StatusAnswer
+from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
 from app.errors import AppError
 from app.store.bell import rung
+from app.store.producers import find_wait
 from app.store.queries import query_not_found
 from app.store.statuses import Status, counters_of, feeds_read, find_fleet, find_status, find_status_by_id, log_ends
 from engine.plan.model import Feed
@@ -74,13 +76,16 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
         counters = await counters_of(connection, status.query_id)
         waits = await _reason_for_waiting(services, connection) if status.is_unplaced else None
+        # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.
+        if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
+            waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
     detail = status.detail or {}
     return StatusAnswer(
         name=status.name,
         state=status.state,
         phase=status.phase,
         desired_state=status.desired_state,
-        conditions=_conditions(status),
+        conditions=_conditions(status, waits),
         reason=_reason(status, waits),
         state_since=status.state_since,
         generation=status.generation,
@@ -111,17 +116,19 @@ async def _reason_for_waiting(services: Services, connection: AsyncConnection) -
 
 
 def _reason(status: Status, waits: Waiting | None) -> Reason | None:
-    """Say what keeps the query from its wish: its own error before the want of a driver."""
+    """Say what keeps the query from its wish: its own error before the want of a driver, or a query that it waits for."""
     if status.error is not None and status.state in ("failed", "backoff", "stopping"):
         return Reason(code=status.error["code"], detail=status.error["detail"])
     return None if waits is None else Reason(code=waits.code, detail=waits.detail)
 
 
-def _conditions(status: Status) -> list[str]:
+def _conditions(status: Status, waits: Waiting | None) -> list[str]:
     conditions = ["unreachable"] if status.is_unreachable else []
     if status.is_unplaced and not status.is_unreachable:
         conditions.append("unplaced")
-    return conditions if status.state == "running" and not status.is_unreachable else [*conditions, "stale"]
+    if status.state != "running" or status.is_unreachable:
+        return [*conditions, "stale"]
+    return [*conditions, WAITS_FOR_PRODUCER] if waits is not None else conditions
 
 
 def _progress(feed: Feed, relations: list[str], position: Mapping[str, int], ends: Mapping[int, int]) -> FeedProgress:

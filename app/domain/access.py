@@ -67,6 +67,7 @@ RULES: Mapping[str, Role | None] = MappingProxyType(
         "POST /v1/tables/{name}/rows:lookup": READ,
         "GET /v1/tables/{name}/changes": READ,
         "GET /v1/{plural}/{name}/rejects": READ,
+        "GET /v1/{plural}/{name}/lineage": READ,
         "GET /v1/queries": READ,
         "POST /v1/queries": WRITE,
         "GET /v1/queries/{name}": READ,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,6 +14,14 @@ from app.errors import NotFound
 from app.store.tables import query, query_read, relation
 
 Kind = Literal["stream", "table"]
+
+
+class _HasKind(Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+
+Found = TypeVar("Found", bound=_HasKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ def get_relation(connection: sa.Connection, kind: Kind, name: str) -> RelationRo
     return of_kind(find_relation(connection, name), kind, name)
 
 
-def of_kind(found: RelationRow | None, kind: Kind, name: str) -> RelationRow:
+def of_kind(found: Found | None, kind: Kind, name: str) -> Found:
     """Return ``found`` if it is of this kind.
 
     Raises:

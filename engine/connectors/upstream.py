@@ -80,9 +80,10 @@ def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
     while wanted:
         found = _load(connection, wanted)
         facts |= found
-        read = {_log_feed(name) for fact in found.values() for name in fact.position}
+        read = {log_feed_of(name) for fact in found.values() for name in fact.position}
         wanted = sorted(read - facts.keys())
-    return {name: walk(name, facts) for name in feeds if name in facts}
+    known: dict[str, Reached] = {}
+    return {name: walk(name, facts, known) for name in feeds if name in facts}
 
 
 def _load(connection: Connection, names: Sequence[str]) -> dict[str, Fact]:
@@ -101,24 +102,32 @@ def _ends(name: str, next_sequence: int | None, heads: Mapping[str, int] | None,
     return {"0": files_end or 0} if name.startswith(_FILES) else heads or {}
 
 
-def _log_feed(feed: str) -> str:
+def log_feed_of(feed: str) -> str:
     """Return the name in ``log.feed`` of a feed that a position names."""
     return feed.removeprefix(_LOG)
 
 
-def walk(name: str, facts: Mapping[str, Fact]) -> Reached:
+def walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached] | None = None) -> Reached:
     """Return how far what stands behind a derived feed has come.
 
     Args:
         name: of the log feed.
         facts: of it and of everything behind it, by the names of log feeds.
+        known: what was found of feeds already, and is found of further ones: one that several queries read is looked at once.
     """
+    known = {} if known is None else known
+    if name not in known:
+        known[name] = _walk(name, facts, known)
+    return known[name]
+
+
+def _walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
     fact = facts[name]
     if fact.producer is None:
         ends = tuple((f"{name}/{partition}", end) for partition, end in sorted(fact.ends.items()))
         return Reached(is_at_end=True, merged_to_ms=fact.reached_ms, read_to_ms=fact.reached_ms, sources=ends)
     # Late records that are replayed are no part of a source's time.
-    parts = [_read(feed, fact, facts) for feed in sorted(fact.position) if not feed.startswith(_REPLAYS)]
+    parts = [_read(feed, fact, facts, known) for feed in sorted(fact.position) if not feed.startswith(_REPLAYS)]
     times = [part.read_to_ms for part in parts]
     return Reached(
         is_at_end=bool(parts) and all(part.is_at_end for part in parts),
@@ -128,10 +137,10 @@ def walk(name: str, facts: Mapping[str, Fact]) -> Reached:
     )
 
 
-def _read(feed: str, fact: Fact, facts: Mapping[str, Fact]) -> Reached:
+def _read(feed: str, fact: Fact, facts: Mapping[str, Fact], known: dict[str, Reached]) -> Reached:
     """Return how far a producer has come with one of its feeds."""
     position, own = fact.position[feed], fact.read_to.get(feed, {})
-    read = facts.get(_log_feed(feed))
+    read = facts.get(log_feed_of(feed))
     if read is None:  # the feed was dropped: nothing comes of it any more
         return Reached(is_at_end=True, merged_to_ms=None, read_to_ms=None, sources=())
     is_read = all(position.get(partition, 0) >= end for partition, end in read.ends.items())
@@ -140,8 +149,8 @@ def _read(feed: str, fact: Fact, facts: Mapping[str, Fact]) -> Reached:
         ends = tuple((f"{feed}/{partition}", end) for partition, end in sorted(read.ends.items()))
         least = None if None in times else min((ms for ms in times if ms is not None), default=None)
         return Reached(is_at_end=is_read, merged_to_ms=None, read_to_ms=least, sources=ends)
-    behind = walk(_log_feed(feed), facts)
-    known = behind.read_to_ms
-    if not is_read and known is not None:
-        known = min(known, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))
-    return Reached(is_read and behind.is_at_end, None, known, behind.sources)
+    behind = walk(log_feed_of(feed), facts, known)
+    read_to_ms = behind.read_to_ms
+    if not is_read and read_to_ms is not None:
+        read_to_ms = min(read_to_ms, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))
+    return Reached(is_read and behind.is_at_end, None, read_to_ms, behind.sources)

@@ -36,6 +36,7 @@ def commit(
     emissions: Sequence[tuple[int, int, Emission]] = (),
     read_to: Mapping[str, Mapping[int, int]] | None = None,
     rejects: Sequence[Packet] = (),
+    heads: Mapping[str, Mapping[int, int]] | None = None,
 ) -> None:
     """Commit one batch of a query as its driver would.
 
@@ -45,6 +46,7 @@ def commit(
         emissions: (stage, task, what it made).
         read_to: feed → partition → offset.
         rejects: packets of refused records.
+        heads: feed → partition → greatest event time read.
     """
     plan = planned(dsn, name)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -55,9 +57,10 @@ def commit(
     packets = [packet for stage, task, emission in emissions for packet in _packets(plan, stage, task, emission)]
     for feed, partitions in (read_to or {}).items():
         for partition, end in partitions.items():
+            head = (heads or {}).get(feed, {}).get(partition)
             body = {
-                "feed": feed, "partition": partition, "start_offset": 0, "end_offset": end, "rows": end, "accepted": end,
-                "max_ts": None, "head": None,
+                "feed": feed, "partition": partition, "start_offset": 0, "end_offset": end, "rows": end, "accepted": end, "max_ts": head,
+                "head": head,
             }  # fmt: skip
             packets.append(Packet(0, "progress", 0, partition, 0, 0, None, None, NOW_MS, json.dumps(body).encode()))
     sink = Sink(dsn, plan, row[0], row[1], last[1] + 1)

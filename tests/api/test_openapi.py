@@ -44,7 +44,7 @@ def test_the_paths_are_those_of_the_product(document: dict[str, Any]) -> None:
         "/v1/tables", "/v1/tables/{name}", "/v1/tables/{name}/records", "/v1/tables/{name}/changes",
         "/v1/tables/{name}/rows", "/v1/tables/{name}/rows/{key}",
         "/v1/tables/{name}/rows:lookup",
-        "/v1/{plural}/{name}/rejects",
+        "/v1/{plural}/{name}/rejects", "/v1/{plural}/{name}/lineage",
         "/v1/queries", "/v1/queries/{name}", "/v1/queries/{name}/desired-state", "/v1/queries/{name}/restart", "/v1/queries/{name}/status",
         "/v1/queries/{name}/events", "/v1/queries/{name}/runs", "/v1/queries/{name}/late-records",
         "/v1/queries/{name}/lateness", "/v1/queries/{name}/explain", "/v1/queries/{name}/late-records/replay",

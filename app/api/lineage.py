@@ -1,0 +1,103 @@
+"""GET …/lineage: what a relation is made of, what is made of it, and how far each query has come."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, cast
+
+from fastapi import APIRouter, Path
+
+from app.api.deps import Name, OnlyKnownParameters, ServicesOf
+from app.api.documented import answered, problems
+from app.api.lineage_schemas import (
+    LINEAGE,
+    LineageAnswer,
+    LineagePartition,
+    LineageQuery,
+    LineageRead,
+    LineageRelation,
+    LineageWrite,
+)
+from app.domain.lineage import Lineage, PartRead, Read, RelationFact, assemble
+from app.store.lineage import load_graph
+from app.store.relations import Kind, of_kind
+
+router = APIRouter(prefix="/v1", tags=["streams", "tables"], dependencies=[OnlyKnownParameters])
+Plural = Annotated[Literal["streams", "tables"], Path(description="Of a stream or of a table.")]
+
+
+@router.get(
+    "/{plural}/{name}/lineage",
+    summary="Show what a relation is made of, and what is made of it",
+    response_model=LineageAnswer,
+    responses={200: answered(LINEAGE, "The graph, as of now."), **problems(400, 404)},
+)
+async def get_lineage(plural: Plural, name: Name, services: ServicesOf) -> LineageAnswer:
+    """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+
+    Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+    """
+    async with services.database.reads.connect() as connection:
+        graph = await load_graph(connection, [name])
+    kind = cast("Kind", plural[:-1])
+    of_kind(graph.relations.get(name), kind, name)
+    lineage = assemble(graph)
+    return LineageAnswer(
+        name=name,
+        kind=kind,
+        relations=[_relation(relation, lineage) for relation in lineage.relations],
+        queries=[
+            LineageQuery.model_validate(
+                {
+                    "name": query.name,
+                    "state": query.state,
+                    "desired_state": query.desired_state,
+                    "tasks": query.tasks,
+                    "internal": query.is_internal,
+                }
+            )
+            for query in lineage.queries
+        ],
+        reads=[_read(read) for read in lineage.reads],
+        writes=[
+            LineageWrite(query=write.query, relation=write.relation, end_offset=write.end_offset, reached_ms=write.reached_ms)
+            for write in lineage.writes
+        ],
+        truncated=not graph.is_whole,
+    )
+
+
+def _relation(relation: RelationFact, lineage: Lineage) -> LineageRelation:
+    parts = relation.feed.parts
+    return LineageRelation(
+        name=relation.name,
+        kind=relation.kind,
+        origin=relation.origin,
+        feed=relation.feed.name,
+        end_offsets=None if parts is None else {str(part.partition): part.end_offset for part in parts},
+        newest_ms=lineage.newest_ms[relation.name],
+    )
+
+
+def _read(read: Read) -> LineageRead:
+    return LineageRead(
+        relation=read.relation,
+        query=read.query,
+        partitions=[_partition(part) for part in read.parts],
+        lag=read.records,
+        lag_s=_seconds(read.lag_ms),
+    )
+
+
+def _partition(part: PartRead) -> LineagePartition:
+    return LineagePartition(
+        partition=part.partition,
+        next_offset=part.next_offset,
+        end_offset=part.end_offset,
+        lag=part.records,
+        read_to_ms=part.read_to_ms,
+        lag_s=_seconds(part.lag_ms),
+    )
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

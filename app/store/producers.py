@@ -1,0 +1,37 @@
+"""Which query another one waits for: what it reads, and what stands behind that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain.producers import Reader, wait_of
+from app.domain.waiting import Reason
+from app.store.lineage import load_graph
+from app.store.statuses import Status
+from app.store.stored import opened
+from app.store.tables import query
+from engine.definition.queries import QueryDefinition
+
+
+async def find_wait(connection: AsyncConnection, status: Status, relations: Sequence[str]) -> Reason | None:
+    """Say which query a running query waits for; None where it waits for none.
+
+    Args:
+        connection: of the service's reads.
+        status: of the query that may wait.
+        relations: names of those that it reads.
+    """
+    stored = (await connection.execute(sa.select(query.c.definition).where(query.c.id == status.query_id))).scalar_one()
+    definition = opened(QueryDefinition, stored)
+    graph = await load_graph(connection, relations, "upstream")
+    joined = [join for join in definition.joins if join.table is not None and definition.source.stream is not None]
+    reader = Reader(
+        relations=relations,
+        position=status.position or {},
+        held=frozenset(join.relation for join in joined if join.hold is not None),
+        joined=frozenset(join.relation for join in joined),
+    )
+    return wait_of(graph, reader)
