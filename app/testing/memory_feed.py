@@ -73,7 +73,7 @@ class MemoryFeed:
         times = self._all_times(partition)
         edges = [*range(start, self._ends[partition], CHUNK_ROWS), self._ends[partition]]
         spans = pairwise(edges)
-        return [Chunk(last, last - first, last - first, int(times[first]), int(times[first:last].max())) for first, last in spans]
+        return [Chunk(last, last - first, last - first, int(times[first:last].max())) for first, last in spans]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         """See ``FeedReader``."""

@@ -27,14 +27,12 @@ class Chunk:
         end_offset: offset after its last record.
         rows: records inside; an estimate where the feed does not count them.
         size_bytes: its size as stored.
-        start_ts: event time (ms) near its beginning, None where unknown.
         max_ts: greatest event time (ms) inside, None where unknown; ``NO_TS`` where no record inside can move the head.
     """
 
     end_offset: int
     rows: int
     size_bytes: int
-    start_ts: int | None
     max_ts: int | None
 
 

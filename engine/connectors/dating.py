@@ -36,11 +36,6 @@ class Dated(NamedTuple):
         """The greatest; None without any."""
         return int(self.times.max()) if len(self.times) else None
 
-    @property
-    def start_ts(self) -> int | None:
-        """The first; None without any."""
-        return int(self.times[0]) if len(self.times) else None
-
     def first_at(self, bound_ms: int) -> int | None:
         """Return the offset of the first record of this time or later; None where there is none."""
         found = np.flatnonzero(self.times >= bound_ms)

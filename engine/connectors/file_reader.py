@@ -248,7 +248,7 @@ class FileReader:
         rows = last - first if is_parquet else self._estimated_rows(part)
         greatest = self._max_ts(part) if is_dated else None
         size = (last - first) * (PARQUET_ROW_BYTES if is_parquet else 1)
-        return Chunk(base + last, rows, size, None, greatest)
+        return Chunk(base + last, rows, size, greatest)
 
     def _max_ts(self, part: _Part) -> int | None:
         """Return the greatest event time of a chunk; None where no relation has one. Where its beginning was read before: see ``LogReader``."""

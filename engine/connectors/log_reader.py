@@ -33,7 +33,7 @@ PIECE_BYTES = 32 << 20
 """A piece is what is decoded and judged at once; bytes bound the memory of feeds with large values."""
 
 _BATCHES_SQL = """
-SELECT base_offset, rows, octet_length(payload), min_ts, max_ts, marks FROM log.batch
+SELECT base_offset, rows, octet_length(payload), max_ts, marks FROM log.batch
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
     SELECT coalesce(max(base_offset), 0) FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
@@ -57,8 +57,8 @@ ORDER BY base_offset
 """
 _PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
 
-_Row = tuple[int, int, int, int, int, list[int] | None]
-"""Base offset, rows, size, least and greatest event time, marks."""
+_Row = tuple[int, int, int, int, list[int] | None]
+"""Base offset, rows, size, greatest event time, marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +180,17 @@ def _ends(base: int, rows: int, max_ts: int, marks: list[int] | None) -> Iterato
     yield base + rows, max_ts
 
 
-def _marked(row: _Row) -> Iterator[tuple[int, int, int, int, int]]:
-    """Cut a large batch where it is marked: base offset, rows, size, event time near the beginning, and the greatest up to its end."""
-    base, rows, size, low, high, marks = row
+def _marked(row: _Row) -> Iterator[tuple[int, int, int, int]]:
+    """Cut a large batch where it is marked: base offset, rows, size, and the greatest event time up to its end."""
+    base, rows, size, high, marks = row
     if rows <= CHUNK_ROWS or not marks:
-        yield base, rows, size, low, high
+        yield base, rows, size, high
         return
     start = base
     ends = list(_ends(base, rows, high, marks))
     for number, (stop, mark) in enumerate(ends, 1):
         if stop - start >= CHUNK_ROWS or number == len(ends):
-            yield start, stop - start, round(size * (stop - start) / rows), low, mark
+            yield start, stop - start, round(size * (stop - start) / rows), mark
             start = stop
 
 
@@ -204,10 +204,10 @@ def _event_times(connection: Connection, feed_id: int, partition: int, base: int
     return times
 
 
-def _coalesce(batches: list[tuple[int, int, int, int, int]], start: int, limit: Limit) -> list[Chunk]:
+def _coalesce(batches: list[tuple[int, int, int, int]], start: int, limit: Limit) -> list[Chunk]:
     chunks: list[Chunk] = []
     total_rows = total_bytes = 0
-    for base, rows, size, low, high in batches:
+    for base, rows, size, high in batches:
         if base + rows <= start:
             continue
         if total_rows > limit.max_rows or total_bytes > limit.max_bytes:
@@ -216,9 +216,9 @@ def _coalesce(batches: list[tuple[int, int, int, int, int]], start: int, limit: 
         total_rows, total_bytes = total_rows + fresh, total_bytes + size
         last = chunks[-1] if chunks else None
         if last is not None and last.rows + fresh <= CHUNK_ROWS and last.size_bytes + size <= CHUNK_BYTES:
-            chunks[-1] = Chunk(base + rows, last.rows + fresh, last.size_bytes + size, last.start_ts, max(last.max_ts or 0, high))
+            chunks[-1] = Chunk(base + rows, last.rows + fresh, last.size_bytes + size, max(last.max_ts or 0, high))
         else:
-            chunks.append(Chunk(base + rows, fresh, size, low, high))
+            chunks.append(Chunk(base + rows, fresh, size, high))
     return chunks
 
 

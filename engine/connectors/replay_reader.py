@@ -71,7 +71,7 @@ class ReplayReader:
     ) -> list[Chunk]:
         """See ``FeedReader``. Their event times count for nothing: they neither wait nor are waited for."""
         end = min(self.ends().get(partition, start), start + CHUNK_ROWS)
-        return [Chunk(end, end - start, (end - start) * RECORD_BYTES, None, NO_TS)] if end > start else []
+        return [Chunk(end, end - start, (end - start) * RECORD_BYTES, NO_TS)] if end > start else []
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - they have no place in the merge
         """See ``FeedReader``."""

@@ -87,9 +87,9 @@ class SequenceReader:
             total_rows, total_bytes = total_rows + fresh, total_bytes + size
             last = chunks[-1] if chunks else None
             if last is not None and last.rows + fresh <= CHUNK_ROWS and last.size_bytes + size <= CHUNK_BYTES:
-                chunks[-1] = Chunk(end, last.rows + fresh, last.size_bytes + size, last.start_ts, head_ms)
+                chunks[-1] = Chunk(end, last.rows + fresh, last.size_bytes + size, head_ms)
             else:
-                chunks.append(Chunk(end, fresh, size, None if last is None else last.max_ts, head_ms))
+                chunks.append(Chunk(end, fresh, size, head_ms))
         return chunks
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition

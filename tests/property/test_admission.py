@@ -50,7 +50,7 @@ class Partition:
         start = self.next
         for end in [end for end in self.ends if end > self.next][: self.looked_at]:
             own = self.times[start:end]
-            chunks.append(Chunk(end, len(own), len(own) * 10, own[0], max(own)))
+            chunks.append(Chunk(end, len(own), len(own) * 10, max(own)))
             start = end
         return Backlog("feed", self.number, self.next, chunks, is_table=False, is_whole=start == len(self.times), head=self.head)
 

@@ -19,8 +19,7 @@ class Feed:
         self.times = [time for chunk in times for time in chunk]
         ends = [sum(len(chunk) for chunk in times[: number + 1]) for number in range(len(times))]
         chunks = [
-            Chunk(end, len(chunk), len(chunk) * 100, chunk[0] if chunk else None, max(chunk, default=None))
-            for end, chunk in zip(ends, times, strict=True)
+            Chunk(end, len(chunk), len(chunk) * 100, max(chunk, default=None)) for end, chunk in zip(ends, times, strict=True)
         ]
         self.backlog = Backlog(name, 0, 0, chunks, is_table, is_whole, head)
 
@@ -151,7 +150,7 @@ def test_chunks_whose_records_move_no_head_wait_for_nobody() -> None:
 
 
 def undated(name: str, *, is_table: bool, is_whole: bool = True) -> Backlog:
-    return Backlog(name, 0, 0, [Chunk(7, 7, 10, None, None), Chunk(14, 7, 10, None, None)], is_table, is_whole)
+    return Backlog(name, 0, 0, [Chunk(7, 7, 10, None), Chunk(14, 7, 10, None)], is_table, is_whole)
 
 
 def dates_nothing(backlog: Backlog, start: int, end: int, bound: int) -> int:
@@ -178,7 +177,7 @@ def test_streams_without_event_times_are_taken_in_their_order_as_far_as_they_fit
 
 
 def test_a_chunk_without_records_waits_for_nobody_and_moves_no_head() -> None:
-    headed = Backlog("csv", 0, 0, [Chunk(20, 0, 20, None, None), Chunk(30, 1, 10, 4, 4)], is_table=False, is_whole=True)
+    headed = Backlog("csv", 0, 0, [Chunk(20, 0, 20, None), Chunk(30, 1, 10, 4)], is_table=False, is_whole=True)
     later = stream([6], [8])
     found = admit([headed, later.backlog], BatchLimit(2, 10**9), finder(later))
     assert found == Admitted({("csv", 0): 30, ("s", 0): 1})

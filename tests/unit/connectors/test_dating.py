@@ -92,10 +92,10 @@ def test_relations_without_an_event_time_date_nothing() -> None:
 
 def test_the_greatest_the_first_and_the_first_of_a_time_are_found() -> None:
     dated = Dated(np.array([3, 5, 9, 11]), np.array([4, 2, 8, 7]))
-    assert (dated.start_ts, dated.max_ts) == (4, 8)
+    assert dated.max_ts == 8
     assert [dated.first_at(bound) for bound in (0, 4, 5, 8, 9)] == [3, 3, 9, 9, None]
     nothing = Dated.joined([])
-    assert (nothing.start_ts, nothing.max_ts, nothing.first_at(0)) == (None, None, None)
+    assert (nothing.max_ts, nothing.first_at(0)) == (None, None)
 
 
 def test_a_frame_of_typed_records_is_dated_likewise() -> None:

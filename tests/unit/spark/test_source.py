@@ -55,7 +55,7 @@ class FakeFeed:
         self.are_dated.add(is_dated)
         ends = [min(first + 10, self.length[partition]) for first in range(start, self.length[partition], 10)]
         times = [(max(end - 10, start) * self.step_ms, (end - 1) * self.step_ms) if is_dated else (None, None) for end in ends]
-        return [Chunk(end, 10, 1_000, *span) for end, span in zip(ends, times, strict=True)]
+        return [Chunk(end, 10, 1_000, span[1]) for end, span in zip(ends, times, strict=True)]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         return min(max(start, -(-bound_ms // self.step_ms)), end)

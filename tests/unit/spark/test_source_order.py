@@ -70,7 +70,7 @@ class Standing(FakeFeed):
     def chunks(self, partition: int, start: int, limit: Limit, *, is_dated: bool) -> list[Chunk]:
         found = super().chunks(partition, start, limit, is_dated=is_dated)[: limit.max_rows // 10 + 1]
         last = self.length[partition]
-        return [Chunk(chunk.end_offset, 10, 1_000, 7, 99 if chunk.end_offset == last else 7) for chunk in found]
+        return [Chunk(chunk.end_offset, 10, 1_000, 99 if chunk.end_offset == last else 7) for chunk in found]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         last = self.length[partition] - 1
