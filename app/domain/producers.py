@@ -36,7 +36,7 @@ class Reader:
 
 
 def wait_of(graph: Graph, reader: Reader) -> Reason | None:
-    """Say which query the reader waits for, and what can be done; None where it waits for none.
+    """Say which query that does not work the reader waits for, and what can be done; None where it waits for none.
 
     Args:
         graph: what the reader reads, and all that stands behind it.
@@ -57,7 +57,9 @@ def wait_of(graph: Graph, reader: Reader) -> Reason | None:
         return None
     _, relation = min(behind, key=lambda each: (each[0], each[1].name))
     producers = sorted(_unfinished(graph, relation.name), key=lambda each: (each[1].state in _AT_WORK, -each[0]))
-    return None if not producers else _reason(graph, relation, [producer for _, producer in producers], reader)
+    if all(producer.state in _AT_WORK for _, producer in producers):
+        return None  # they are at it: that is lag, which the lineage shows
+    return _reason(graph, relation, [producer for _, producer in producers], reader)
 
 
 def _facts(graph: Graph) -> dict[str, Fact]:
@@ -134,8 +136,6 @@ def _going_on(query: QueryFact) -> str:
         return f'resume it (PUT /v1/queries/{query.name}/desired-state {{"state": "running"}})'
     if query.state == "failed":
         return f"mend what GET /v1/queries/{query.name}/status tells of it, and POST /v1/queries/{query.name}/restart"
-    if query.state in _AT_WORK:
-        return "it is at work and this goes on with it"
     return f"it is to run again by itself; GET /v1/queries/{query.name}/status tells why it does not yet"
 
 

@@ -40,7 +40,6 @@ def detail(graph: Graph, reader: Reader = READER) -> str:
         ("failed", "running", "POST /v1/queries/pricer/restart"),
         ("failed", "stopped", "Resume it"),
         ("backoff", "running", "It is to run again by itself"),
-        ("running", "running", "It is at work"),
     ],
 )
 def test_the_producer_its_state_its_lag_and_the_ways_out_are_told(state: str, desired_state: str, way: str) -> None:
@@ -69,6 +68,11 @@ def test_a_query_that_has_read_everything_waits_for_nobody() -> None:
 def test_what_a_join_holds_for_does_not_bound_the_others() -> None:
     reader = Reader(READER.relations, READER.position, held=frozenset({"prices"}))
     assert wait_of(graph_of(RAW, ORDERS, prices(), pricer()), reader) is None
+
+
+@pytest.mark.parametrize("state", ["running", "starting"])
+def test_a_producer_at_work_is_lag_and_no_reason(state: str) -> None:
+    assert wait_of(graph_of(RAW, ORDERS, prices(), pricer(state, desired_state="running")), READER) is None
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "stopped", "failed"])
