@@ -476,9 +476,15 @@ class WallClockSuppression:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The ``select``: (output column, SQL scalar expression over the columns before it) pairs."""
+    """The ``select``: (output column, SQL scalar expression over the columns before it) pairs; or what a step makes first.
+
+    Attributes:
+        columns: the pairs.
+        step: under which name it counts what it cannot compute: ``select``, ``group_by``, a join's name.
+    """
 
     columns: tuple[tuple[str, str], ...]
+    step: str = "select"
 
 
 WindowedAggregation = WindowAggregation | SessionAggregation | SlidingAggregation
