@@ -157,8 +157,9 @@ def _add_stream_join(stages: Stages, join: PlannedJoin, place: int) -> None:
         after_ms=wanted.within.after,
         grace_ms=wanted.within.grace,
         right_columns=right.names,
+        is_eager=wanted.within.unmatched == "eager",
     )
-    stages.add(spec, Schema(after))
+    stages.add(spec, Schema((*after, (side.state, STRING))) if spec.is_eager else Schema(after))
 
 
 def _stream_table_join(join: PlannedJoin, place: int, left: tuple[str, ...], columns: tuple[str, ...]) -> StreamTableJoin:
