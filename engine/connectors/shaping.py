@@ -17,7 +17,8 @@ from engine.connectors.canonical import SourceKind, canonicalise, stop_on_reject
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.core.frames import HEAD
+from engine.core.frames import HEAD, Counters
+from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.definition.expressions import compile_scalar
 from engine.plan.model import Feed, Input, RelationSchema
@@ -121,6 +122,7 @@ def _shape_piece(
         seen.accept(reading.relation.name, accepted)
         placed = accepted.with_columns(pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
         for source_input, where in reading.inputs:
+            yield from _uncomputed(accepted, source_input, split, request)
             frame = _for_input(placed, source_input, where)
             if frame.height:
                 yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
@@ -176,9 +178,23 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
     yield _packet("reject", split, request, encode_frame(kept), first.index, kept.height)
     if beyond.height:
         counts = beyond.group_by("reason").len().sort("reason").rows()
-        counters = [[first.alias, f"rejected_{reason}", count] for reason, count in counts]
-        stats = {"stage": 0, "task": request.tasks[0], "clocks": {}, "buffered": {}, "counters": counters}
-        yield _packet("stats", split, request, encode_json(stats), first.index)
+        counters: list[list[object]] = [[first.alias, f"rejected_{reason}", count] for reason, count in counts]
+        yield _counted(counters, first, split, request)
+
+
+def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:
+    """Count what the input's condition could not compute (``engine.definition.gaps``)."""
+    if source_input.where is None:
+        return
+    counters: Counters = {}
+    GapCounter(source_input.alias, [compile_scalar(source_input.where, source_input.relation.columns)]).count(accepted, counters)
+    if counters:
+        yield _counted([[alias, reason, count] for (alias, reason), count in counters.items()], source_input, split, request)
+
+
+def _counted(counters: list[list[object]], source_input: Input, split: Split, request: ReadRequest) -> Packet:
+    stats = {"stage": 0, "task": request.tasks[0], "clocks": {}, "buffered": {}, "counters": counters}
+    return _packet("stats", split, request, encode_json(stats), source_input.index)
 
 
 def _packet(kind: PacketKind, split: Split, request: ReadRequest, blob: bytes, input_index: int, rows: int = 0) -> Packet:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from engine.core.frames import FORCED, SERVICE_COLUMNS, OperatorOutput, empty_frame
+from engine.core.frames import FORCED, SERVICE_COLUMNS, Counters, OperatorOutput, empty_frame
+from engine.core.gaps import GapCounter
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import BOOLEAN, Schema
@@ -14,18 +15,27 @@ from engine.plan.model import Filter, Projection
 
 
 class RowFilter(Operator):
-    """Keeps a stream's rows for which the condition is true."""
+    """Keeps a stream's rows for which the condition is true. Counted, under ``where``, is what it could not compute (``gaps``)."""
 
     def __init__(self, spec: Filter, schema: Schema) -> None:
         self.schema = schema
-        self._condition = compile_scalar(spec.condition, schema).expr
+        scalar = compile_scalar(spec.condition, schema)
+        self._condition = scalar.expr.alias("passes")
+        self._gaps = GapCounter("where", [scalar])
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
-        return OperatorOutput(frame.filter(self._condition) if frame.height else frame)
+        if frame.is_empty():
+            return OperatorOutput(frame)
+        counters: Counters = {}
+        passes = frame.select(self._condition).to_series()
+        self._gaps.count(frame, counters, [passes])
+        return OperatorOutput(frame.filter(passes), counters=counters)
 
 
 class RowProjection(Operator):
     """The ``select``. Rows may be deletes: whatever their columns give is kept, and what matters of it is the key.
+
+    Counted, under the step's name, is what it could not compute (``engine.definition.gaps``).
 
     Args:
         is_forced_known: the query has ``idle``: the expressions may read ``$forced``.
@@ -38,10 +48,14 @@ class RowProjection(Operator):
         self.schema = Schema(tuple((name, item.type) for name, item in compiled))
         self._nothing = empty_frame(self.schema)
         self._columns = [item.expr.cast(item.type.polars).alias(name) for name, item in compiled]
+        self._gaps = GapCounter(spec.step, [item for _, item in compiled])
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
         if frame.is_empty():
             return OperatorOutput(self._nothing)
         if self._adds_forced:
             frame = frame.with_columns(pl.Series(FORCED, moment.are_forced(frame)))
-        return OperatorOutput(frame.select(*SERVICE_COLUMNS, *self._columns))
+        counters: Counters = {}
+        projected = frame.select(*SERVICE_COLUMNS, *self._columns)
+        self._gaps.count(frame, counters, projected.get_columns()[len(SERVICE_COLUMNS) :])
+        return OperatorOutput(projected, counters=counters)

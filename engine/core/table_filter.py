@@ -21,6 +21,7 @@ from engine.core.frames import (
     empty_late,
     late_rows,
 )
+from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -42,7 +43,8 @@ class TableFilterer(Operator):
     a delete only where the result has a row as of the delete's own time. A delete that was not told so follows, as ``LATE_END``, the late
     row that would otherwise not end there. Over an unversioned table the latest by arrival counts.
 
-    Counted are ``null_key``, ``table_history_expired`` (V1; kept as late rows) and, for an unversioned table, ``out_of_order``.
+    Counted are ``null_key``, ``table_history_expired`` (V1; kept as late rows) and, for an unversioned table, ``out_of_order``; and what
+    the condition could not compute (``engine.definition.gaps``).
 
     Args:
         spec: what to do.
@@ -56,7 +58,9 @@ class TableFilterer(Operator):
         self.name: str = spec.name
         self.schema = schema
         self._spec = spec
-        self._condition = compile_scalar(spec.condition, schema).expr
+        scalar = compile_scalar(spec.condition, schema)
+        self._condition = scalar.expr
+        self._gaps = GapCounter(spec.name, [scalar])
         kept_retention_ms = spec.history_retention_ms if spec.is_result_versioned else None
         self._passed = VersionedTable(
             schema.select(spec.key), spec.key, kept_retention_ms, state.get("passed"), store, keeps_deletes=False
@@ -74,6 +78,7 @@ class TableFilterer(Operator):
             add_counter(counters, self.name, "null_key", null_keys)
             frame = frame.filter(pl.col(KEY_HASH).is_not_null())
         frame, late = self._accepted(frame, counters)
+        self._gaps.count(frame, counters)
         is_delete = self._is_delete(frame)
         was_there, ends = self._put(frame, is_delete, counters)
         told, ended = np.flatnonzero(~is_delete | was_there), np.flatnonzero(ends != AFTER_ALL_TIME)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from engine.definition import arithmetic, functions
 from engine.definition.aggregates import AGGREGATE_NAMES, AggregateName, read_call, result_type
+from engine.definition.gaps import Gap, Gaps
 from engine.definition.operands import (
     ExpressionInvalid,
     Operand,
@@ -50,11 +51,15 @@ class Scalar:
     Attributes:
         expr: yields exactly as many rows as the frame has, also where it names no column.
         columns: the names of the schema that it reads.
+        gaps: where it gives NULL because there is no value to give.
+        is_strict: each gap makes the whole expression NULL.
     """
 
     expr: pl.Expr
     type: ColumnType
     columns: frozenset[str]
+    gaps: tuple[Gap, ...] = ()
+    is_strict: bool = True
 
 
 @lru_cache(maxsize=1_024)
@@ -83,7 +88,8 @@ def compile_tree(tree: exp.Expr, schema: Schema) -> Scalar:
     if not compiler.columns:
         # A lone literal has one row whatever the frame's height; repeated, it has as many as the frame.
         expr = pl.repeat(expr, pl.len(), dtype=operand.type.polars)
-    return Scalar(expr, operand.type, frozenset(compiler.columns))
+    gaps = compiler.gaps.of(operand, sorted(compiler.columns))
+    return Scalar(expr, operand.type, frozenset(compiler.columns), gaps, compiler.gaps.is_strict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +175,13 @@ class _Compiler:
 
     schema: Schema
     columns: set[str] = field(default_factory=set)
+    gaps: Gaps = field(default_factory=Gaps)
 
     def compile(self, node: exp.Expr) -> Operand:
         build = _BUILDERS.get(type(node))
         if build is None:
             raise ExpressionInvalid("not_a_scalar", f"{type(node).__name__.lower()} is not a value here")
+        self.gaps.is_strict &= type(node) in _STRICT
         return build(self, node)
 
     def child(self, node: exp.Expr, name: str) -> Operand:
@@ -205,7 +213,11 @@ class _Compiler:
 
     def chain(self, node: exp.Expr) -> Operand:
         is_and = isinstance(node, exp.And)
-        parts = [self.condition(part, "AND" if is_and else "OR") for part in flatten(node)]
+        parts: list[pl.Expr] = []
+        for part in flatten(node):
+            undecided = [each.fill_null(is_and) if is_and else ~each.fill_null(is_and) for each in parts]
+            with self.gaps.where(pl.all_horizontal(undecided) if undecided else None):
+                parts.append(self.condition(part, "AND" if is_and else "OR"))
         return Operand(pl.all_horizontal(parts) if is_and else pl.any_horizontal(parts), BOOLEAN)
 
     def comparison(self, node: exp.Expr) -> Operand:
@@ -258,7 +270,16 @@ class _Compiler:
         return Operand(~matches if node.args.get("negate") else matches, BOOLEAN)
 
     def arithmetic(self, node: exp.Expr) -> Operand:
-        return arithmetic.binary(_ARITHMETIC[type(node)], self.child(node, "this"), self.child(node, "expression"))
+        sign, left, right = _ARITHMETIC[type(node)], self.child(node, "this"), self.child(node, "expression")
+        result = arithmetic.binary(sign, left, right)
+        self.gaps.after_arithmetic(sign, left, right, result)
+        return result
+
+    def negative(self, node: exp.Expr) -> Operand:
+        value = self.child(node, "this")
+        result = arithmetic.negate(value)
+        self.gaps.after_negation(value, result)
+        return result
 
     def joined_text(self, node: exp.Expr) -> Operand:
         parts = []
@@ -271,14 +292,19 @@ class _Compiler:
 
     def case(self, node: exp.Expr) -> Operand:
         subject = None if node.args.get("this") is None else self.child(node, "this")
-        conditions, values = [], []
+        conditions: list[pl.Expr] = []
+        values: list[Operand] = []
         for branch in node.args["ifs"]:
-            if subject is None:
-                conditions.append(self.condition(branch.args["this"], "WHEN"))
-            else:
-                conditions.append(self.compare("CASE", pl.Expr.eq, subject, self.child(branch, "this")).expr)
-            values.append(self.child(branch, "true"))
-        values.append(null() if node.args.get("default") is None else self.child(node, "default"))
+            with self.gaps.where(_none_of(conditions)):
+                if subject is None:
+                    condition = self.condition(branch.args["this"], "WHEN")
+                else:
+                    condition = self.compare("CASE", pl.Expr.eq, subject, self.child(branch, "this")).expr
+                with self.gaps.where(condition):
+                    values.append(self.child(branch, "true"))
+            conditions.append(condition)
+        with self.gaps.where(_none_of(conditions)):
+            values.append(null() if node.args.get("default") is None else self.child(node, "default"))
         results, kind = coerce_all(values, "CASE")
         chosen = results[-1]
         for condition, result in zip(reversed(conditions), reversed(results[:-1]), strict=True):
@@ -293,7 +319,10 @@ class _Compiler:
             target = parse_type(known if known == "string" else known + bracket + rest)
         except ValueError as error:
             raise ExpressionInvalid("type_mismatch", f"CAST: {error}") from error
-        return cast(self.child(node, "this"), target)
+        value = self.child(node, "this")
+        result = cast(value, target)
+        self.gaps.after_cast(value, result)
+        return result
 
     def extract(self, node: exp.Expr) -> Operand:
         return functions.extract(node.args["this"].name, self.child(node, "expression"))
@@ -304,7 +333,19 @@ class _Compiler:
             raise ExpressionInvalid("not_a_scalar", f"{name.lower()} is an aggregate; it belongs into `aggregate`")
         if name.lower() not in functions.FUNCTIONS:
             return functions.call(name, [])
-        return functions.call(name, [self.compile(argument) for argument in node.expressions])
+        arguments: list[Operand] = []
+        for argument in node.expressions:
+            is_coalesce = name.lower() == "coalesce" and bool(arguments)
+            with self.gaps.where(pl.all_horizontal([each.expr.is_null() for each in arguments]) if is_coalesce else None):
+                arguments.append(self.compile(argument))
+        result = functions.call(name, arguments)
+        self.gaps.after_call(name.lower(), arguments, result)
+        return result
+
+
+def _none_of(conditions: list[pl.Expr]) -> pl.Expr | None:
+    """Return where no condition is true, None for no conditions."""
+    return pl.all_horizontal([~each.fill_null(value=False) for each in conditions]) if conditions else None
 
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
@@ -320,6 +361,12 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[pl.Expr, pl.Expr], pl.Ex
 _ARITHMETIC: dict[type[exp.Expr], arithmetic.Operator] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
 }  # fmt: skip
+_STRICT: tuple[type[exp.Expr], ...] = (
+    exp.Paren, exp.Column, exp.Literal, exp.Boolean, exp.Not, exp.Neg, exp.Cast, exp.Extract, *_ARITHMETIC,
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE,
+)  # fmt: skip
+"""Nodes that are NULL where one of their parts is."""
+
 _BUILDERS: dict[type[exp.Expr], Callable[[_Compiler, exp.Expr], Operand]] = {
     exp.Paren: lambda compiler, node: compiler.child(node, "this"),
     exp.Column: _Compiler.column,
@@ -337,7 +384,7 @@ _BUILDERS: dict[type[exp.Expr], Callable[[_Compiler, exp.Expr], Operand]] = {
     exp.Like: _Compiler.pattern,
     exp.ILike: _Compiler.pattern,
     exp.Escape: _Compiler.pattern,
-    exp.Neg: lambda compiler, node: arithmetic.negate(compiler.child(node, "this")),
+    exp.Neg: _Compiler.negative,
     exp.DPipe: _Compiler.joined_text,
     exp.Case: _Compiler.case,
     exp.Cast: _Compiler.cast,

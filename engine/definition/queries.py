@@ -15,6 +15,9 @@ from engine.definition.durations import Duration
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
 DAY_MS = 86_400_000
+EAGER_GRACE = "1d"
+"""Of an eager join, as ksqlDB's without GRACE: results do not wait for it, only how long partners are looked for depends on it (SS5)."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_TASKS = 4
 MAX_TASKS = 256
@@ -89,11 +92,23 @@ class Hold(Model):
 
 
 class Within(Model):
-    """How near in event time two streams' records must be: ``left - before <= right <= left + after``."""
+    """How near in event time two streams' records must be: ``left - before <= right <= left + after``.
+
+    ``unmatched`` says when a left or outer join shows a record without a partner: once it can have none any more, or, ``eager``, at once
+    as ``preliminary`` and again with each partner that comes (SS5). Then the grace is a day unless it is given.
+    """
 
     before: Duration
     after: Duration
     grace: Duration = 0
+    unmatched: Literal["when_closed", "eager"] = "when_closed"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _waits_a_day(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("unmatched") == "eager" and given.get("grace") is None:
+            return {**given, "grace": EAGER_GRACE}
+        return given
 
 
 class Join(Model):

@@ -21,13 +21,12 @@ from engine.plan.model import (
 )
 from engine.plan.problems import Problems
 from engine.plan.running import Running
-from engine.plan.scope import Checked, Scope, check_condition, check_expression
+from engine.plan.scope import STATE, Checked, Scope, check_condition, check_expression
 from engine.plan.windows import Sizes
 
 WINDOW_OPERATOR = "window"
 AGGREGATE_OPERATOR = "aggregate"
 WINDOW_BOUNDS = ("window_start", "window_end")
-STATE = "$state"
 
 EMIT: dict[str, Emit] = {"until_window_closes": "final", "window_end_then_corrections": "corrections"}
 

@@ -85,6 +85,11 @@ def _plan(scope: Scope, index: int, side: Side, running: Running) -> PlannedJoin
         _check_hold(join, side.pointer, problems)
     elif form == "stream–stream" and join.within is None:
         problems.add(f"{side.pointer}/within", "field_missing", "two streams meet in time: {'before': '5m', 'after': '5m'}")
+    elif form == "stream–stream" and join.type == "inner" and join.within is not None and join.within.unmatched == "eager":
+        problems.add(
+            f"{side.pointer}/within/unmatched", "unsupported_option",
+            "`eager` shows records without a partner at once, and an inner join shows none; make it a left or outer join, or leave it out",
+        )  # fmt: skip
     elif form == "table–table":
         _check_history(join, side, running, problems)
     if parts is None or len(problems.found) > before:

@@ -141,7 +141,7 @@ def _add_stream_join(stages: Stages, join: PlannedJoin, place: int) -> None:
         left.append(name)
         if part.left.column is None:
             computed[name] = part.left
-    stages.gather(tuple(left), computed)
+    stages.gather(tuple(left), computed, side.alias)
     right = stages.read(place, {name: part.right for name, part in reversed(list(zip(left, join.parts, strict=True)))})
     after = (*stages.schema.items(), *right.items())
     if wanted.within is None:
@@ -157,8 +157,9 @@ def _add_stream_join(stages: Stages, join: PlannedJoin, place: int) -> None:
         after_ms=wanted.within.after,
         grace_ms=wanted.within.grace,
         right_columns=right.names,
+        is_eager=wanted.within.unmatched == "eager",
     )
-    stages.add(spec, Schema(after))
+    stages.add(spec, Schema((*after, (side.state, STRING))) if spec.is_eager else Schema(after))
 
 
 def _stream_table_join(join: PlannedJoin, place: int, left: tuple[str, ...], columns: tuple[str, ...]) -> StreamTableJoin:
@@ -273,7 +274,7 @@ def _add_grouping(stages: Stages, layout: Layout) -> None:
     if grouping.regrouping is None:
         stages.gather(sources, computed)
     else:
-        stages.compute(computed)
+        stages.compute(computed, "group_by")
         stages.add(grouping.regrouping, regrouped_schema(grouping.regrouping, stages.schema))
         stages.exchange(sources)
     stages.add(grouping.operator, grouping.result())

@@ -274,11 +274,13 @@ class StreamStreamJoin:
 
     Attributes:
         name: alias of the other stream; names the operator in clocks, counters and state.
-        type: which side's records come with nulls once their time range has closed without a match.
+        type: which side's records come with nulls where they have no match.
         stream_index: ``Input.index`` of the right side.
         left_key: qualified columns of the left side that equal the right ones.
         right_key: qualified columns of the right side.
         right_columns: qualified right columns in the output; all of the left side's are.
+        is_eager: records come with nulls at once, and not once their time range has closed (SS5). Then the output ends with
+            ``<name>.$state`` (string: preliminary, final).
     """
 
     name: str
@@ -290,6 +292,12 @@ class StreamStreamJoin:
     after_ms: int
     grace_ms: int
     right_columns: tuple[str, ...]
+    is_eager: bool = False
+
+    @property
+    def state_column(self) -> str:
+        """The column that marks the rows of an eager join."""
+        return f"{self.name}.$state"
 
 
 AggregateFunction = Literal[
@@ -483,9 +491,15 @@ class WallClockSuppression:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The ``select``: (output column, SQL scalar expression over the columns before it) pairs."""
+    """The ``select``: (output column, SQL scalar expression over the columns before it) pairs; or what a step makes first.
+
+    Attributes:
+        columns: the pairs.
+        step: under which name it counts what it cannot compute: ``select``, ``group_by``, a join's name.
+    """
 
     columns: tuple[tuple[str, str], ...]
+    step: str = "select"
 
 
 WindowedAggregation = WindowAggregation | SessionAggregation | SlidingAggregation

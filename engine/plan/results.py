@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
 from engine.definition.types import ColumnType, Schema
-from engine.plan.grouping import STATE, Grouping
+from engine.plan.grouping import Grouping
 from engine.plan.model import Output, Projection, WindowedAggregation
 from engine.plan.running import PlannedJoin, Running
-from engine.plan.scope import FORCED, Checked, Scope, check_expression, reference
+from engine.plan.scope import FORCED, STATE, Checked, Scope, check_expression, reference
 from engine.plan.suppressing import closes_after
 from engine.plan.table_joins import wider
 from engine.plan.table_limits import check_table_size
@@ -77,6 +77,7 @@ def _default(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping | 
             equal = set[str]() if has_own_key else {part.right for part in join.parts}
             columns = join.side.entry.relation.columns.names
             wanted += [(name, join.side.qualified(name)) for name in columns if name not in equal]
+        wanted += [(_SHOWN_AS[STATE], side.state) for side in scope.eager]
     wanted += [(_SHOWN_AS[name], name) for name in (STATE, FORCED) if name in before]
     chosen: dict[str, str] = {}
     for name, source in wanted:

@@ -18,6 +18,9 @@ from engine.plan.problems import Problems
 
 Rename = Callable[[str], tuple[str | None, str]]
 
+STATE = "$state"
+"""The pseudo-column that says how final a result is: of windows (S6), and, with the joined stream's alias, of an eager join (SS5)."""
+
 FORCED = "$forced"
 """The pseudo-column that says whether silence let a row go (T10)."""
 
@@ -50,6 +53,11 @@ class Side:
     def match(self) -> str:
         """The pseudo-column that says what a record of a stream found in this table."""
         return self.qualified("$match")
+
+    @property
+    def state(self) -> str:
+        """The pseudo-column that says whether a row of an eager join with this stream is preliminary (SS5)."""
+        return self.qualified(STATE)
 
     def qualified(self, column: str) -> str:
         """Return a column's name inside the plan."""
@@ -90,7 +98,14 @@ class Scope:
         columns = [pair for side in (self.source, *joined) for pair in side.schema().items()]
         if self.source.kind == "stream":
             columns += [(side.match, STRING) for side in joined if side.kind == "table"]
+            columns += [(side.state, STRING) for side in self.eager if side in joined]
         return Schema(tuple(columns))
+
+    @property
+    def eager(self) -> tuple[Side, ...]:
+        """The streams whose joins show records without a partner at once (SS5)."""
+        joins = zip(self.definition.joins, self.joined, strict=True)
+        return tuple(side for join, side in joins if join.within is not None and join.within.unmatched == "eager")
 
     def selectable(self, before: Schema) -> Schema:
         """Return the columns that a ``select`` may name: those before it and ``$forced``."""

@@ -104,22 +104,23 @@ class Stages:
         draft.reads.append(_Read(place, {entered.get(name, name): own for name, own in equal.items()}))
         return self._schema_of(place)
 
-    def compute(self, computed: Mapping[str, Checked]) -> None:
-        """Add columns that are more than columns, by name."""
+    def compute(self, computed: Mapping[str, Checked], step: str) -> None:
+        """Add columns that are more than columns, by name, for a step such as ``group_by``."""
         if not computed:
             return
         columns = (*((name, reference(name)) for name in self.columns), *((name, value.text) for name, value in computed.items()))
         types = tuple((name, value.scalar.type) for name, value in computed.items())
-        self.add(Projection(columns), Schema((*self.schema.items(), *types)))
+        self.add(Projection(columns, step), Schema((*self.schema.items(), *types)))
 
-    def gather(self, columns: tuple[str, ...], computed: Mapping[str, Checked]) -> None:
+    def gather(self, columns: tuple[str, ...], computed: Mapping[str, Checked], step: str = "group_by") -> None:
         """Bring records with equal values of these columns into one task, in this stage or, where it must be, in a new one.
 
         Args:
             columns: of the running relation or of ``computed``.
             computed: columns that are made first, and what of.
+            step: what they are made for.
         """
-        self.compute(computed)
+        self.compute(computed, step)
         draft, wanted = self._drafts[-1], tuple(dict.fromkeys(map(self._original, columns)))
         if draft.spread is None:
             usable = tuple(name for name in wanted if name in draft.entering)

@@ -150,6 +150,9 @@ class _Step:
             assert {*operator.key} <= {*after}
             return after
         match = ((f"{operator.name}.$match", STRING),) if isinstance(operator, StreamTableJoin) else ()
+        if isinstance(operator, StreamStreamJoin) and operator.is_eager:
+            assert operator.type != "inner"
+            match = ((operator.state_column, STRING),)
         return Schema((*self.before.items(), *right.select(columns).items(), *match))
 
     def _aggregated(self, operator: WindowedAggregation | RunningAggregation | TableAggregation | TableRegrouping) -> Schema:

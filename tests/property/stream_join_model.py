@@ -24,12 +24,13 @@ class Kept:
 
 @dataclass
 class StreamJoinModel:
-    """What each record causes, one after the other. Output: (position, time, offset, left value, right value)."""
+    """What each record causes, one after the other. Output: (position, time, offset, left value, right value); eager: the state, too."""
 
     type: str
     before_ms: int
     after_ms: int
     grace_ms: int
+    is_eager: bool = False
     clock: int | None = None
     arrivals: int = 0
     kept: list[Kept] = field(default_factory=list)
@@ -61,6 +62,8 @@ class StreamJoinModel:
             return
         self._close(pos, pos)
         partners = [other for other in self.kept if other.side != side and other.key == key and self._is_near(new, other)]
+        if self.is_eager and not partners and self._comes_with_nulls(side):
+            self._emit(pos, ts, pos, {side: value}, "preliminary")
         for other in sorted(partners, key=lambda each: (each.ts, each.arrival)):
             new.has_met = other.has_met = True
             self._emit(pos, max(ts, other.ts), pos, {side: value, other.side: other.value})
@@ -70,7 +73,7 @@ class StreamJoinModel:
         closed = [each for each in self.kept if self._is_closed(each)]
         for each in sorted(closed, key=lambda each: (each.ts, each.side, each.arrival)):
             self.kept.remove(each)
-            if not each.has_met and self._comes_with_nulls(each.side):
+            if not each.has_met and not self.is_eager and self._comes_with_nulls(each.side):
                 self._emit(pos, each.ts, each.arrival if offset is None else offset, {each.side: each.value})
 
     def _is_near(self, one: Kept, other: Kept) -> bool:
@@ -84,5 +87,6 @@ class StreamJoinModel:
     def _comes_with_nulls(self, side: Side) -> bool:
         return self.type == "outer" or (self.type == "left" and side == "left")
 
-    def _emit(self, pos: int, ts: int, offset: int, values: dict[Side, str]) -> None:
-        self.output.append((pos, ts, offset, values.get("left"), values.get("right")))
+    def _emit(self, pos: int, ts: int, offset: int, values: dict[Side, str], state: str = "final") -> None:
+        states = (state,) if self.is_eager else ()
+        self.output.append((pos, ts, offset, values.get("left"), values.get("right"), *states))

@@ -111,7 +111,12 @@ def _join(draw: st.DrawFn, inputs: _Inputs, alias: str, kind: str) -> dict[str, 
         equal = [f"a.{column} = {alias}.{column}" for column in key]
     join["on"] = " AND ".join(draw(st.permutations(equal)))
     if relation.kind == "stream":
-        join["within"] = draw(st.fixed_dictionaries({"before": _lengths, "after": _lengths}, optional={"grace": _lengths}))
+        join["within"] = draw(
+            st.fixed_dictionaries(
+                {"before": _lengths, "after": _lengths},
+                optional={"grace": _lengths, "unmatched": st.sampled_from(["eager", "when_closed"])},
+            )
+        )
         return join | {"type": draw(st.sampled_from(["inner", "left", "outer"]))}
     if kind == "table":
         return join | {"type": draw(st.sampled_from(["inner", "left", "left", "outer"]))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +45,7 @@ specs = st.builds(
     reach,
     st.sampled_from([0, 3, 20]),
 )
+eager = st.builds(lambda spec, kind: replace(spec, type=kind, is_eager=True), specs, st.sampled_from(["left", "outer"]))
 advances = st.dictionaries(st.integers(1, 60), st.integers(0, 15), max_size=3)
 
 
@@ -56,7 +58,7 @@ def frame(records: list[tuple[int, Record]], side: Side) -> pl.DataFrame:
 
 
 def expected(spec: StreamStreamJoin, records: list[Record], advances: dict[int, int]) -> StreamJoinModel:
-    model = StreamJoinModel(spec.type, spec.before_ms, spec.after_ms, spec.grace_ms)
+    model = StreamJoinModel(spec.type, spec.before_ms, spec.after_ms, spec.grace_ms, spec.is_eager)
     for pos, (side, key, value, ts) in enumerate(records):
         model.record(pos, side, key, value, ts)
         model.advance(pos + 1, advances.get(pos + 1, 0))
@@ -83,7 +85,8 @@ class Runner:
         assert result.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *self.join.schema.names]
         assert result.frame["_pos"].is_sorted()
         places = (pl.col("_pos") + 5) // 10
-        self.output += result.frame.select(places, "_ts", "_offset", "l.value", "r.value").rows()
+        states = (self.join.schema.names[-1],) if "$state" in self.join.schema.names[-1] else ()
+        self.output += result.frame.select(places, "_ts", "_offset", "l.value", "r.value", *states).rows()
         for (operator, reason), count in result.counters.items():
             assert operator == "r"
             self.counters[reason] += count
@@ -97,7 +100,7 @@ class Runner:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    spec=specs,
+    spec=specs | eager,
     records=records,
     cuts=st.sets(st.integers(1, 59)),
     advances=advances,
@@ -154,3 +157,26 @@ def test_due_in_says_when_an_advance_closes_something(spec: StreamStreamJoin, re
     runner.run([], len(records), advance_ms)
     if due_in_ms is None or advance_ms < due_in_ms:
         assert len(runner.output) == shown
+
+
+@settings(max_examples=60, deadline=None)
+@given(spec=eager, records=records, cuts=st.sets(st.integers(1, 59)))
+def test_an_eager_join_shows_each_record_at_once_and_keeps_none_to_show_it_later(
+    spec: StreamStreamJoin, records: list[Record], cuts: set[int]
+) -> None:
+    """SS5: every record that is not late is in a row of its own position; the matches are those of the join that waits."""
+    runner, waiting = Runner(spec), Runner(replace(spec, is_eager=False))
+    bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
+    order = [(pos, (side, key, f"{pos}", ts)) for pos, (side, key, _, ts) in enumerate(records)]
+    for start, stop in pairwise(bounds):
+        for each in (runner, waiting):
+            each.run(order[start:stop], stop)
+        assert runner.join.due_in_ms is None
+    matches = [row[:5] for row in runner.output if None not in row[3:5]]
+    assert matches == [row for row in waiting.output if None not in row[3:5]]
+    late = {offset for *_, offset in runner.late}
+    outer = {"left": ("left",), "outer": ("left", "right")}[spec.type]
+    expected = {pos for pos, (side, *_) in order if side in outer} - late
+    assert expected <= {row[0] for row in runner.output}
+    states = {row[5] for row in runner.output if None not in row[3:5]}
+    assert states <= {"final"}

@@ -209,6 +209,12 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
         unread = found.records[0]
         sentence = f"Its partner in {name} from {shown(unread.event_time_ms)} is not read yet."
         return Joined([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)], {})
+    if not is_closed and spec.is_eager and spec.type != "inner":
+        sentence = (
+            f"No record of {name} within reach has been read: it is shown without one, as preliminary; one may come until stream time reaches "
+            f"{shown(until_ms)}; it is at {shown(now_ms)}."
+        )
+        return Joined([desk.step("no_version", sentence, clock=clock, reason="no_partner")], {})
     if not is_closed:
         sentence = (
             f"No record of {name} within reach has been read; one may come until stream time reaches {shown(until_ms)}; "

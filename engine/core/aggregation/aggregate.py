@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from engine.core.aggregation.accumulators import Accumulator, Count, Deviation, Extreme, Pick, Records, Results, Sum
 from engine.core.aggregation.list_accumulators import Collection, DistinctCount, Frequencies, Texts, Top, trace_mark
 from engine.core.aggregation.running import Groups
-from engine.core.frames import TS
+from engine.core.frames import TS, Counters
+from engine.core.gaps import GapCounter
 from engine.definition.aggregates import AggregateName, is_undoable, result_type
 from engine.definition.expressions import compile_scalar
 from engine.definition.operands import Operand, cast
@@ -40,6 +41,7 @@ class Aggregates:
         self._arguments: list[pl.Expr] = []
         self._accumulators: list[Accumulator] = []
         self._with_undo = with_undo
+        self._scalars = [compile_scalar(column.argument, schema) for column in columns if column.argument is not None]
         for i, column in enumerate(columns):
             if with_undo and not is_undoable(column.function):
                 raise InvariantBroken(f"{column.function} cannot be undone; the plan should have refused it")
@@ -56,6 +58,10 @@ class Aggregates:
     def schema(self) -> tuple[tuple[str, ColumnType], ...]:
         """Name and type of each output column."""
         return tuple((name, each.type) for name, each in zip(self._names, self._accumulators, strict=True))
+
+    def count_gaps(self, frame: pl.DataFrame, operator: str, counters: Counters) -> None:
+        """Count, under the operator's name, what the arguments could not compute of records (``engine.definition.gaps``)."""
+        GapCounter(operator, self._scalars).count(frame, counters)
 
     def lift(self, frame: pl.DataFrame, positions: pl.Series, signs: NDArray[np.int64] | None = None) -> list[pl.Series]:
         """Make each record's partial: the columns of all aggregates.

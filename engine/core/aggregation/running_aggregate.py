@@ -33,8 +33,8 @@ class RunningAggregator(Operator):
         self.name = spec.name
         self._operator = spec.name
         self._grouping = Grouping.of(spec.group, schema)
-        aggregates = Aggregates(spec.aggregates, schema)
-        self._results = GroupResults(spec, self._grouping, aggregates, state.get("groups"), store)
+        self._aggregates = Aggregates(spec.aggregates, schema)
+        self._results = GroupResults(spec, self._grouping, self._aggregates, state.get("groups"), store)
         self.schema = self._results.schema
         self._nothing = empty_frame(self.schema)
         self._stream_time: int | None = state.get("stream_time")
@@ -62,6 +62,7 @@ class RunningAggregator(Operator):
         records, hashes = self._grouping.admit(frame, self._operator, counters)
         if records.is_empty():
             return OperatorOutput(self._nothing, counters=counters)
+        self._aggregates.count_gaps(records, self._operator, counters)
         numbers = np.arange(records.height)
         lifted = pl.DataFrame([pl.Series(MESSAGE, numbers), *self._results.lift(records, hashes, numbers + self._next)])
         self._next += records.height

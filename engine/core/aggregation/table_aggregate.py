@@ -226,8 +226,8 @@ class TableAggregator(Operator):
         self._grouping = Grouping.of(spec.group, schema)
         self._columns = regrouped_rows(spec.name, schema).names
         arguments = Schema((*schema.select(self._plain_sources()).items(), *regrouped_rows(spec.name, schema).items()))
-        aggregates = Aggregates(spec.aggregates, arguments, with_undo=True)
-        self._results = GroupResults(spec, self._grouping, aggregates, state.get("groups"), store)
+        self._aggregates = Aggregates(spec.aggregates, arguments, with_undo=True)
+        self._results = GroupResults(spec, self._grouping, self._aggregates, state.get("groups"), store)
         self.schema = self._results.schema
         self._nothing = empty_frame(self.schema)
         self._stream_time: int | None = state.get("stream_time")
@@ -252,11 +252,11 @@ class TableAggregator(Operator):
             return OperatorOutput(self._nothing, counters=counters)
         latest = int(messages[TS].to_numpy().max())
         self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
-        shown = self._results.fold(self._lifted(messages, hashes), counters)
+        shown = self._results.fold(self._lifted(messages, hashes, counters), counters)
         causes = messages.select(POS, OFFSET)[shown[MESSAGE].to_numpy()]
         return OperatorOutput(shown.with_columns(causes.get_columns())[self._nothing.columns], counters=counters)
 
-    def _lifted(self, messages: pl.DataFrame, hashes: pl.Series) -> pl.DataFrame:
+    def _lifted(self, messages: pl.DataFrame, hashes: pl.Series, counters: Counters) -> pl.DataFrame:
         """Make a partial of each row that goes or comes, the one that goes first; a message is one place in the order."""
         name = self._operator
         gone, come = (np.flatnonzero(messages[has].to_numpy()) for has in (has_old_column(name), has_new_column(name)))
@@ -265,6 +265,7 @@ class TableAggregator(Operator):
             messages[rows].select(*plain, *(pl.col(written(name, column)).alias(column) for column in self._columns))
             for written, rows in ((old_column, gone), (new_column, come))
         ]
+        self._aggregates.count_gaps(parts[1].with_columns(pl.lit(0, pl.Int8).alias(OP)), self._operator, counters)
         numbers = np.concatenate([gone, come])
         signs = np.repeat(np.array([-1, 1]), (len(gone), len(come)))
         order = np.argsort(2 * numbers + (signs > 0))

@@ -32,6 +32,7 @@ from engine.core.frames import (
     empty_frame,
     empty_late,
 )
+from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -80,8 +81,10 @@ class ForeignKeySubscriber(Operator):
         self.schema = subscription_schema(spec, left)
         self._spec = spec
         self._foreign_key = foreign_key_columns(spec)
-        scalars = zip(self._foreign_key, (compile_scalar(text, left).expr for text in spec.foreign_key), strict=True)
-        self._expressions = [pl.when(pl.col(OP) == 0).then(scalar).alias(name) for name, scalar in scalars]
+        scalars = [compile_scalar(text, left) for text in spec.foreign_key]
+        named = zip(self._foreign_key, scalars, strict=True)
+        self._expressions = [pl.when(pl.col(OP) == 0).then(scalar.expr).alias(name) for name, scalar in named]
+        self._gaps = GapCounter(spec.name, scalars)
         kept = self.schema.select((*spec.key, *self._foreign_key))
         retention_ms = spec.history_retention_ms
         self._left = LatestTable(kept, spec.key, retention_ms, state.get("left"), store, is_by_time=retention_ms is not None)
@@ -108,6 +111,7 @@ class ForeignKeySubscriber(Operator):
         frame = _with_key(frame, self._spec.key, counters, self._spec.name, "null_key")
         if frame.is_empty():
             return OperatorOutput(empty_frame(self.schema), empty_late(), counters)
+        self._gaps.count(frame, counters)
         numbers = pl.Series(POS, np.arange(self._next, self._next + frame.height))
         batch = self._left.open(frame.with_columns(*self._expressions, numbers))
         late = batch.judged(frame, self._spec.name, counters)

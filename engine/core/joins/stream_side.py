@@ -56,15 +56,15 @@ class JoinSide:
 
     Args:
         columns: payload columns that are kept.
-        is_outer: whether a record without a partner is shown with nulls when it closes.
+        waits: whether a record without a partner is shown with nulls when it closes.
         state: what ``snapshot`` returned, or None.
         store: where records live.
     """
 
-    def __init__(self, columns: Schema, *, is_outer: bool, state: dict[str, Any] | None, store: SegmentStore) -> None:
+    def __init__(self, columns: Schema, *, waits: bool, state: dict[str, Any] | None, store: SegmentStore) -> None:
         state = state or {}
         self.empty = pl.DataFrame(schema={**_STORED, **columns.polars()})
-        self.is_outer = is_outer
+        self.waits = waits
         self.closed_to_ms: int = state.get("closed_to", BEFORE_ALL_TIME)
         self._index = _ArrivalIndex(store, state.get("records"), is_by_time=True)
         self._waiting = WaitingRows(store, state.get("waiting"))
@@ -141,7 +141,7 @@ class JoinSide:
         horizon = self.closed_to_ms + 1
         self._index.forget(horizon)
         self._index.append(records, horizon)
-        if self.is_outer:
+        if self.waits:
             marks = met.filter(pl.col(_ALONE) & (pl.col(TS) >= horizon)).select(TS, POS)
             self._matched.append(marks.unique().sort(TS))
             self._waiting.append(records.filter(pl.col(_ALONE)).sort(TS, maintain_order=True))

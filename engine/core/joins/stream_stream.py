@@ -8,6 +8,9 @@ rows of nulls.
 
 At one record's position first come the rows of nulls of what it closes, by (time, left before right, arrival), then its own
 matches by the other record's (time, arrival).
+
+An *eager* join (SS5) shows a record that has no partner at its own position with nulls at once, marked ``preliminary``, and says nothing
+more of it but its matches.
 """
 
 from __future__ import annotations
@@ -38,8 +41,11 @@ from engine.core.joins.stream_side import JoinSide, Probes, find_partners
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span
-from engine.definition.types import Schema
+from engine.definition.types import STRING, Schema
 from engine.plan.model import StreamStreamJoin
+
+PRELIMINARY, FINAL = "preliminary", "final"
+"""What an eager join says of its rows."""
 
 LATE: Final = "join_window_closed"
 """Counter and reason of a record that was closed when it came."""
@@ -146,16 +152,17 @@ class StreamStreamJoiner(Operator):
         self.name = spec.name
         self._spec = spec
         carried = Schema(tuple((name, right[name]) for name in spec.right_columns))
-        self.schema = Schema((*left.items(), *carried.items()))
+        state_columns = ((spec.state_column, STRING),) if spec.is_eager else ()
+        self.schema = Schema((*left.items(), *carried.items(), *state_columns))
         self._nothing = empty_frame(self.schema)
         self._no_right = empty_frame(right)
         self._clock: int | None = state.get("clock")
         self._arrivals: int = state.get("arrivals", 0)
-        outer = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[spec.type]
+        self._is_outer = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[spec.type]
         states = state.get("left"), state.get("right")
         self._sides = tuple(
-            JoinSide(columns, is_outer=is_outer, state=kept, store=store)
-            for columns, is_outer, kept in zip((left, carried), outer, states, strict=True)
+            JoinSide(columns, waits=is_outer and not spec.is_eager, state=kept, store=store)
+            for columns, is_outer, kept in zip((left, carried), self._is_outer, states, strict=True)
         )
         self._reaches = (spec.after_ms, spec.before_ms)
 
@@ -210,7 +217,8 @@ class StreamStreamJoiner(Operator):
             moment: where an advance lets records close.
 
         Returns:
-            Rows with the left side's columns and ``spec.right_columns``; the time of a match is the later one of the two.
+            Rows with the left side's columns and ``spec.right_columns``; the time of a match is the later one of the two. Those of an
+            eager join end with ``spec.state_column``.
             ``_key_hash`` is that of the left key, null without one. Counters ``null_value null_key join_window_closed``, late
             rows of the last.
         """
@@ -228,12 +236,12 @@ class StreamStreamJoiner(Operator):
     def _arrived(self, frames: tuple[pl.DataFrame, pl.DataFrame], counters: Counters) -> tuple[_Arrived, _Arrived]:
         """Drop null values, and null keys where no row of nulls may come of them; merge both sides by position."""
         found = []
-        for frame, key, side in zip(frames, (self._spec.left_key, self._spec.right_key), self._sides, strict=True):
+        for frame, key, is_outer in zip(frames, (self._spec.left_key, self._spec.right_key), self._is_outer, strict=True):
             hashes = key_hash(frame, key)
             is_delete, is_null = frame.get_column(OP).to_numpy() != 0, hashes.is_null().to_numpy()
             add_counter(counters, self._spec.name, "null_value", int(is_delete.sum()))
             add_counter(counters, self._spec.name, "null_key", int((is_null & ~is_delete).sum()))
-            is_out = is_delete if side.is_outer else is_delete | is_null
+            is_out = is_delete if is_outer else is_delete | is_null
             rows = np.flatnonzero(~is_out)
             found.append((frame, hashes) if len(rows) == frame.height else (frame[rows], hashes[rows]))
         (left, left_hashes), (right, right_hashes) = found
@@ -289,7 +297,26 @@ class StreamStreamJoiner(Operator):
         places = np.concatenate([judged[0].places[by_left[0]], judged[1].places[by_right[0]]])
         alone = [self._take_over(which, parts[which], met, order) for which, met in enumerate((left, right))]
         rows = [_nulls(parts, alone), _Rows(places, left, right), *_passed(parts, passing)]
+        if self._spec.is_eager:
+            met = (by_left[0], by_right[0])
+            rows += [self._at_once(which, judged[which], parts[which], met[which]) for which in (0, 1) if self._is_outer[which]]
         return self._assembled(_in_order(rows), parts, order)
+
+    @staticmethod
+    def _at_once(which: int, records: _Arrived, part: _Part, met: I64) -> _Rows:
+        """Show the new records of a side that meet no partner at their own positions (SS5).
+
+        Args:
+            which: 0 left, 1 right.
+            records: the side's new records.
+            part: those that results can be made of.
+            met: indexes of the records that meet one; may repeat.
+        """
+        has_met = np.zeros(len(records.places), np.bool_)
+        has_met[met] = True
+        alone = np.flatnonzero(~has_met)
+        own, nothing = part.old + alone, np.full(len(alone), -1)
+        return _Rows(records.places[alone], nothing if which else own, own if which else nothing)
 
     def _probes(self, which: int, records: _Arrived, order: _Order) -> Probes:
         """Say what each new record of a side can meet: near in time, and not closed at its position."""
@@ -324,7 +351,7 @@ class StreamStreamJoiner(Operator):
         known = part.source[: part.old].filter(pl.Series(has_met[: part.old]))
         side = self._sides[which]
         side.keep(part.source[part.old : part.new], ~has_met[part.old :], known)
-        if not side.is_outer:
+        if not side.waits:
             return _Alone(np.empty(0, np.int64), np.empty(0, np.int64))
         arrivals = part.source.get_column(POS).to_numpy()
         is_met = np.isin(arrivals[part.new : part.closed], known.get_column(POS).to_numpy())
@@ -348,8 +375,15 @@ class StreamStreamJoiner(Operator):
             left.get_column(KEY_HASH),
             offsets.zip_with(offsets >= 0, own_offset).alias(OFFSET),
         ]
-        own = [name for name in self.schema.names if name not in self._spec.right_columns]
-        return pl.DataFrame([*service, *left[own], *right[list(self._spec.right_columns)]])
+        others = (*self._spec.right_columns, self._spec.state_column)
+        columns = [*left[[name for name in self.schema.names if name not in others]], *right[list(self._spec.right_columns)]]
+        if self._spec.is_eager:
+            # What has no key meets nothing: it passed for good (SS4).
+            has_key = left.get_column(KEY_HASH).is_not_null() | right.get_column(KEY_HASH).is_not_null()
+            is_preliminary = has_key & pl.Series((rows.left < 0) | (rows.right < 0))
+            states = pl.select(pl.when(is_preliminary).then(pl.lit(PRELIMINARY)).otherwise(pl.lit(FINAL)))
+            columns.append(states.to_series().alias(self._spec.state_column))
+        return pl.DataFrame([*service, *columns])
 
 
 def _nulls(parts: list[_Part], alone: list[_Alone]) -> _Rows:

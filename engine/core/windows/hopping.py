@@ -233,6 +233,7 @@ class WindowAggregator(Operator):
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
+        self._aggregates.count_gaps(frame, self._spec.name, counters)
         arrivals = pl.Series(np.arange(self._arrivals, self._arrivals + frame.height))
         self._arrivals += frame.height
         times = frame[TS].to_numpy()

@@ -64,12 +64,12 @@ class SessionFold:
     """
 
     def __init__(self, spec: SessionAggregation, schema: Schema) -> None:
-        self._aggregates = Aggregates(spec.aggregates, schema)
+        self.aggregates = Aggregates(spec.aggregates, schema)
         self._names = [name for name, _ in spec.group]
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
-        self.schema = Schema((*((name, schema[source]) for name, source in spec.group), *bounds, *self._aggregates.schema))
+        self.schema = Schema((*((name, schema[source]) for name, source in spec.group), *bounds, *self.aggregates.schema))
         self.group = [f"g{i}" for i in range(len(spec.group))]
-        values = [name for name, _ in self._aggregates.schema]
+        values = [name for name, _ in self.aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
         self._is_folded = spec.is_folded
         self._read_between: frozenset[str] | None = None
@@ -85,7 +85,7 @@ class SessionFold:
 
     def lift(self, frame: pl.DataFrame, arrivals: pl.Series) -> list[pl.Series]:
         """Make each record's partial."""
-        return self._aggregates.lift(frame, arrivals)
+        return self.aggregates.lift(frame, arrivals)
 
     def merge(self, parts: pl.DataFrame, sessions: I64) -> pl.DataFrame:
         """Merge parts into sessions, in ascending order of their numbers.
@@ -99,15 +99,15 @@ class SessionFold:
         own = [pl.col(START).min(), pl.col(END).max(), pl.col(FIRST).min()]
         kept = [pl.col(HASH, *self.group).first()]
         numbered = self._in_order_of_folding(parts, sessions).with_columns(pl.Series(_SESSION, sessions).set_sorted())
-        merged = numbered.group_by(_SESSION, maintain_order=True).agg(*kept, *own, *self._aggregates.merge(parts.columns))
-        return self._aggregates.settle(merged.drop(_SESSION))
+        merged = numbered.group_by(_SESSION, maintain_order=True).agg(*kept, *own, *self.aggregates.merge(parts.columns))
+        return self.aggregates.settle(merged.drop(_SESSION))
 
     def finals(self, sessions: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """Read closed sessions: the columns of ``Changes.frame`` without ``RECORD`` and ``FIRST``, and how many sums did not fit.
 
         Sessions that fail ``having`` have a null ``_op``.
         """
-        values, overflows = self._aggregates.results(sessions)
+        values, overflows = self.aggregates.results(sessions)
         rows = pl.DataFrame([*self._keys(sessions, sessions[START].to_numpy(), sessions[END].to_numpy()), *values])
         op = pl.Series(OP, np.zeros(rows.height, np.int8))
         if self._having is not None:
@@ -126,7 +126,7 @@ class SessionFold:
         begins = np.flatnonzero(np.append([True], chains.ids[1:] != chains.ids[:-1]))
         is_kept = (chains.is_session & np.logical_or.reduceat(chains.is_change, begins))[chains.ids]
         merged = self.merge(rows.filter(pl.Series(is_kept)), chains.ids[is_kept])
-        values, overflows = self._aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
+        values, overflows = self.aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
         arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
         outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived])
         emissions = self._emissions(outputs, chains)
@@ -139,7 +139,7 @@ class SessionFold:
         if self._is_folded:
             ids = np.unique(chains.ids[is_kept])
             frame, overflowed = self._with_values(frame, merged, np.searchsorted(ids, chains.ids[emissions.rows]))
-        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self._aggregates.schema]
+        nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self.aggregates.schema]
         return Changes(frame.with_columns(nulled), merged, overflowed)
 
     def _with_values(self, frame: pl.DataFrame, merged: pl.DataFrame, places: I64) -> tuple[pl.DataFrame, int]:
@@ -152,7 +152,7 @@ class SessionFold:
             merged: the sessions as they stand after the batch.
             places: which of them each row is; without meaning for deletes.
         """
-        values, overflows = self._aggregates.results(merged)
+        values, overflows = self.aggregates.results(merged)
         is_row = frame[OP].to_numpy() == 0
         own = places[is_row]
         rows = frame.filter(pl.Series(is_row)).with_columns(each.gather(own) for each in values)

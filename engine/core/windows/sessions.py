@@ -199,6 +199,7 @@ class SessionAggregator(Operator):
     def _admit(self, frame: pl.DataFrame, moment: Moment, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), move the clock."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
+        self._fold.aggregates.count_gaps(frame, self._spec.name, counters)
         arrivals = np.arange(self._arrivals, self._arrivals + frame.height)
         positions, offsets, times = (frame[name].to_numpy() for name in (POS, OFFSET, TS))
         _, clock = running_clock(self._stream_time, times)

@@ -152,6 +152,7 @@ class SlidingAggregator(Operator):
     def _admit(self, frame: pl.DataFrame, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), follow the clock, judge each record (W1, W4)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
+        self._results.aggregates.count_gaps(frame, self._spec.name, counters)
         times = frame[TS].to_numpy()
         _, clock = running_clock(self._stream_time, times)
         boundaries = np.maximum(clock - self._spec.grace_ms, self._boundary)

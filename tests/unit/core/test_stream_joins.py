@@ -188,3 +188,18 @@ def test_keys_of_several_columns_and_types_meet() -> None:
     result = join.process(frames[0], {1: frames[1]}, Moment(position=4))
     assert result.frame.select("l.a", "l.b", "r.value", "r.b").rows() == [("x", 1, "v", 1), (None, None, "v", None)]
     assert result.frame.columns[5:] == list(join.schema.names)
+
+
+def test_an_eager_join_shows_a_record_without_a_partner_at_once_and_again_with_each_partner() -> None:
+    case = Case("outer", grace=100)
+    case.restart(is_eager=True)
+    shown = case.run(
+        ("l", "k", "x", 10), ("r", "k", "y", 11), ("l", "k", "z", 12), ("r", None, "w", 13), ("l", "k", "v", 500)
+    ).frame
+    assert shown.select("_pos", "l.value", "r.value", "_ts", "r.$state").rows() == [
+        (0, "x", None, 10, "preliminary"),
+        (1, "x", "y", 11, "final"),
+        (2, "z", "y", 12, "final"),
+        (3, None, "w", 13, "final"),
+        (4, "v", None, 500, "preliminary"),
+    ]

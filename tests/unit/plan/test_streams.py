@@ -211,6 +211,7 @@ def test_what_may_change_in_place_leaves_state_valid_and_nothing_else() -> None:
     [
         ({"joins": [{**CLICKS, "type": "right"}]}, ("/joins/0/type", "unsupported_pair")),
         ({"joins": [{**CLICKS, "within": None}]}, ("/joins/0/within", "field_missing")),
+        ({"joins": [{**CLICKS, "within": {**WITHIN, "unmatched": "eager"}}]}, ("/joins/0/within/unmatched", "unsupported_option")),
         ({"joins": [{**CLICKS, "grace": "1m"}]}, ("/joins/0/grace", "unsupported_option")),
         ({"joins": [{**CLICKS, "history": "complete"}]}, ("/joins/0/history", "unsupported_option")),
         ({"joins": [{**CLICKS, "on": "views.tags = c.tags"}]}, ("/joins/0/on", "type_mismatch")),
@@ -253,3 +254,26 @@ def test_what_may_change_in_place_leaves_state_valid_and_nothing_else() -> None:
 )  # fmt: skip
 def test_what_streams_cannot_do_is_refused_with_a_pointer(parts: dict[str, Any], expected: tuple[str, str]) -> None:
     assert expected in refused(**parts)
+
+
+def test_an_eager_join_waits_a_day_for_partners_and_marks_its_rows() -> None:
+    def join(**within: str) -> StreamStreamJoin:
+        given = {**CLICKS, "type": "left", "within": {**WITHIN, **within}}
+        select = {"ad": "views.ad", "how": '"$state"'} if "unmatched" in within else {"ad": "views.ad"}
+        operator = build(joins=[given], select=select).stages[0].operators[0]
+        assert isinstance(operator, StreamStreamJoin)
+        return operator
+
+    eager = join(unmatched="eager")
+    assert (eager.is_eager, eager.grace_ms) == (True, 86_400_000)
+    assert join(unmatched="eager", grace="1h").grace_ms == 3_600_000
+    assert (join().is_eager, join().grace_ms) == (False, 0)
+
+
+def test_only_an_eager_join_has_a_state_and_changing_to_it_needs_new_state() -> None:
+    joins = [
+        {**CLICKS, "type": "left", "within": {**WITHIN, "grace": "1d", "unmatched": each}} for each in ("eager", "when_closed")
+    ]
+    eager, waiting = (build(joins=[each], select=SELECT) for each in joins)
+    assert state_fingerprint(eager) != state_fingerprint(waiting)
+    assert ("/select/how", "unknown_column") in refused(joins=[joins[1]], select={"how": '"$state"'})

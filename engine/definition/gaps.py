@@ -1,0 +1,138 @@
+"""Where an expression gives NULL because there is no value to give: a number that does not fit, a division by zero, a cast that fails.
+
+Other engines fail there. A query that runs for ever must not stop for one odd record, so the value is NULL (``arithmetic``,
+``operands``), and the place is a *gap*: a mask that operators count. A gap counts only where SQL would evaluate it: not in a branch of
+CASE that is not taken, nor behind an AND that is false already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final, Literal
+
+import polars as pl
+
+from engine.definition.operands import BIGINT_DIGITS, Operand, digits_of
+from engine.definition.types import ColumnType
+
+GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain"]
+"""Why there is no value; the reason under which it is counted."""
+
+MAX_GAPS: Final = 32
+"""Each gap repeats the part of the expression that leads to it: more of them together would cost the square of the expression."""
+
+_SQL_FUNCTIONS: Final[dict[str, GapReason]] = {
+    "sqrt": "outside_domain", "ln": "outside_domain", "to_timestamp": "outside_domain", "power": "number_overflow",
+    "exp": "number_overflow", "abs": "number_overflow", "round": "number_overflow", "floor": "number_overflow", "ceil": "number_overflow",
+}  # fmt: skip
+
+
+_KEPT: Final[dict[str, frozenset[str]]] = {
+    "abs": frozenset({"int", "double", "decimal"}),
+    **dict.fromkeys(("round", "floor", "ceil"), frozenset({"int", "bigint", "double"})),
+}  # fmt: skip
+"""Kinds of numbers for which a function always has a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One place of an expression.
+
+    Attributes:
+        reason: why it has no value.
+        is_met: in which rows, as many as the frame has.
+    """
+
+    reason: GapReason
+    is_met: pl.Expr
+
+
+@dataclass(slots=True)
+class Gaps:
+    """The gaps of one expression while it is compiled.
+
+    Attributes:
+        found: the gaps.
+        is_strict: whether each of them makes the whole expression NULL, so that a result without NULL has none.
+    """
+
+    found: list[Gap] = field(default_factory=list)
+    is_strict: bool = True
+    _conditions: list[pl.Expr] = field(default_factory=list)
+
+    @contextmanager
+    def where(self, condition: pl.Expr | None) -> Iterator[None]:
+        """Count what is found inside only where the condition is true; None: everywhere."""
+        if condition is None:
+            yield
+            return
+        self._conditions.append(condition)
+        yield
+        self._conditions.pop()
+
+    def after_arithmetic(self, operator: str, left: Operand, right: Operand, result: Operand) -> None:
+        """Note where a binary operator has no result."""
+        if left.type is None or right.type is None or result.type is None:
+            return
+        is_given = left.expr.is_not_null() & right.expr.is_not_null()
+        if operator in "/%":
+            if right.literal is None or right.literal == 0:
+                self._add("division_by_zero", is_given & (right.expr == 0))
+            is_given &= right.expr != 0
+        is_fitting = result.type.kind == "decimal" or (left.type.kind == right.type.kind == "int")
+        if not is_fitting:
+            self._add("number_overflow", is_given & result.expr.is_null())
+
+    def after_negation(self, value: Operand, result: Operand) -> None:
+        """Note where the negative of a number does not fit."""
+        if value.literal is None and value.type is not None and value.type.kind == "bigint":
+            self._add("number_overflow", value.expr.is_not_null() & result.expr.is_null())
+
+    def after_cast(self, value: Operand, result: Operand) -> None:
+        """Note where a cast fails."""
+        if value.type is not None and result.type is not None and not _always_fits(value.type, result.type):
+            self._add("cast_failed", value.expr.is_not_null() & result.expr.is_null())
+
+    def after_call(self, name: str, arguments: Sequence[Operand], result: Operand) -> None:
+        """Note where a function has no result."""
+        reason = _SQL_FUNCTIONS.get(name)
+        kinds = {argument.type.kind for argument in arguments if argument.type is not None}
+        if name == "mod" and len(arguments) == 2:
+            self.after_arithmetic("%", arguments[0], arguments[1], result)
+        elif reason is not None and kinds - _KEPT.get(name, frozenset()):
+            is_given = reduce(lambda a, b: a & b, (argument.expr.is_not_null() for argument in arguments))
+            self._add(reason, is_given & result.expr.is_null())
+
+    def of(self, result: Operand, columns: Iterable[str]) -> tuple[Gap, ...]:
+        """Return the gaps of the whole expression; of very many one that stands for all: NULL, and no column is.
+
+        Args:
+            result: the expression.
+            columns: what it reads.
+        """
+        if len(self.found) <= MAX_GAPS:
+            return tuple(self.found)
+        is_given = pl.all_horizontal([pl.col(name).is_not_null() for name in columns] or [pl.lit(value=True)])
+        return (Gap("number_overflow", is_given & result.expr.is_null()),)
+
+    def _add(self, reason: GapReason, is_met: pl.Expr) -> None:
+        for condition in self._conditions:
+            is_met = is_met & condition
+        # A mask of literals alone has one row whatever the frame's height.
+        self.found.append(Gap(reason, pl.repeat(value=True, n=pl.len(), dtype=pl.Boolean()) & is_met.fill_null(value=False)))
+
+
+def _always_fits(source: ColumnType, target: ColumnType) -> bool:
+    """Whether every value of one type has one of the other."""
+    if source == target or (target.kind in ("string", "double") and source.kind != "string"):
+        return True
+    if source.kind in ("date", "timestamp", "boolean"):
+        return True
+    if source.kind == "int" and target.kind == "bigint":
+        return True
+    if target.kind == "decimal" and (source.is_integer or source.kind == "decimal"):
+        return digits_of(source)[0] <= digits_of(target)[0]
+    return source.kind == "decimal" and target.kind == "bigint" and digits_of(source)[0] < BIGINT_DIGITS
