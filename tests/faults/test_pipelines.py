@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ SETTINGS = {"SLACKWATER_SPARK__DRIVER_MEMORY": "1g"}
 FEW = ("filter, final windows", "grace join, final windows")
 FEW_EVENTS, MANY_EVENTS = 1_200, 3_000
 BATCH_ROWS = 600
-KILLS = 4
+KILLS = int(os.environ.get("FAULTS_KILLS", "4"))
 SOON_S, LATER_S = 240.0, 900.0
 
 
