@@ -9,7 +9,8 @@ figures and correctness; see `speed`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
 first read to the last commit and of the steady part, CPU seconds per million records of the process tree and of Postgres apart, peak memory,
-and what the answers are worth against the oracle.
+and what the answers are worth against the oracle: final counts must be exactly those of the merge of the backlog, and those of a chain of
+two queries (`chained`) exactly those of one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import latency, many, reads, scale, sse
+from tests.bench.chained import CHAINS
 from tests.bench.files import write_input
 from tests.bench.jobs import join_from_feed
 from tests.bench.nxt import check_values
@@ -53,7 +55,7 @@ def main() -> int:
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")
     parser.add_argument("--runs", type=int, default=1, help="repeat the timed jobs; every run is printed")
-    parser.add_argument("--only", nargs="+", choices=sorted(JOBS), help="only these timed jobs")
+    parser.add_argument("--only", nargs="+", choices=sorted([*JOBS, *CHAINS]), help="only these timed jobs")
     parser.add_argument("--json", type=Path, help="also write every timed run there")
     parser.add_argument("--skip-quality", action="store_true", help="leave out the eight runs that reproduce the published table")
     parser.add_argument("--skip-speed", action="store_true", help="only reproduce the published table")

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from app.client import Client, Json
-from tests.bench.oracle import judge_join, judge_windows
+from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
 from tests.bench.service import fresh_service
 from tests.bench.sources import FileSource, Input, Source
 from tests.bench.timed import Measured, Run, run_query
@@ -18,6 +18,7 @@ from tests.derived_log import derived_rows
 
 WINDOW_MS = 10_000
 WINDOW_GRACE_MS = 5_000
+TASKS = 4
 BID = {"auction": "bigint", "price": "bigint", "bidder": "bigint", "ts": "bigint", "n": "bigint"}
 VERSION = {"auction": "bigint", "version": "bigint", "ts": "bigint"}
 HISTORY = {"versioned": {"history_retention": "1h"}}
@@ -26,8 +27,8 @@ HISTORY = {"versioned": {"history_retention": "1h"}}
 def join_two_inputs(size: str, source: Source, work: Path, grace_s: int) -> Measured:
     """J1: two inputs, four tasks, merged by event time, into the log."""
     with fresh_service(work) as service:
-        _register(service.client, "tables", "versions", VERSION, source.connector("versions"), HISTORY)
-        _register(service.client, "streams", "bids", BID, source.connector("bids"), {})
+        register(service.client, "tables", "versions", VERSION, source.connector("versions"), HISTORY)
+        register(service.client, "streams", "bids", BID, source.connector("bids"), {})
         inputs: tuple[Input, ...] = ("versions", "bids")
         records = sum(source.fill(service.dsn, of) for of in inputs)
         run = run_query(service, _join(grace_s, tasks=4), records)
@@ -39,8 +40,8 @@ def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int
     with fresh_service(work) as service:
         columns = {**BID, **VERSION, "kind": "string"}
         connector = {"type": "files", "path": str(folders["feed"]), "format": "ndjson"}
-        _register(service.client, "tables", "versions", columns, {**connector, "where": "kind = 'version'"}, HISTORY)
-        _register(service.client, "streams", "bids", columns, {**connector, "where": "kind = 'bid'"}, {})
+        register(service.client, "tables", "versions", columns, {**connector, "where": "kind = 'version'"}, HISTORY)
+        register(service.client, "streams", "bids", columns, {**connector, "where": "kind = 'bid'"}, {})
         source = FileSource(folders)
         records = source.fill(service.dsn, "bids") + source.fill(service.dsn, "versions")
         run = run_query(service, _join(grace_s, tasks=1), records)
@@ -48,32 +49,51 @@ def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int
 
 
 def count_final(size: str, source: Source, work: Path, key: str) -> Measured:
-    """J2: final counts per key into a view; four tasks."""
-    query = {
-        "name": "counts",
-        "from": {"stream": "bids"},
-        "tasks": 4,
+    """J2: final counts per key into a view; four tasks. The merge of the backlog says exactly what they are (P2)."""
+    with fresh_service(work) as service:
+        register(service.client, "streams", "bids", BID, source.connector("bids"), {})
+        run = run_query(service, count_query("counts", "bids", key), source.fill(service.dsn, "bids"))
+        got = final_counts(service.dsn, "counts", key)
+        quality = judge_windows(size, got, key, WINDOW_MS, WINDOW_GRACE_MS)
+        share = quality.counted / quality.expected_counted
+        own = merged_counts(merge(source.partitions("bids")), key, WINDOW_MS, WINDOW_GRACE_MS, TASKS)
+        finals = compare_finals(got, own)
+        answers = (
+            f"{quality.counted:,} bids in {quality.rows:,} final windows, {share:.2%} of the "
+            f"{quality.expected_counted:,} that one task counts in arrival order; {quality.equal:,} of {quality.expected_rows:,} equal; {finals}"
+        )
+        unlike = finals.wrong + finals.missing + finals.extra
+        return run.measured(f"J2 final count per {key}, {source.name} -> view", answers, unlike, counted_share=share)
+
+
+def count_query(name: str, stream: str, key: str, **source: str) -> Json:
+    """Return the query that counts a stream of bids per key in final windows.
+
+    Args:
+        name: of the query and its table.
+        stream: what it reads.
+        key: the column that is grouped by.
+        source: what ``from`` says besides.
+    """
+    return {
+        "name": name,
+        "from": {"stream": stream, **source},
+        "tasks": TASKS,
         "group_by": [key],
         "window": {"type": "tumbling", "size": f"{WINDOW_MS}ms", "grace": f"{WINDOW_GRACE_MS}ms", "retention": "36500d"},
         "aggregate": {"bids": "count(*)"},
         "suppress": {"mode": "until_window_closes"},
-        "into": {"table": "counts"},
+        "into": {"table": name},
     }
-    with fresh_service(work) as service:
-        _register(service.client, "streams", "bids", BID, source.connector("bids"), {})
-        run = run_query(service, query, source.fill(service.dsn, "bids"))
-        start = sql.SQL("(extract(epoch FROM window_start) * 1000)::bigint")
-        statement = sql.SQL("SELECT {}, {}, bids FROM views.counts").format(sql.Identifier(key), start)
-        with psycopg.connect(service.dsn) as connection:
-            rows = connection.execute(statement).fetchall()
-        got = pl.DataFrame(rows, schema={"key": pl.Int64, "start": pl.Int64, "count": pl.Int64}, orient="row")
-        quality = judge_windows(size, got, key, WINDOW_MS, WINDOW_GRACE_MS)
-        share = quality.counted / quality.expected_counted
-        answers = (
-            f"{quality.counted:,} bids in {quality.rows:,} final windows, {share:.2%} of the "
-            f"{quality.expected_counted:,} that one task counts in arrival order; {quality.equal:,} of {quality.expected_rows:,} equal"
-        )
-        return run.measured(f"J2 final count per {key}, {source.name} -> view", answers, counted_share=share)
+
+
+def final_counts(dsn: str, table: str, key: str) -> pl.DataFrame:
+    """Return what a table of final counts holds: ``key``, ``start``, ``count``."""
+    start = sql.SQL("(extract(epoch FROM window_start) * 1000)::bigint")
+    statement = sql.SQL("SELECT {}, {}, bids FROM {}").format(sql.Identifier(key), start, sql.Identifier("views", table))
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(statement).fetchall()
+    return pl.DataFrame(rows, schema={"key": pl.Int64, "start": pl.Int64, "count": pl.Int64}, orient="row")
 
 
 def _judged_join(dsn: str, job: str, size: str, run: Run) -> Measured:
@@ -102,6 +122,7 @@ def _join(grace_s: int, tasks: int) -> Json:
     }  # fmt: skip
 
 
-def _register(client: Client, kind: str, name: str, columns: dict[str, str], connector: dict[str, Any], extra: Json) -> None:
+def register(client: Client, kind: str, name: str, columns: dict[str, str], connector: dict[str, Any], extra: Json) -> None:
+    """Register one side of the input."""
     definition = {"key": ["auction"], "columns": columns, "event_time": "ts", "connector": connector, **extra}
     client.register(kind, name, definition)

@@ -1,16 +1,20 @@
-"""What is right: the version each bid should have met, and which bids an hour-glass of grace still counts."""
+"""What is right: the version each bid should have met, which bids an hour-glass of grace still counts, and what a merge counts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from engine.core.hashing import key_hash
 from tests.bench.nxt import BASE_MS, generate, replay, true_version
 
 # reference: wrong or missing versions on the small input under plain KIP-923 rules (one task, late records joined at once)
 PUBLISHED_WRONG = {0: 98_719, 1: 83_326, 5: 57_041, 10: 36_857, 30: 12_150, 60: 6_662, 120: 3_758, 180: 0}
+
+_HEAD = "head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +77,67 @@ def judge_windows(size: str, got: pl.DataFrame, key: str, size_ms: int, grace_ms
         expected_counted=int(expected["count"].sum()),
         equal=len(both.filter(pl.col("count") == pl.col("count_expected"))),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """Final windows beside those of the merge: its own count, by the rules.
+
+    Attributes:
+        expected: windows that the merge makes final.
+        equal: of them, those that are there with its count.
+        wrong: those that are there with another count.
+        missing: those that are not there.
+        extra: windows that the merge does not make final, or that are there again.
+    """
+
+    expected: int
+    equal: int
+    wrong: int
+    missing: int
+    extra: int
+
+    @property
+    def share(self) -> float:
+        """Of the merge's windows, those that are right."""
+        return self.equal / self.expected
+
+    @property
+    def is_exact(self) -> bool:
+        return not (self.wrong or self.missing or self.extra)
+
+    def __str__(self) -> str:
+        share = int(self.share * 10_000) / 100  # 100.00 is said of all alone
+        return f"{share:.2f} % of the merge's own: {self.wrong:,} wrong, {self.missing:,} missing, {self.extra:,} extra of {self.expected:,}"
+
+
+def merge(partitions: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Put records into the order T2: by the running maximum of ``ts`` in each partition, ties by partition, then by offset."""
+    headed = [part.with_columns(pl.col("ts").cum_max().alias(_HEAD)) for part in partitions]
+    return pl.concat(headed).sort(_HEAD, maintain_order=True).drop(_HEAD)
+
+
+def merged_counts(merged: pl.DataFrame, key: str, size_ms: int, grace_ms: int, tasks: int) -> pl.DataFrame:
+    """Count what a merge of records gives in final windows (``key``, ``start``, ``count``): T1 and W2 in each task by itself.
+
+    Args:
+        merged: records in the order T2; what a filter before the window drops is absent.
+        key: the column that is grouped by; the hash of its value says which task counts it.
+        size_ms: of a tumbling window.
+        grace_ms: behind its end.
+        tasks: of the query.
+    """
+    task = pl.Series((key_hash(merged, [key]).to_numpy() % np.uint64(tasks)).astype(np.int64))
+    frame = merged.select(pl.col(key).alias("key"), "ts", task.alias("task"), (pl.col("ts") // size_ms * size_ms).alias("start"))
+    frame = frame.with_columns(pl.col("ts").cum_max().over("task").alias("now"), pl.col("ts").max().over("task").alias("last"))
+    end = pl.col("start") + size_ms + grace_ms
+    counted = frame.filter((end > pl.col("now")) & (end <= pl.col("last")))
+    return counted.group_by("key", "start").agg(pl.len().cast(pl.Int64).alias("count"))
+
+
+def compare_finals(got: pl.DataFrame, expected: pl.DataFrame) -> Finals:
+    """Compare final counts (``key``, ``start``, ``count``)."""
+    once = got.unique(["key", "start"], keep="any")
+    both = once.join(expected, on=["key", "start"], suffix="_expected")
+    equal = both.filter(pl.col("count") == pl.col("count_expected")).height
+    return Finals(expected.height, equal, both.height - equal, expected.height - both.height, got.height - both.height)

@@ -11,6 +11,7 @@ import polars as pl
 import psycopg
 
 from engine.connectors.log import append_batches, encode_batch, find_feed
+from engine.connectors.postgres import Connection
 from engine.core.hashing import key_hash
 from tests.bench.files import bid_rows, version_rows
 from tests.bench.nxt import replay
@@ -42,10 +43,14 @@ class Source(Protocol):
         """Put the records where the registered relation reads them; returns how many there are."""
         ...
 
+    def partitions(self, of: Input) -> list[pl.DataFrame]:
+        """Return the records of each partition of the feed, in the order of their offsets."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Directories that ``files.write_input`` has written."""
+    """Directories that ``files.write_input`` has written: of each feed one partition."""
 
     folders: dict[str, Path]
     name: str = "files"
@@ -55,6 +60,9 @@ class FileSource:
 
     def fill(self, dsn: str, of: Input) -> int:
         return sum(path.read_bytes().count(b"\n") for path in self.folders[of].iterdir())
+
+    def partitions(self, of: Input) -> list[pl.DataFrame]:
+        return [pl.concat([pl.read_ndjson(path) for path in sorted(self.folders[of].iterdir())])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +85,9 @@ class LogSource:
     def connector(self, of: Input) -> dict[str, Any]:
         return {"type": "log", "partitions": PARTITIONS}
 
-    def fill(self, dsn: str, of: Input) -> int:
+    def partitions(self, of: Input) -> list[pl.DataFrame]:
         bids, versions, _ = replay(self.size)
         frame = bid_rows(bids) if of == "bids" else version_rows(versions)
-        frame = frame.with_columns(pl.col("ts").alias("_ts"), pl.lit(0, pl.Int8).alias("_op"))
         hashes = key_hash(frame, ["auction"]).to_numpy()
         partition = (hashes % np.uint64(PARTITIONS)).astype(np.int64)
         if self.layout == "huge":
@@ -88,17 +95,32 @@ class LogSource:
         if self.layout == "paused":
             third = np.arange(frame.height) * 3 // max(frame.height, 1)
             partition[(partition == PARTITIONS - 1) & (third == 1)] = 0
+        return [frame.filter(pl.Series(partition == number)) for number in range(PARTITIONS)]
+
+    def fill(self, dsn: str, of: Input) -> int:
+        parts = [logged(part) for part in self.partitions(of)]
+        rows = sum(part.height for part in parts)
         with psycopg.connect(dsn, autocommit=True) as connection:
-            feed = find_feed(connection, of)
-            if feed is None:
-                raise RuntimeError(f"there is no feed {of!r}")
-            parts = [frame.filter(pl.Series(partition == number)) for number in range(PARTITIONS)]
+            feed_id = feed_of(connection, of)
             if self.layout == "behind":
                 last = parts.pop()
             for first in range(0, max(part.height for part in parts), BATCH_ROWS):
                 cut = [(number, part.slice(first, BATCH_ROWS)) for number, part in enumerate(parts)]
-                append_batches(connection, feed.id, [(number, encode_batch(part, 0)) for number, part in cut if part.height])
+                append_batches(connection, feed_id, [(number, encode_batch(part, 0)) for number, part in cut if part.height])
             if self.layout == "behind":
                 rest = [(PARTITIONS - 1, encode_batch(part, 0)) for part in last.iter_slices(SMALL_BATCH_ROWS)]
-                append_batches(connection, feed.id, rest)
-        return frame.height
+                append_batches(connection, feed_id, rest)
+        return rows
+
+
+def logged(records: pl.DataFrame) -> pl.DataFrame:
+    """Return records as the log holds them."""
+    return records.with_columns(pl.col("ts").alias("_ts"), pl.lit(0, pl.Int8).alias("_op"))
+
+
+def feed_of(connection: Connection, relation: str) -> int:
+    """Return the feed of a registered relation."""
+    feed = find_feed(connection, relation)
+    if feed is None:
+        raise RuntimeError(f"there is no feed {relation!r}")
+    return feed.id

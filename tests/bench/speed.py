@@ -17,6 +17,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.chained import CHAINS, Chained, show
 from tests.bench.files import write_input
 from tests.bench.jobs import count_final, join_two_inputs
 from tests.bench.sources import FileSource, LogSource
@@ -50,11 +51,16 @@ JOBS: Final[dict[str, Job | None]] = {
 
 
 def measure_speed(console: Console, options: Namespace, work: Path) -> bool:
-    """Run the chosen jobs and print them; returns whether every replay counted what it must."""
-    chosen = options.only or list(JOBS)
+    """Run the chosen jobs and print them; returns whether every replay counted exactly what the merge of its backlog counts."""
+    chosen = options.only or [*JOBS, *CHAINS]
     runs: list[tuple[str, Measured]] = []
     compared: list[Upserts] = []
+    chained: list[Chained] = []
     for name in chosen * options.runs:
+        if name in CHAINS:
+            chained.append(CHAINS[name](options.size, work))
+            show(console, options.size, chained[-1:])
+            continue
         job = JOBS[name]
         if job is None:
             compared.append(upsert_rows(options.size, work))
@@ -62,7 +68,10 @@ def measure_speed(console: Console, options: Namespace, work: Path) -> bool:
         else:
             runs.append((name, job(options.size, work)))
         console.print(_line(runs[-1][1]), highlight=False)
-    console.print(_table(options.size, [measured for _, measured in runs]))
+    if runs:
+        console.print(_table(options.size, [measured for _, measured in runs]))
+    if len(chained) > 1:
+        show(console, options.size, chained)
     for upserts in compared:
         console.print(
             f"row upserts beside a bare COPY, upsert and change-log insert ({upserts.bare_per_second:,.0f} rows/s): the query "
@@ -70,8 +79,13 @@ def measure_speed(console: Console, options: Namespace, work: Path) -> bool:
             highlight=False,
         )
     if options.json is not None:
-        options.json.write_text(json.dumps(_document(options.size, runs, compared), indent=1) + "\n")
-    return all(measured.counted_share is None or measured.counted_share >= LEAST_COUNTED for _, measured in runs)
+        options.json.write_text(json.dumps(_document(options.size, runs, compared, chained), indent=1) + "\n")
+    counted = [measured for _, measured in runs if measured.counted_share is not None]
+    return all(run.is_exact for run in chained) and all(_is_counted(measured) for measured in counted)
+
+
+def _is_counted(measured: Measured) -> bool:
+    return measured.wrong_or_missing == 0 and (measured.counted_share or 0) >= LEAST_COUNTED
 
 
 def _line(measured: Measured) -> str:
@@ -109,7 +123,7 @@ def _table(size: str, runs: list[Measured]) -> Table:
     return table
 
 
-def _document(size: str, runs: list[tuple[str, Measured]], compared: list[Upserts]) -> dict[str, Any]:
+def _document(size: str, runs: list[tuple[str, Measured]], compared: list[Upserts], chained: list[Chained]) -> dict[str, Any]:
     return {
         "size": size,
         "runs": [
@@ -124,4 +138,5 @@ def _document(size: str, runs: list[tuple[str, Measured]], compared: list[Upsert
         "upserts": [
             {"bare_per_second": each.bare_per_second, "ratio": each.ratio, "sink_ratio": each.sink_ratio} for each in compared
         ],
+        "chained": [asdict(each) for each in chained],
     }

@@ -57,7 +57,7 @@ class Measured:
         start_cpu_seconds: what the service had spent before: its own start, the JVM's and Spark's.
         steady_cpu: seconds of the steady part, by role.
         sink_ms: what the batches' transactions took together.
-        wrong_or_missing: joined bids with another version than the true one; 0 for windows.
+        wrong_or_missing: joined bids with another version than the true one; final windows that are not those of the merge.
         answers: what the answers are worth, in words.
         counted_share: of what the oracle counts; None for joins.
     """

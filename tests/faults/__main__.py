@@ -1,7 +1,8 @@
 """``python -m tests.faults [MINUTES] [PYTEST ARGUMENT…]``: every fault test, one after the other, with what each did and found.
 
-Ends after 120 minutes, or as many as are given. ``FAULTS_SEED``, ``FAULTS_CYCLES``, ``FAULTS_MINUTES`` and ``FAULTS_TIMES`` are those of the
-tests: which kills, how many cycles of chaos for how long, how often each named point.
+Ends after 120 minutes, or as many as are given. ``FAULTS_SEED``, ``FAULTS_CYCLES``, ``FAULTS_MINUTES``, ``FAULTS_TIMES`` and
+``FAULTS_KILLS`` are those of the tests: which kills, how many cycles of chaos for how long, how often each named point, how often the
+driver of ten pipelines.
 """
 
 from __future__ import annotations

@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from app.testing.workbench import Workbench
+from engine.core.hashing import key_hash
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import StreamDefinition
+from tests.bench.chained import KEY, LEAST_PRICE, QUERIES
+from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS
 from tests.bench.nxt import BASE_MS, check_values, generate, replay, true_version
-from tests.bench.oracle import judge_join, judge_windows
+from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
+from tests.bench.sources import LogSource, logged
 
 
 def test_the_generator_gives_the_published_check_values() -> None:
@@ -42,3 +49,45 @@ def test_the_judge_of_windows_knows_what_one_task_would_count() -> None:
     assert 0 < expected.expected_counted < 46_000
     one = pl.DataFrame({"key": [0], "start": [BASE_MS], "count": [-1]})
     assert judge_windows("tiny", one, "auction", 10_000, 5_000).equal == 0
+
+
+def test_the_merge_goes_by_the_running_maximum_of_each_partition_then_by_partition_and_offset() -> None:
+    first = pl.DataFrame({"ts": [10, 30, 20], "n": [0, 1, 2]})
+    second = pl.DataFrame({"ts": [10, 5, 30], "n": [3, 4, 5]})
+    assert merge([first, second])["n"].to_list() == [0, 3, 4, 1, 2, 5]
+
+
+def test_the_merge_counts_by_the_clock_of_each_task_alone() -> None:
+    keys = pl.DataFrame({"key": list(range(20))})
+    task = key_hash(keys, ["key"]) % 2
+    ahead, behind = keys.filter(task == 0)["key"][0], keys.filter(task == 1)["key"][0]
+    records = pl.DataFrame({"key": [ahead, ahead, behind, ahead, behind], "ts": [1, 25, 2, 3, 12]})
+    of_two = merged_counts(records, "key", 10, 2, tasks=2)
+    assert sorted(of_two.rows()) == sorted([(ahead, 0, 1), (behind, 0, 1)])
+    of_one = merged_counts(records, "key", 10, 2, tasks=1)
+    assert of_one.rows() == [(ahead, 0, 1)]
+
+
+def test_finals_that_are_wrong_missing_or_there_twice_are_counted() -> None:
+    schema = {"key": pl.Int64, "start": pl.Int64, "count": pl.Int64}
+    expected = pl.DataFrame([(1, 0, 5), (2, 0, 6), (3, 0, 7)], schema=schema, orient="row")
+    got = pl.DataFrame([(1, 0, 5), (2, 0, 1), (4, 0, 1), (1, 0, 5)], schema=schema, orient="row")
+    found = compare_finals(got, expected)
+    assert (found.equal, found.wrong, found.missing, found.extra, found.is_exact) == (1, 1, 1, 2, False)
+    assert compare_finals(expected, expected).is_exact
+
+
+def test_the_merge_counts_what_the_engine_counts_in_one_query_and_in_a_chain() -> None:
+    parts = LogSource("tiny").partitions("bids")
+    connector = {"type": "log", "partitions": len(parts)}
+    definition = {"key": ["auction"], "columns": BID, "event_time": "ts", "connector": connector}
+    bench = Workbench({"bids": StreamDefinition.model_validate(definition)}, has_partitions=True)
+    for query in QUERIES:
+        bench.add(QueryDefinition.model_validate(query))
+    bench.process({"bids": logged(merge(parts))})
+    dear = merge(parts).filter(pl.col("price") >= LEAST_PRICE)
+    expected = merged_counts(dear, KEY, WINDOW_MS, WINDOW_GRACE_MS, TASKS)
+    for name in ("alone", "chained"):
+        start = pl.col("window_start").dt.epoch("ms").alias("start")
+        rows = pl.concat(bench.outcome(name).changes).select(pl.col(KEY).alias("key"), start, pl.col("bids").alias("count"))
+        assert compare_finals(rows, expected).is_exact
