@@ -45,4 +45,4 @@ def read_derived(connection: psycopg.Connection[Any], name: str) -> Iterator[pl.
 def derived_rows(connection: psycopg.Connection[Any], name: str) -> pl.DataFrame:
     """Return these rows in one frame with what was appended alone; no columns where there are none."""
     frames = [frame.drop(SERVICE_COLUMNS) for frame in read_derived(connection, name)]
-    return pl.concat(frames) if frames else pl.DataFrame()
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()

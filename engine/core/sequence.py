@@ -67,7 +67,8 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     sequences[order], own[order] = np.arange(len(order)), heads
     ends = np.cumsum([len(part.heads) for part in parts])[:-1]
     reached = max([after, *heads[-1:].tolist()])
-    return Numbered(np.split(sequences, ends), np.split(own, ends), None if reached == BEFORE_ALL_TIME else reached)
+    by_task = (np.split(values, ends)[: len(parts)] for values in (sequences, own))
+    return Numbered(*by_task, None if reached == BEFORE_ALL_TIME else reached)
 
 
 def _lifted(causes: Causes, read: dict[int, list[Reach]]) -> I64:
