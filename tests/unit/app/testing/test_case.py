@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.case import SHARED_FEED, Append, Expect, Restart, Wait
+from app.testing.case import Append, Expect, Restart, Wait
+from app.testing.sources import SHARED_FEED
 from tests.unit.app.testing.cases import ORDERS, case_of, faults_of
 
 STEPS = "steps: [{orders: {sku: a, at: 1}}]\nexpect: {copied: []}\n"
