@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-_PAUSES: Final = (0, 0, 1, 2, 4, 8)
-"""How many records a query may leave unread before its next batch: tests have some ten records."""
+_PAUSES: Final = (0, 0, 1, 3, 8, 32)
+"""How many records a query may leave unread before its next batch: tests have some ten records, and a backlog shows most."""
 
 _LIMITS: Final = (1, 4, None)
 """About how many records a random batch reads; None: all there are."""

@@ -11,8 +11,8 @@ from app.testing.running import run_case
 from app.testing.slicing import Slicing
 from tests.unit.app.testing.cases import case_of, failures_of, faults_of
 
-VISITS = [(f"v{n % 11}", "nw se"[n % 5], 1_000 * n - 4_000 * (n % 3 == 2)) for n in range(4, 64)]
-"""Visitor, region, event time: a minute in which a third of the records is four seconds late."""
+VISITS = [(f"v{n % 11}", "nw se"[n % 5], 1_000 * n - 4_000 * (n % 3 == 2)) for n in range(4, 34)]
+"""Visitor, region, event time: half a minute in which a third of the records is three seconds late."""
 
 
 def _final_counts() -> list[str]:
@@ -32,7 +32,7 @@ queries:
     tasks: 4
     from: {{stream: known}}
     group_by: [region]
-    window: {{type: tumbling, size: 10s, grace: 5s}}
+    window: {{type: tumbling, size: 10s, grace: 3s}}
     aggregate: {{visits: count(*)}}
     suppress: {{mode: until_window_closes}}
     into: {{table: per_region}}
@@ -47,8 +47,8 @@ expect:
 def test_a_filter_before_final_windows_loses_no_record_at_any_pace(tmp_path: Path) -> None:
     """P1, P2, P4: the four tasks of ``known`` write in the order of what they read, so ``per_region`` hears no record after its grace.
 
-    Checked by hand: with ``MemoryFeed.append_rows`` writing the tasks' rows one task after the other (``order = np.arange(…)``, no heads
-    before the rows' own times), CHECKED.
+    Checked by hand: with a ``MemoryFeed.append_rows`` that keeps the tasks' rows one task after the other (offsets in that order instead of
+    the order of the numbers), 36 of these 51 seeds fail, seed 0 among them: windows are closed by one task before the rows of the next.
     """
     case = case_of(tmp_path, PIPELINE)
     failed = [seed for seed in range(51) if run_case(case, EngineMachine(case, Slicing("random", seed)))]
@@ -81,7 +81,9 @@ def test_changes_of_one_key_in_another_order_fail(tmp_path: Path) -> None:
 
 
 def test_where_no_key_is_named_no_order_counts(tmp_path: Path) -> None:
-    text = COUNTS + "steps: [{orders: [{sku: a, n: 1, at: 1}, {sku: b, n: 2, at: 2}]}]\nexpect: {copied: [{n: 2}, {n: 1, $ts: 1}]}"
+    text = (
+        COUNTS + "steps: [{orders: [{sku: a, n: 1, at: 1}, {sku: b, n: 2, at: 2}]}]\nexpect: {copied: [{n: 2}, {n: 1, $ts: 1}]}"
+    )
     assert failures_of(tmp_path, text) == []
     assert len(failures_of(tmp_path, text.replace("{n: 2}", "{n: 1}"))) == 1
 
