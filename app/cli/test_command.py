@@ -23,6 +23,7 @@ from app.testing.service import ServiceNotStarted, service
 from app.testing.service_machine import ServiceTests
 from app.testing.slicing import Slicing
 from app.testing.verdicts import Run, Verdict, verdicts
+from engine.definition.queries import MAX_TASKS
 
 _STYLES = {"passed": "green", "failed": "red", "invalid": "red"}
 _SIGNS = {" ": "", "-": "red", "+": "green", "@": "cyan"}
@@ -32,6 +33,25 @@ _err = Console(stderr=True)
 
 def run_tests(
     files: Annotated[list[Path], typer.Argument(help="Test files (YAML or JSON), or directories of them.", show_default=False)],
+    tasks: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_TASKS,
+            help="Run every query with this many tasks and every source with one partition: 1 handles all records in the file's "
+            "order. Without it, tasks and partitions are those of the definitions.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Draw the queries' batches, pauses and restarts from this seed; the same as --slicing random:SEED. Without --tasks, "
+            "files that name no slicing are drawn from seed 0.",
+            show_default=False,
+        ),
+    ] = None,
     slicing: Annotated[str | None, typer.Option(help="How records are cut into batches: record, whole or random:SEED.")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Run the tests on a service of their own, with Spark.")] = False,
     url: Annotated[str | None, typer.Option(help="Run the tests on this service; what they make there is deleted again.")] = None,
@@ -40,22 +60,36 @@ def run_tests(
 
     Exits with 1 when a test failed, and with 2 when a file cannot be read or run.
     """
-    try:
-        chosen = None if slicing is None else Slicing.parse(slicing)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--slicing") from error
+    chosen = _chosen(slicing, seed)
+    if spark and url is not None:
+        raise typer.BadParameter("a service of its own, or that one: leave out --spark or --url", param_hint="--url")
+    if (spark or url is not None) and chosen is not None:
+        raise typer.BadParameter("a service cuts the batches itself: leave out --seed and --slicing", param_hint="--spark, --url")
     counts: Counter[str] = Counter()
     try:
         with _runner(chosen, is_spark=spark, url=url) as run:
-            for verdict in verdicts(files, run):
+            for verdict in verdicts(files, run, tasks):
                 counts[verdict.state] += 1
                 _show(verdict)
     except (ServiceNotStarted, ServiceError, TimeoutError, httpx.TransportError) as error:
         _err.print(Text(f"the service did not do its part: {error}", "red"), soft_wrap=True)
         raise typer.Exit(2) from error
-    _close(counts)
+    is_drawn = not spark and url is None and (tasks is None if chosen is None else chosen.mode == "random")
+    _close(counts, (chosen or Slicing()).seed if is_drawn else None)
     if counts["failed"] or counts["invalid"]:
         raise typer.Exit(2 if counts["invalid"] else 1)
+
+
+def _chosen(slicing: str | None, seed: int | None) -> Slicing | None:
+    """Return how the options cut batches; None: as the files say."""
+    if slicing is not None and seed is not None:
+        raise typer.BadParameter(f"--seed {seed} means --slicing random:{seed}: leave out one of them", param_hint="--seed")
+    if seed is not None:
+        return Slicing("random", seed)
+    try:
+        return None if slicing is None else Slicing.parse(slicing)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--slicing") from error
 
 
 @contextmanager
@@ -96,8 +130,11 @@ def _show_difference(lines: tuple[Line, ...]) -> None:
         _out.print(Text(f"    {line}", _SIGNS[line.sign]), soft_wrap=True)
 
 
-def _close(counts: Counter[str]) -> None:
+def _close(counts: Counter[str], seed: int | None) -> None:
+    """Print the totals, and the seed with which they can be had again."""
     parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["invalid"]:
         parts.append(f"{counts['invalid']} could not be run")
+    if seed is not None:
+        parts.append(f"seed {seed}")
     _out.print(Text(", ".join(parts), "red bold" if counts["failed"] or counts["invalid"] else "green bold"))

@@ -8,29 +8,23 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
-from app.domain.sources import check_source
 from app.testing.documents import Document, FileInvalid, FileProblem
 from app.testing.expectations import Subject, Wanted, read_wanted
 from app.testing.rows import milliseconds
 from app.testing.slicing import Slicing
+from app.testing.sources import Json, add_below, held_tables, partitions_of, read_sources
 from engine.definition.durations import parse_duration
 from engine.definition.queries import Model, Name, QueryDefinition
-from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
 from engine.plan.model import Plan
 from engine.plan.problems import Problems, pointer_of, problems_of
 
-Json = dict[str, Any]
-
-SHARED_FEED: Final = "slackwater_test"
-"""What sources without a connector of their own share, so that their records keep the file's order (T2)."""
-
 START: Final = "2100-01-01T00:00:00Z"
 """The wall clock of a test that does not say it: later than any record, so that none counts as one from the future (T7)."""
 
-_WORDS: Final = ("advance", "now", "restart", "expect")
 _STEPS: Final = "a step is a relation with its records, `advance: 10s`, `now: 2024-01-01T00:00:00Z`, `restart`, or `expect`"
 
 
@@ -85,9 +79,11 @@ class Case:
     Attributes:
         document: where it stands.
         now_ms: the wall clock at its start.
+        tasks: of every query, of which each source then has one partition; None: tasks and partitions are those of the definitions.
+        slicing: the file's own, or that of this number of tasks.
         sources: relation → definition, with the feed that a test gives it.
         given: relation → body as it was written.
-        queries: bodies, one task each unless they say otherwise.
+        queries: bodies, with the number of tasks that they run with.
         plans: of the queries, in their order.
         steps: in order; the expectations at the end are the last one.
     """
@@ -95,12 +91,18 @@ class Case:
     document: Document
     name: str
     now_ms: int
+    tasks: int | None
     slicing: Slicing
     sources: Mapping[str, SourceDefinition]
     given: Mapping[str, Json]
     queries: tuple[Json, ...]
     plans: tuple[Plan, ...]
     steps: tuple[Step, ...]
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether every source has a feed and partitions as its definition says."""
+        return self.tasks is None
 
     @property
     def wanted(self) -> list[Wanted]:
@@ -116,17 +118,18 @@ class _Shape(Model):
     tables: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     queries: tuple[dict[str, Any], ...] = Field(min_length=1)
     now: str | int = START
-    slicing: str = "record"
+    slicing: str | None = None
     steps: tuple[Any, ...] = Field(min_length=1)
     expect: dict[str, Any] | None = None
 
 
-def read_case(document: Document, place: int = 0) -> Case:
+def read_case(document: Document, place: int = 0, tasks: int | None = None) -> Case:
     """Read a document as a test.
 
     Args:
         document: the document.
         place: which one of its file it is; names a test without a name.
+        tasks: see ``Case``.
 
     Raises:
         FileInvalid: with every fault found.
@@ -142,20 +145,21 @@ def read_case(document: Document, place: int = 0) -> Case:
     now_ms = milliseconds(shape.now)
     if now_ms is None:
         problems.add("/now", "invalid_value", f"write a time such as {START}")
-    slicing = _slicing(shape.slicing, problems)
-    sources = _sources(shape, problems)
-    queries, plans = _queries(shape, sources, problems)
+    slicing = _slicing(shape.slicing, tasks, problems)
+    sources = read_sources(shape.streams, shape.tables, None if tasks is None else held_tables(shape.queries), problems)
+    queries, plans = _queries(shape, tasks, sources, problems)
     if problems.found or now_ms is None:
         raise _invalid(document, problems.found)
     subjects = {name: Subject(name, "table" if name in shape.tables else "stream") for name in sources}
-    subjects |= {plan.query: Subject.of(plan) for plan in plans}
-    subjects |= {plan.output.name: Subject.of(plan) for plan in plans}
+    results = _results(sources, plans)
+    subjects |= {result.query: result for result in results if result.query is not None}
+    subjects |= {result.name: result for result in results}
     steps = _Steps(sources, subjects, now_ms, problems).read(shape)
     if problems.found:
         raise _invalid(document, problems.found)
     name = shape.name or (document.path.stem if place == 0 else f"{document.path.stem} {place + 1}")
     given = {**shape.streams, **shape.tables}
-    return Case(document, name, now_ms, slicing, sources, given, queries, plans, steps)
+    return Case(document, name, now_ms, tasks, slicing, sources, given, queries, plans, steps)
 
 
 def _invalid(document: Document, problems: Sequence[Problem]) -> FileInvalid:
@@ -163,7 +167,9 @@ def _invalid(document: Document, problems: Sequence[Problem]) -> FileInvalid:
     return FileInvalid(document.path, faults)
 
 
-def _slicing(text: str, problems: Problems) -> Slicing:
+def _slicing(text: str | None, tasks: int | None, problems: Problems) -> Slicing:
+    if text is None:
+        return Slicing("random" if tasks is None else "record")
     try:
         return Slicing.parse(text)
     except ValueError as error:
@@ -171,61 +177,21 @@ def _slicing(text: str, problems: Problems) -> Slicing:
         return Slicing()
 
 
-def _sources(shape: _Shape, problems: Problems) -> dict[str, SourceDefinition]:
-    sources: dict[str, SourceDefinition] = {}
-    held = _held(shape)
-    kinds: tuple[tuple[str, dict[str, Json], type[SourceDefinition]], ...] = (
-        ("streams", shape.streams, StreamDefinition),
-        ("tables", shape.tables, TableDefinition),
-    )
-    for kind, bodies, model in kinds:
-        for name, body in bodies.items():
-            pointer = f"/{kind}/{name}"
-            if name in sources:
-                problems.add(pointer, "name_taken", f"there is a stream {name!r} already")
-            if name in _WORDS:
-                problems.add(pointer, "name_taken", f"{name!r} is a step of its own; call the relation otherwise in the test")
-            try:
-                sources[name] = model.model_validate(_with_feed(body, name if name in held else SHARED_FEED))
-                check_source(sources[name])
-            except ValidationError as error:
-                _add(problems, pointer, problems_of(error))
-            except DefinitionInvalid as error:
-                _add(problems, pointer, error.problems)
-    return sources
-
-
-def _held(shape: _Shape) -> set[str]:
-    """Return the tables that some query holds for: how far a table was read must not depend on the stream's records (J9)."""
-    joins = [join for query in shape.queries if isinstance(query.get("joins"), list) for join in query["joins"]]
-    return {join["table"] for join in joins if isinstance(join, dict) and "hold" in join and isinstance(join.get("table"), str)}
-
-
-def _with_feed(body: Json, feed: str) -> Json:
-    """Give a source a feed of the built-in log in place of no connector, and of files."""
-    connector = body.get("connector")
-    is_files = isinstance(connector, dict) and connector.get("type") == "files"
-    if connector is not None and not is_files:
-        return body
-    where = {"where": connector["where"]} if isinstance(connector, dict) and "where" in connector else {}
-    return {**body, "connector": {"type": "log", "feed": feed, "partitions": 1, **where}}
-
-
 def _queries(
-    shape: _Shape, sources: Mapping[str, SourceDefinition], problems: Problems
+    shape: _Shape, tasks: int | None, sources: Mapping[str, SourceDefinition], problems: Problems
 ) -> tuple[tuple[Json, ...], tuple[Plan, ...]]:
     catalog: dict[str, CatalogEntry] = {name: source_entry(name, each) for name, each in sources.items()}
-    bodies = tuple({"tasks": 1, **body} for body in shape.queries)
+    bodies = shape.queries if tasks is None else tuple({**body, "tasks": tasks} for body in shape.queries)
     plans: list[Plan] = []
     for index, body in enumerate(bodies):
         pointer = f"/queries/{index}"
         try:
             plan = build_plan(QueryDefinition.model_validate(body), catalog)
         except ValidationError as error:
-            _add(problems, pointer, problems_of(error))
+            add_below(problems, pointer, problems_of(error))
             continue
         except DefinitionInvalid as error:
-            _add(problems, pointer, error.problems)
+            add_below(problems, pointer, error.problems)
             continue
         if any(plan.query == other.query for other in plans):
             problems.add(f"{pointer}/name", "name_taken", f"there is a query {plan.query!r} already")
@@ -236,9 +202,14 @@ def _queries(
     return bodies, tuple(plans)
 
 
-def _add(problems: Problems, pointer: str, found: Sequence[Problem]) -> None:
-    for problem in found:
-        problems.add(pointer + problem.pointer, problem.code, problem.detail)
+def _results(sources: Mapping[str, SourceDefinition], plans: Sequence[Plan]) -> list[Subject]:
+    """Return what can be expected of the queries, and whether the file decides its order."""
+    ordered = {name: partitions_of(each) == 1 for name, each in sources.items()}
+    results = []
+    for plan in plans:
+        ordered[plan.output.name] = all(ordered[item.relation.name] for item in plan.inputs)
+        results.append(Subject.of(plan, is_ordered=ordered[plan.output.name]))
+    return results
 
 
 class _Steps:

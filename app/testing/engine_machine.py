@@ -1,4 +1,8 @@
-"""A test's queries run by the engine in this process: no Spark, no database, an own clock."""
+"""A test's queries run by the engine in this process: no Spark, no database, an own clock.
+
+Queries read while the records of one source come, each at its own pace (``slicing``). Where the sources have partitions, all of them
+read everything before records of another source come: so the file's order across sources is kept.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,11 @@ from app.testing.expectations import Counts, Found, Subject, Wanted
 from app.testing.rows import Row, rows_of
 from app.testing.running import Reject
 from app.testing.slicing import Slicing
+from app.testing.sources import SHARED_FEED
 from app.testing.workbench import Workbench
 from engine.connectors.canonical import LOGGED, POSTED, canonicalise
 from engine.connectors.json_records import parse_array
+from engine.connectors.log import route
 from engine.core.frames import OFFSET, OP, TS
 from engine.definition.expressions import compile_scalar
 from engine.errors import EngineError, InvariantBroken
@@ -31,14 +37,15 @@ class EngineMachine:
 
     def __init__(self, case: Case, slicing: Slicing) -> None:
         self._case = case
-        self._bench = Workbench(case.sources)
+        self._bench = Workbench(case.sources, has_partitions=True)
         for plan in case.plans:
             self._bench.add_plan(plan)
         self._now_ms = case.now_ms
-        self._after_each = slicing.after_each(case.name)
+        self._slicing = slicing
+        self._turns = {plan.query: slicing.turns(case.name, plan.query) for plan in case.plans}
         self._members = {name: _member(entry.relation) for name, entry in self._bench.catalog.items()}
-        self._waiting: dict[str, list[pl.DataFrame]] = {}
-        self._ends: dict[str, int] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+        self._last_relation: str | None = None
         self._shown: dict[tuple[str, str], int] = {}
         self.rejects: list[Reject] = []
 
@@ -50,6 +57,9 @@ class EngineMachine:
 
     def append(self, step: Append) -> None:
         """See ``Machine``; batches are cut here."""
+        if self._case.has_partitions and self._last_relation not in (None, step.relation):
+            self._settle()
+        self._last_relation = step.relation
         relation = self._bench.catalog[step.relation].relation
         raw, malformed = parse_array(json.dumps(list(step.records)).encode(), relation)
         accepted, refused = canonicalise(raw, relation, self._now_ms, POSTED)
@@ -58,37 +68,26 @@ class EngineMachine:
             self.rejects.append(Reject(step.pointer_of(index), step.relation, reason, detail))
         for record in accepted.iter_slices(1):
             self._log(step, record)
-            after = next(self._after_each)
-            if after != "go on":
-                self.flush()
-            if after == "restart":
-                self._bench.restart()
+            self._read_on()
 
     def wait(self, step: Wait) -> None:
         """See ``Machine``: everything that is due on the way happens at its own time."""
-        self.flush()
+        self._settle()
         while (wakes_at_ms := self._bench.wakes_at_ms) is not None and wakes_at_ms <= step.until_ms:
             self._now_ms = max(self._now_ms, wakes_at_ms)
-            self._bench.process({}, self._now_ms)
+            self._settle()
             if self._bench.wakes_at_ms == wakes_at_ms:
                 raise InvariantBroken(f"what was due at {wakes_at_ms} is still due after it")
         self._now_ms = step.until_ms
 
     def restart(self, step: Restart) -> None:  # noqa: ARG002 - the same wherever it stands
         """See ``Machine``."""
-        self.flush()
+        self._settle()
         self._bench.restart()
-
-    def flush(self) -> None:
-        """Let the queries read what waits, as one batch."""
-        given = {name: pl.concat(frames) for name, frames in self._waiting.items()}
-        self._waiting = {}
-        if given:
-            self._bench.process(given, self._now_ms)
 
     def found(self, wanted: Wanted) -> Found:
         """See ``Machine``."""
-        self.flush()
+        self._settle()
         subject = wanted.subject
         return Found(
             changes=() if wanted.changes is None else self._new(subject, "changes", self._changes(subject)),
@@ -110,11 +109,28 @@ class EngineMachine:
                 latest[key] = row
         return [row for row in latest.values() if not row.is_delete]
 
+    def _settle(self) -> None:
+        self._bench.settle(self._now_ms)
+
+    def _read_on(self) -> None:
+        """Let queries read after a record came, as the slicing has it."""
+        if self._slicing.mode == "record":
+            self._settle()
+        if self._slicing.mode != "random":
+            return
+        for query, turns in self._turns.items():
+            turn = next(turns)
+            if turn is not None:
+                if turn.is_restarted:
+                    self._bench.restart_query(query)
+                self._bench.read(query, self._now_ms, turn.max_rows)
+
     def _log(self, step: Append, record: pl.DataFrame) -> None:
-        """Put a record at the end of its feed, where every relation finds it that reads the feed by a name of its own."""
+        """Put a record at the end of its partition, where every relation finds it that reads the feed by a name of its own."""
         entry = self._bench.catalog[step.relation]
-        offset = self._ends.get(entry.feed.name, 0)
-        self._ends[entry.feed.name] = offset + 1
+        ((partition, _),) = route(record, entry.relation.key, self._bench.partitions(step.relation))
+        offset = self._ends.get((entry.feed.name, partition), 0)
+        self._ends[entry.feed.name, partition] = offset + 1
         record = record.with_columns(pl.Series(OFFSET, [offset], pl.Int64))
         for name in self._readers(step.relation):
             relation = self._bench.catalog[name].relation
@@ -123,14 +139,13 @@ class EngineMachine:
             for reason, detail in refused.select("reason", "detail").iter_rows():
                 self.rejects.append(Reject(step.pointer, name, reason, detail))
             if read.height:
-                self._waiting.setdefault(name, []).append(read)
+                self._bench.append({name: read}, partition)
 
     def _readers(self, relation: str) -> list[str]:
-        """Return the relations that find this one's records: all of a feed that the test shares out itself, else it alone."""
-        connector = self._case.given[relation].get("connector")
-        if not isinstance(connector, dict) or "feed" not in connector:
-            return [relation]
+        """Return the relations that find this one's records: all of its feed, but of the feed that only orders a test, it alone."""
         feed = self._bench.catalog[relation].feed
+        if not self._case.has_partitions and feed.log_feed == SHARED_FEED:
+            return [relation]
         return [name for name in self._case.sources if self._bench.catalog[name].feed == feed]
 
     def _new(self, subject: Subject, part: str, rows: list[Row]) -> list[Row]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.testing.arrangement import as_expected, by_key
 from app.testing.difference import Line, align, unified
 from app.testing.rows import ExpectedRows, Row, expected_rows, milliseconds
 from engine.definition.types import Schema
@@ -21,8 +22,10 @@ class Subject:
 
     Attributes:
         query: what makes the result; None for a source.
-        key: of a table, else empty.
+        key: of a result; of a stream it may be empty.
         history_retention_ms: of a versioned table, else None.
+        is_ordered: the test decides the order across keys: nothing that it comes from has several partitions.
+        has_one_task: one task makes it, so that late records have an order, too.
     """
 
     name: str
@@ -31,13 +34,17 @@ class Subject:
     columns: Schema = field(default_factory=Schema)
     key: tuple[str, ...] = ()
     history_retention_ms: int | None = None
+    is_ordered: bool = True
+    has_one_task: bool = True
 
     @staticmethod
-    def of(plan: Plan) -> Subject:
+    def of(plan: Plan, *, is_ordered: bool) -> Subject:
         """Return a query's result."""
         output = plan.output
-        key = output.key if output.kind == "table" else ()
-        return Subject(output.name, output.kind, plan.query, output.columns, key, output.history_retention_ms)
+        retention_ms = output.history_retention_ms
+        return Subject(
+            output.name, output.kind, plan.query, output.columns, output.key, retention_ms, is_ordered, plan.tasks == 1
+        )
 
 
 Counts = Mapping[tuple[str, str], int]
@@ -50,9 +57,9 @@ class Wanted:
 
     Attributes:
         pointer: where it stands in the file.
-        changes: what came since the last time its changes were looked at, in order.
+        changes: what came since the last time its changes were looked at, in order; see ``arrangement.py``.
         rows: a table as it is now.
-        late: late records since the last time, in order; of a row, its time is the event time.
+        late: late records since the last time; of a row, its time is the event time.
         rejects: records of a source that were refused since the last time.
         counters: totals; those that are not named are not looked at.
         failure: code of the error that stopped the query.
@@ -139,6 +146,7 @@ def compare(wanted: Wanted, found: Found) -> list[Failure]:
 
 
 def _compared(wanted: Wanted, part: str, title: str, expected: ExpectedRows, found: Sequence[Row]) -> Failure | None:
+    expected, found = _arranged(wanted.subject, part, expected, found)
     pairs = align(expected.rows, found, expected.matches)
     if all(pair.wanted is not None and pair.found is not None for pair in pairs):
         return None
@@ -146,6 +154,15 @@ def _compared(wanted: Wanted, part: str, title: str, expected: ExpectedRows, fou
     has_ts = expected.has_ts or not expected.rows
     texts = [[row.text(columns, has_ts=has_ts) for row in rows] for rows in (expected.rows, found)]
     return Failure(wanted.pointer, title, tuple(unified(pairs, *texts)))
+
+
+def _arranged(subject: Subject, part: str, expected: ExpectedRows, found: Sequence[Row]) -> tuple[ExpectedRows, Sequence[Row]]:
+    """Bring what has no order that a test could know into one."""
+    if part == "changes" and not subject.is_ordered:
+        return by_key(expected, found, subject.key)
+    if part == "late" and not (subject.is_ordered and subject.has_one_task):
+        return expected, as_expected(expected, found)
+    return expected, found
 
 
 def _shown(expected: ExpectedRows, found: Sequence[Row], subject: Subject, part: str) -> tuple[str, ...]:

@@ -45,15 +45,16 @@ class MemoryFeed:
             offsets = pl.Series(OFFSET, np.arange(first, first + part.height))
             self._frames.setdefault((partition, relation), []).append(part.with_columns(offsets))
 
-    def append_placed(self, relation: str, frame: pl.DataFrame) -> None:
-        """Append records that several relations find at the same offsets."""
-        self._frames.setdefault((0, relation), []).append(frame)
-        behind = frame.filter(pl.col(OFFSET) >= self._ends[0])
-        missing = int(behind.item(-1, OFFSET)) + 1 - self._ends[0] if behind.height else 0
+    def append_placed(self, relation: str, frame: pl.DataFrame, partition: int) -> None:
+        """Append records that several relations find at the same offsets of a partition."""
+        self._frames.setdefault((partition, relation), []).append(frame)
+        end = self._ends[partition]
+        behind = frame.filter(pl.col(OFFSET) >= end)
+        missing = int(behind.item(-1, OFFSET)) + 1 - end if behind.height else 0
         if missing:
             times = np.full(missing, BEFORE_ALL_TIME)
-            times[behind.get_column(OFFSET).to_numpy() - self._ends[0]] = behind.get_column(TS).to_numpy()
-            self._note(0, times)
+            times[behind.get_column(OFFSET).to_numpy() - end] = behind.get_column(TS).to_numpy()
+            self._note(partition, times)
 
     def append_rows(self, relation: str, tasks: Sequence[pl.DataFrame], numbers: Numbered) -> None:
         """Append what the tasks of a query emitted, in the order of the numbers."""
@@ -83,12 +84,13 @@ class MemoryFeed:
     def read(self, relation: str, partition: int, start: int, end: int, head: int | None) -> Iterator[pl.DataFrame]:
         """Yield a relation's records in ``[start, end)`` with their heads; nothing where there are none."""
         frames = self._frames.get((partition, relation), [])
+        if len(frames) > 1:
+            self._frames[partition, relation] = frames = [pl.concat(frames)]
         found = [frame.filter(pl.col(OFFSET).is_between(start, end, closed="left")) for frame in frames]
-        kept = [frame for frame in found if frame.height]
-        if not kept:
+        if not found or not found[0].height:
             return
+        (frame,) = found
         _, heads = running_clock(head, self._all_times(partition)[start:end])
-        frame = pl.concat(kept)
         yield frame.with_columns(pl.Series(HEAD, heads[frame.get_column(OFFSET).to_numpy() - start]))
 
     def newest(self, partition: int, start: int, end: int) -> int | None:

@@ -1,7 +1,8 @@
 """A test's queries run by a service, with Spark, through its HTTP interface alone.
 
-The order of a test is its file's. Sources have feeds of their own here, so a run of records of one source is appended only when
-every query has read the one before. A twin run by the engine says what a table must look like where the file lists its changes.
+Sources have feeds of their own here. So that the file's order across sources is kept, a run of records of one source is appended only
+when every query has read the one before, as the engine's machine has it. A twin run by the engine says what a table must look like where
+the file lists its changes.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Any, Final, Self
 import httpx
 
 from app.client import Client, ServiceError
-from app.testing.case import Append, Case, Json, Restart, Wait
+from app.testing.case import Append, Case, Restart, Wait
 from app.testing.documents import FileInvalid, FileProblem
 from app.testing.engine_machine import EngineMachine, late_row
 from app.testing.expectations import Failure, Found, Subject, Wanted
 from app.testing.rows import ExpectedRows, Row, rows_of_json
 from app.testing.running import Reject, run_case
 from app.testing.slicing import Slicing
+from app.testing.sources import Json, in_one_partition, logged
 from engine.definition.relations import TableDefinition
 from engine.plan.clock import needs_ticks
 
@@ -181,9 +183,7 @@ class ServiceMachine:
     def _changes(self, subject: Subject, wanted: ExpectedRows) -> list[Row]:
         """Return a stream's new records. Of a table, the changes as expected where its rows are those that the changes leave."""
         if subject.kind == "stream":
-            partitions = self._client.call("GET", f"/v1/streams/{self._prefix}{subject.name}")["partitions"]
-            numbers = [each["partition"] for each in partitions]
-            records = [each for n in numbers for each in self._client.records(self._prefix + subject.name, n)]
+            records = list(self._client.records(self._prefix + subject.name))
             return self._new(subject, "changes", rows_of_json(records, subject.columns))
         rows = self._rows(subject)
         left = ExpectedRows(subject.columns.names, tuple(Row(row.values) for row in self._twin.rows(subject)))
@@ -282,12 +282,10 @@ class ServiceMachine:
         return "tables" if isinstance(self.case.sources[relation], TableDefinition) else "streams"
 
     def _source(self, body: Json) -> Json:
-        """Return a source's definition: its feed has a name of the test's own, or one partition in place of files."""
-        connector = body.get("connector")
-        if not isinstance(connector, dict) or connector.get("type") == "files":
-            where = {"where": connector["where"]} if connector is not None and "where" in connector else {}
-            return {**body, "connector": {"type": "log", "partitions": 1, **where}}
-        if "feed" in connector:
+        """Return a source's definition: the log in place of files, a feed with a name of the test's own."""
+        body = logged(body) if self.case.has_partitions else in_one_partition(logged(body), None)
+        connector = body.get("connector", {})
+        if connector.get("feed") is not None:
             return {**body, "connector": {**connector, "feed": self._prefix + connector["feed"]}}
         return body
 

@@ -46,8 +46,14 @@ class Verdict:
         return f"{self.path}{'' if line is None else f':{line}'}{f' {pointer}' if pointer else ''}"
 
 
-def verdicts(paths: list[Path], run: Run) -> Iterator[Verdict]:
-    """Run every test of these files and directories; one that cannot be read does not keep the others from it."""
+def verdicts(paths: list[Path], run: Run, tasks: int | None = None) -> Iterator[Verdict]:
+    """Run every test of these files and directories; one that cannot be read does not keep the others from it.
+
+    Args:
+        paths: of files and directories.
+        run: runs one.
+        tasks: of every query; see ``Case``.
+    """
     for path in paths:
         try:
             files = find_files([path])
@@ -55,24 +61,24 @@ def verdicts(paths: list[Path], run: Run) -> Iterator[Verdict]:
             yield Verdict(path, str(path), problems=tuple(error.problems))
             continue
         for file in files:
-            yield from _of_file(file, run)
+            yield from _of_file(file, run, tasks)
 
 
-def _of_file(path: Path, run: Run) -> Iterator[Verdict]:
+def _of_file(path: Path, run: Run, tasks: int | None) -> Iterator[Verdict]:
     try:
         documents = read_documents(path)
     except FileInvalid as error:
         yield Verdict(path, str(path), problems=tuple(error.problems))
         return
     for place, document in enumerate(documents):
-        yield _of_document(document, place, run)
+        yield _of_document(document, place, run, tasks)
 
 
-def _of_document(document: Document, place: int, run: Run) -> Verdict:
+def _of_document(document: Document, place: int, run: Run, tasks: int | None) -> Verdict:
     given = document.value.get("name") if isinstance(document.value, dict) else None
     name = given if isinstance(given, str) else document.path.name
     try:
-        case = read_case(document, place)
+        case = read_case(document, place, tasks)
         name = case.name
         begun = time.perf_counter()
         failures = run(case)

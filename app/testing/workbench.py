@@ -258,17 +258,18 @@ class Workbench:
         """Stop one query and start it again from its state, perhaps with another number of tasks."""
         self._query(query).restart(tasks)
 
-    def append(self, records: Mapping[str, pl.DataFrame]) -> None:
+    def append(self, records: Mapping[str, pl.DataFrame], partition: int = 0) -> None:
         """Append records to sources; nobody reads them yet.
 
         Args:
             records: source → records with every declared column, ``_ts`` and ``_op``; with ``_offset`` where several relations share a
-                feed, which then has one partition.
+                feed.
+            partition: where records with an ``_offset`` are.
         """
         for name, frame in records.items():
             entry = self.catalog[name]
             if OFFSET in frame.columns:
-                self._feeds[entry.feed.name].append_placed(name, frame)
+                self._feeds[entry.feed.name].append_placed(name, frame, partition)
             elif frame.height:
                 self._feeds[entry.feed.name].append(name, frame, entry.relation.key)
 
@@ -285,6 +286,22 @@ class Workbench:
         """
         limit = BatchLimit(UNBOUNDED if max_rows is None else max_rows, UNBOUNDED)
         return self._query(query).read(now_ms, limit, self._behind(self._query(query)))
+
+    def settle(self, now_ms: int) -> None:
+        """Let every query read everything, what the others make of it included, until nothing moves any more.
+
+        Several rounds are needed where rows wait for others that are on their way (P3).
+        """
+        while True:
+            before = self._positions()
+            for query in self.queries:
+                self.read(query, now_ms)
+            if self._positions() == before:
+                return
+
+    def partitions(self, source: str) -> int:
+        """Return how many partitions the feed of a source has."""
+        return len(self._feeds[self.catalog[source].feed.name].ends)
 
     def has_unread(self, query: str) -> bool:
         """Whether a query has records to read, of which some may have to wait for others."""
@@ -310,6 +327,9 @@ class Workbench:
     def judged(self, name: str, raw: pl.DataFrame, now_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Judge raw records as an append does; returns the accepted ones and the rejects."""
         return canonicalise(raw, self.catalog[name].relation, now_ms, LOGGED, None)
+
+    def _positions(self) -> list[dict[str, dict[str, int]]]:
+        return [{name: dict(offsets) for name, offsets in each.position.items()} for each in self._queries]
 
     def _query(self, name: str) -> _Query:
         return next(each for each in self._queries if each.plan.query == name)

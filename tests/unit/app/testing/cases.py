@@ -20,10 +20,10 @@ queries:
 """
 
 
-def case_of(directory: Path, text: str) -> Case:
+def case_of(directory: Path, text: str, tasks: int | None = None) -> Case:
     path = directory / "t.yaml"
     path.write_text(text, encoding="utf-8")
-    return read_case(read_documents(path)[0])
+    return read_case(read_documents(path)[0], tasks=tasks)
 
 
 def faults_of(directory: Path, text: str) -> dict[str, str]:
@@ -33,8 +33,8 @@ def faults_of(directory: Path, text: str) -> dict[str, str]:
     return {problem.pointer: problem.detail for problem in caught.value.problems}
 
 
-def failures_of(directory: Path, text: str, slicing: Slicing | None = None) -> list[str]:
+def failures_of(directory: Path, text: str, slicing: Slicing | None = None, tasks: int | None = None) -> list[str]:
     """What failed: title and difference of each."""
-    case = case_of(directory, text)
+    case = case_of(directory, text, tasks)
     failures = run_case(case, EngineMachine(case, slicing or case.slicing))
     return ["\n".join([f"{each.pointer} {each.title}", *map(str, each.lines)]) for each in failures]

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.case import SHARED_FEED, Append, Expect, Restart, Wait
+from app.testing.case import Append, Expect, Restart, Wait
+from app.testing.slicing import Slicing
+from app.testing.sources import SHARED_FEED
+from engine.definition.relations import LogConnector
 from tests.unit.app.testing.cases import ORDERS, case_of, faults_of
 
 STEPS = "steps: [{orders: {sku: a, at: 1}}]\nexpect: {copied: []}\n"
@@ -20,29 +23,57 @@ def test_steps_are_read_in_order_and_the_end_is_the_last(tmp_path: Path) -> None
     assert [step.until_ms for step in read if isinstance(step, Wait)] == [1704067201000, 1704067205000]
 
 
-def test_a_query_has_one_task_unless_it_says_otherwise(tmp_path: Path) -> None:
-    text = ORDERS + "  - {name: many, tasks: 3, from: {stream: orders}, into: {stream: many}}\n" + STEPS
-    assert [plan.tasks for plan in case_of(tmp_path, text).plans] == [1, 3]
+MANY = ORDERS + "  - {name: many, tasks: 3, from: {stream: orders}, into: {stream: many}}\n" + STEPS
 
 
-def test_sources_share_a_feed_but_tables_that_are_held_for(tmp_path: Path) -> None:
-    text = """
-        streams: {s: {key: [k], columns: {k: string}}}
-        tables:
-          t: {key: [k], columns: {k: string}, versioned: {history_retention: 1h}}
-          u: {key: [k], columns: {k: string}, connector: {type: files, path: /data, format: csv, where: k > 'a'}}
-          v: {key: [k], columns: {k: string}, connector: {partitions: 3}}
-        queries:
-          - name: q
-            from: {stream: s}
-            joins: [{table: t, on: s.k = t.k, grace: 0s, hold: {at_most: 1m}}]
-            into: {stream: q}
-        steps: [{s: {k: a}}]
-        expect: {q: []}
-    """
-    connectors = {name: source.connector for name, source in case_of(tmp_path, text).sources.items()}
-    assert [getattr(connectors[name], "feed", "") for name in "stuv"] == [SHARED_FEED, "t", SHARED_FEED, None]
-    assert connectors["u"].where == "k > 'a'"
+@pytest.mark.parametrize(("tasks", "found"), [(None, [4, 3]), (1, [1, 1]), (2, [2, 2])])
+def test_queries_have_the_tasks_of_their_definitions_unless_a_number_is_given(
+    tmp_path: Path, tasks: int | None, found: list[int]
+) -> None:
+    case = case_of(tmp_path, MANY, tasks)
+    assert [plan.tasks for plan in case.plans] == found
+    assert [body.get("tasks") for body in case.queries] == ([None, 3] if tasks is None else found)
+
+
+@pytest.mark.parametrize(("tasks", "mode"), [(None, "random"), (1, "record"), (2, "record")])
+def test_batches_are_drawn_unless_the_file_names_a_slicing_or_a_number_of_tasks_is_given(
+    tmp_path: Path, tasks: int | None, mode: str
+) -> None:
+    assert case_of(tmp_path, MANY, tasks).slicing == Slicing(mode)  # type: ignore[arg-type]
+    assert case_of(tmp_path, MANY + "slicing: whole", tasks).slicing == Slicing("whole")
+
+
+FEEDS = """
+streams: {s: {key: [k], columns: {k: string}}}
+tables:
+  t: {key: [k], columns: {k: string}, versioned: {history_retention: 1h}}
+  u: {key: [k], columns: {k: string}, connector: {type: files, path: /data, format: csv, where: k > 'a'}}
+  v: {key: [k], columns: {k: string}, connector: {partitions: 3}}
+  w: {key: [k], columns: {k: string}, connector: {partitions: 3, feed: f}}
+queries:
+  - name: q
+    from: {stream: s}
+    joins: [{table: t, on: s.k = t.k, grace: 0s, hold: {at_most: 1m}}]
+    into: {stream: q}
+steps: [{s: {k: a}}]
+expect: {q: []}
+"""
+
+
+@pytest.mark.parametrize(
+    ("tasks", "feeds", "partitions"),
+    [
+        (None, [None, None, None, None, "f"], [4, 4, 4, 3, 3]),
+        (1, [SHARED_FEED, "t", SHARED_FEED, SHARED_FEED, "f"], [1, 1, 1, 1, 1]),
+    ],
+)
+def test_sources_have_feeds_and_partitions_of_their_own_or_share_one_but_tables_that_are_held_for(
+    tmp_path: Path, tasks: int | None, feeds: list[str | None], partitions: list[int]
+) -> None:
+    connectors = [source.connector for source in case_of(tmp_path, FEEDS, tasks).sources.values()]
+    assert [each.feed for each in connectors if isinstance(each, LogConnector)] == feeds
+    assert [each.partitions for each in connectors if isinstance(each, LogConnector)] == partitions
+    assert connectors[2].where == "k > 'a'"
 
 
 def test_a_test_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:

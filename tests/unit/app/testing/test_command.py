@@ -35,7 +35,7 @@ def lines(result: Result) -> list[str]:
 def test_tests_that_pass_are_one_line_each(directory: Path) -> None:
     (directory / "a.yaml").write_text(f"{PASSING}---\n{PASSING.replace('copies', 'copies again')}")
     result = run("a.yaml")
-    assert lines(result) == ["passed  copies  N ms", "passed  copies again  N ms", "2 passed, 0 failed"]
+    assert lines(result) == ["passed  copies  N ms", "passed  copies again  N ms", "2 passed, 0 failed, seed 0"]
     assert result.exit_code == 0
 
 
@@ -52,7 +52,7 @@ def test_a_failure_is_shown_with_its_place_and_as_a_difference(directory: Path) 
         "    @@ -1,1 +1,1 @@",
         "    -{sku: b}",
         "    +{sku: a}",
-        "1 passed, 1 failed",
+        "1 passed, 1 failed, seed 0",
     ]
     assert result.exit_code == 1
 
@@ -67,7 +67,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_run(dire
         "invalid absent.yaml",
         "  absent.yaml: there is no such file",
         "passed  copies  N ms",
-        "1 passed, 0 failed, 2 could not be run",
+        "1 passed, 0 failed, 2 could not be run, seed 0",
     ]
     assert result.exit_code == 2
 
@@ -81,6 +81,52 @@ def test_an_unknown_slicing_is_refused(directory: Path) -> None:
     (directory / "a.yaml").write_text(PASSING)
     assert run("a.yaml", "--slicing", "whole").exit_code == 0
     assert run("a.yaml", "--slicing", "thin").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "closing"),
+    [
+        (["--seed", "7"], "seed 7"),
+        (["--slicing", "random:7"], "seed 7"),
+        (["--slicing", "whole"], "0 failed"),
+        (["--tasks", "1"], "0 failed"),
+        (["--tasks", "2", "--seed", "7"], "seed 7"),
+    ],
+)
+def test_the_closing_line_names_the_seed_that_cut_the_batches(directory: Path, options: list[str], closing: str) -> None:
+    (directory / "a.yaml").write_text(PASSING)
+    result = run("a.yaml", *options)
+    assert result.exit_code == 0
+    assert lines(result)[-1].endswith(f", {closing}")
+
+
+@pytest.mark.parametrize(
+    ("options", "detail"),
+    [
+        (["--seed", "1", "--slicing", "whole"], "leave out one of them"),
+        (["--seed", "1", "--spark"], "a service cuts the batches itself"),
+        (["--slicing", "whole", "--url", "http://nowhere.invalid"], "a service cuts the batches itself"),
+        (["--spark", "--url", "http://nowhere.invalid"], "leave out --spark or --url"),
+        (["--tasks", "0"], "--tasks"),
+    ],
+)
+def test_options_that_cannot_be_together_are_refused(directory: Path, options: list[str], detail: str) -> None:
+    (directory / "a.yaml").write_text(PASSING)
+    result = CliRunner().invoke(cli, ["test", "a.yaml", *options], env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert detail in result.stderr
+
+
+def test_tasks_are_those_of_the_option(directory: Path) -> None:
+    """A record of another key reaches the same stream time with one task alone (T1)."""
+    query = "{name: copy, from: {stream: orders}, group_by: [sku], window: {type: tumbling, size: 1s}, aggregate: {n: count(*)},"
+    final = f"{query} suppress: {{mode: until_window_closes}}, into: {{table: copied}}}}"
+    orders = ORDERS.replace("{name: copy, from: {stream: orders}, into: {stream: copied}}", final)
+    keys = ", ".join(f"{{sku: k{n}, at: {n * 1000}}}" for n in range(9))
+    expected = ", ".join(f"{{sku: k{n}}}" for n in range(8))
+    (directory / "a.yaml").write_text(f"{orders}steps: [{{orders: [{keys}]}}]\nexpect: {{copy: [{expected}]}}\n")
+    assert run("a.yaml", "--tasks", "1").exit_code == 0
+    assert run("a.yaml").exit_code == 1
 
 
 def test_a_service_that_does_not_answer_is_told_from_a_failure(directory: Path) -> None:

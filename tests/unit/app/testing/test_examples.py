@@ -19,13 +19,21 @@ from app.testing.slicing import Slicing
 from engine.definition.aggregates import AggregateName
 
 DIRECTORY = Path(app.testing.__file__).parent / "examples"
-CASES = [read_case(document, place) for path in find_files([DIRECTORY]) for place, document in enumerate(read_documents(path))]
+DOCUMENTS = [(document, place) for path in find_files([DIRECTORY]) for place, document in enumerate(read_documents(path))]
+CASES = [read_case(document, place) for document, place in DOCUMENTS]
+IN_ORDER = [read_case(document, place, tasks=1) for document, place in DOCUMENTS]
 NAMES = [case.name for case in CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.parametrize("slicing", ["record", "whole", *(f"random:{seed}" for seed in range(3))])
+def test_every_example_passes_with_the_tasks_of_its_definitions_however_it_is_cut(case: Case, slicing: str) -> None:
+    assert run_case(case, EngineMachine(case, Slicing.parse(slicing))) == []
+
+
+@pytest.mark.parametrize("case", IN_ORDER, ids=NAMES)
 @pytest.mark.parametrize("slicing", ["record", "whole", "random:7"])
-def test_every_example_passes_however_it_is_cut(case: Case, slicing: str) -> None:
+def test_every_example_passes_with_one_task_however_it_is_cut(case: Case, slicing: str) -> None:
     assert run_case(case, EngineMachine(case, Slicing.parse(slicing))) == []
 
 

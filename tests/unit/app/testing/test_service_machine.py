@@ -68,6 +68,10 @@ class RecordingClient(Client):
     def rows(self, table: str, **params: str | int) -> Iterator[Json]:
         return iter(self.shown)
 
+    def records(self, stream: str, partition: int | None = None, offset: int = 0, limit: int = 5000) -> Iterator[Json]:
+        assert partition is None
+        return iter(self.shown)
+
 
 @pytest.fixture
 def client() -> RecordingClient:
@@ -84,11 +88,31 @@ def test_names_get_a_prefix_and_expressions_stay_as_they_are(tmp_path: Path, cli
     query = made["/v1/queries/x_q"]
     assert (query["name"], query["from"], query["into"]) == ("x_q", {"stream": "x_s", "as": "s"}, {"stream": "x_r"})
     assert [(join["table"], join["as"]) for join in query["joins"]] == [("x_t", "t"), ("x_u", "x")]
-    assert query["tasks"] == 1
+    assert "tasks" not in query
     assert made["/v1/queries/x_again"]["from"] == {"stream": "x_r", "as": "r"}
     assert made["/v1/tables/x_t"]["connector"] == {"feed": "x_f", "where": "k > ''"}
+    assert made["/v1/tables/x_u"]["connector"] == {"type": "log"}
+    assert made["/v1/streams/x_s"] == {"key": ["k"], "columns": {"k": "string"}}
+
+
+def test_a_number_of_tasks_is_that_of_every_query_and_each_source_has_one_partition(
+    tmp_path: Path, client: RecordingClient
+) -> None:
+    ServiceMachine(client, case_of(tmp_path, JOIN, tasks=2), "x_").start()
+    made = {path: body for method, path, body in client.calls if method == "PUT"}
+    assert [made[f"/v1/queries/x_{name}"]["tasks"] for name in ("q", "again")] == [2, 2]
+    assert made["/v1/tables/x_t"]["connector"] == {"type": "log", "feed": "x_f", "where": "k > ''", "partitions": 1}
     assert made["/v1/tables/x_u"]["connector"] == {"type": "log", "partitions": 1}
     assert made["/v1/streams/x_s"]["connector"] == {"type": "log", "partitions": 1}
+
+
+def test_a_stream_is_read_as_a_whole_and_what_was_shown_is_not_shown_again(tmp_path: Path, client: RecordingClient) -> None:
+    machine = ServiceMachine(client, case(tmp_path, ORDERS + "steps: [restart]\nexpect: {copy: [{sku: b}]}"), "x_")
+    (wanted,) = machine.case.wanted
+    client.shown = [{"sku": "a", "$event_time_ms": 1}]
+    assert [row.values["sku"] for row in machine.found(wanted).changes] == ["a"]
+    client.shown.append({"sku": "b", "$event_time_ms": 2})
+    assert [row.values["sku"] for row in machine.found(wanted).changes] == ["b"]
 
 
 def test_a_run_of_records_waits_until_the_one_before_was_read(tmp_path: Path, client: RecordingClient) -> None:

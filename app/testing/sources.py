@@ -1,0 +1,102 @@
+"""The sources of a test: what their definitions say, with the built-in log in place of files, in partitions or in the file's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from app.domain.sources import check_source
+from engine.definition.relations import LogConnector, SourceDefinition, StreamDefinition, TableDefinition
+from engine.errors import DefinitionInvalid, Problem
+from engine.plan.catalog import feed_of
+from engine.plan.problems import Problems, problems_of
+
+Json = dict[str, Any]
+
+SHARED_FEED: Final = "slackwater_test"
+"""What sources without a feed of their own share where all have one partition, so that their records keep the file's order (T2)."""
+
+STEPS: Final = ("advance", "now", "restart", "expect")
+"""Steps that have these names, which no relation of a test can have."""
+
+_KINDS: Final[dict[str, type[SourceDefinition]]] = {"streams": StreamDefinition, "tables": TableDefinition}
+
+
+def read_sources(
+    streams: Mapping[str, Json], tables: Mapping[str, Json], held: set[str] | None, problems: Problems
+) -> dict[str, SourceDefinition]:
+    """Read the sources of a test.
+
+    Args:
+        streams: name → body of ``PUT /v1/streams/…``.
+        tables: name → body of ``PUT /v1/tables/…``.
+        held: None: feeds and partitions are those of the definitions; otherwise every source has one partition, of a feed that all share
+            but these.
+        problems: where faults are added.
+    """
+    sources: dict[str, SourceDefinition] = {}
+    for kind, bodies in (("streams", streams), ("tables", tables)):
+        for name, body in bodies.items():
+            pointer = f"/{kind}/{name}"
+            if name in sources:
+                problems.add(pointer, "name_taken", f"there is a stream {name!r} already")
+            if name in STEPS:
+                problems.add(pointer, "name_taken", f"{name!r} is a step of its own; call the relation otherwise in the test")
+            given = logged(body) if held is None else in_one_partition(logged(body), name if name in held else SHARED_FEED)
+            try:
+                sources[name] = _KINDS[kind].model_validate(given)
+                check_source(sources[name])
+            except ValidationError as error:
+                add_below(problems, pointer, problems_of(error))
+            except DefinitionInvalid as error:
+                add_below(problems, pointer, error.problems)
+            else:
+                _check_partitions(f"{pointer}/connector/partitions", name, sources, problems)
+    return sources
+
+
+def held_tables(queries: Sequence[Json]) -> set[str]:
+    """Return the tables that some query holds for: how far a table was read must not depend on the stream's records (J9)."""
+    joins = [join for query in queries if isinstance(query.get("joins"), list) for join in query["joins"]]
+    return {join["table"] for join in joins if isinstance(join, dict) and "hold" in join and isinstance(join.get("table"), str)}
+
+
+def logged(body: Json) -> Json:
+    """Return a source's body with the built-in log in place of files."""
+    connector = body.get("connector")
+    if not isinstance(connector, dict) or connector.get("type") != "files":
+        return body
+    where = {"where": connector["where"]} if "where" in connector else {}
+    return {**body, "connector": {"type": "log", **where}}
+
+
+def in_one_partition(body: Json, feed: str | None) -> Json:
+    """Return a source's body with one partition, of the feed that it names or of this one."""
+    connector = body.get("connector", {})
+    if not isinstance(connector, dict) or connector.get("type", "log") != "log":
+        return body
+    named = {} if feed is None else {"feed": feed}
+    return {**body, "connector": {"type": "log", **named, **connector, "partitions": 1}}
+
+
+def partitions_of(source: SourceDefinition) -> int:
+    """Return how many partitions a test gives the feed of a source."""
+    return source.connector.partitions if isinstance(source.connector, LogConnector) else 1
+
+
+def add_below(problems: Problems, pointer: str, found: Sequence[Problem]) -> None:
+    """Add what is wrong with a part of a test, its pointers below that of the part."""
+    for problem in found:
+        problems.add(pointer + problem.pointer, problem.code, problem.detail)
+
+
+def _check_partitions(pointer: str, name: str, sources: Mapping[str, SourceDefinition], problems: Problems) -> None:
+    """Refuse what a service refuses: relations of one feed with different numbers of partitions."""
+    feed = feed_of(name, sources[name])
+    first = next(each for other, each in sources.items() if feed_of(other, each) == feed)
+    made = partitions_of(first)
+    if partitions_of(sources[name]) != made:
+        detail = f"the feed {feed.log_feed!r} has {made} partitions; relations that share it have as many: write {made}"
+        problems.add(pointer, "partitions_differ", detail)
