@@ -18,7 +18,7 @@ from tests.faults.short_batches import ShortBatchesDriver
 
 pytestmark = [pytest.mark.faults, pytest.mark.spark]
 
-SETTINGS = {"SLACKWATER_SPARK__DRIVER_MEMORY": "1g"}
+SETTINGS = {"SLACKWATER_SPARK__DRIVER_MEMORY": "1g", "SLACKWATER_DRIVER__MAX_QUERIES": "40"}
 FEW = ("filter, final windows", "grace join, final windows")
 FEW_EVENTS, MANY_EVENTS = 1_200, 3_000
 BATCH_ROWS = 600
