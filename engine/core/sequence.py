@@ -67,8 +67,8 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[
     sequences[order], own[order] = np.arange(len(order)), heads
     ends = np.cumsum([len(part.heads) for part in parts])[:-1]
     reached = max([after, *heads[-1:].tolist()])
-    by_task = (np.split(values, ends)[: len(parts)] for values in (sequences, own))
-    return Numbered(*by_task, None if reached == BEFORE_ALL_TIME else reached)
+    of_tasks, heads_of_tasks = (np.split(values, ends)[: len(parts)] for values in (sequences, own))
+    return Numbered(of_tasks, heads_of_tasks, None if reached == BEFORE_ALL_TIME else reached)
 
 
 def _lifted(causes: Causes, read: dict[int, list[Reach]]) -> I64:
