@@ -18,6 +18,7 @@ from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.sequences import LANE_PARTITION, read_sequence
 from engine.connectors.shaping import Piece, shape
+from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.frames import HEAD
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
@@ -30,14 +31,15 @@ WHERE feed_id = %(feed_id)s AND sequence >= (
 GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
 """
 _AT_SQL = "SELECT min(sequence) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence IS NOT NULL AND max_ts >= %(at)s"
-_FIRST_AT_SQL = """
-SELECT sequence, sequence_rows FROM log.batch
-WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence > %(start)s - sequence_rows AND head_ms >= %(bound)s
-ORDER BY sequence LIMIT 1
+_MEETING_SQL = """
+SELECT DISTINCT sequence, sequence_rows, head_ms FROM log.batch
+WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence > %(start)s - sequence_rows AND sequence >= (
+    SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
+)
 """
-_STARTS_SQL = """
-SELECT DISTINCT sequence FROM log.batch WHERE feed_id = %(feed_id)s AND sequence > %(start)s AND sequence < %(end)s ORDER BY sequence
-"""
+_FIRST_AT_SQL = f"{_MEETING_SQL} AND head_ms >= %(bound)s ORDER BY sequence LIMIT 1"
+_SPLITS_SQL = f"{_MEETING_SQL} ORDER BY sequence"
+_BEFORE_SQL = "SELECT head_ms FROM log.batch WHERE feed_id = %s AND sequence < %s ORDER BY sequence DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +103,32 @@ class SequenceReader:
                 row = cursor.execute(_FIRST_AT_SQL, params).fetchone()
             if row is None:
                 return end
+            if _head_before(connection, feed_id, row[0]) >= bound_ms:
+                return max(start, int(row[0]))
             for frame in read_sequence(connection, feed_id, max(start, int(row[0])), min(end, int(row[0] + row[1]))):
                 found = np.flatnonzero(frame.get_column(HEAD).to_numpy() >= bound_ms)
                 if len(found):
                     return int(frame.item(int(found[0]), "_offset"))
         return end
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - rows bring their heads
-        """See ``FeedReader``."""
-        if end - start <= SPLIT_ROWS:
-            return [Split(LANE_PARTITION, start, end, head)]
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - there is one partition
+        """See ``FeedReader``. Rows bring their heads; but those of a log that was written before there were any only know their block."""
         with shared_connection(self.dsn) as connection:
-            params = {"feed_id": self._find(connection)[0], "start": start, "end": end}
+            feed_id, _, _ = self._find(connection)
             with connection.cursor(row_factory=tuple_row) as cursor:
-                starts = [int(row[0]) for row in cursor.execute(_STARTS_SQL, params)]
-        splits, first = [], start
-        for stop in [*starts, end]:
-            if stop - first >= SPLIT_ROWS or stop == end:
-                splits.append(Split(LANE_PARTITION, first, stop, head))
-                first = stop
-        return splits
+                found = cursor.execute(_SPLITS_SQL, {"feed_id": feed_id, "start": start, "end": end}).fetchall()
+            if head is not None and found:
+                head = max(head, _head_before(connection, feed_id, found[0][0]))
+        splits: list[Split] = []
+        first, first_head = start, head
+        for sequence, rows, head_ms in found:
+            stop = min(sequence + rows, end)
+            if head is not None:
+                head = max(head, head_ms)
+            if stop - first >= SPLIT_ROWS:
+                splits.append(Split(LANE_PARTITION, first, stop, first_head))
+                first, first_head = stop, head
+        return splits if first == end else [*splits, Split(LANE_PARTITION, first, end, first_head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
@@ -144,6 +152,13 @@ class SequenceReader:
                 f"feed {self.feed.log_feed!r}: rows {start} to {first - 1} were removed by its retention before this query read them. "
                 "Give the relation a longer retention, and restart the query with new state."
             )
+
+
+def _head_before(connection: Connection, feed_id: int, sequence: int) -> int:
+    """Return how far the merge had come with the block before; ``BEFORE_ALL_TIME`` where none is kept."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(_BEFORE_SQL, (feed_id, sequence)).fetchone()
+    return BEFORE_ALL_TIME if row is None else int(row[0])
 
 
 def _gathered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

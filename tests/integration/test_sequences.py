@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from engine.connectors import log
-from engine.connectors.feeds import FeedReader, Limit, open_feed
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, open_feed
 from engine.connectors.sequences import (
     append_rows,
     leave_orphaned,
@@ -22,6 +22,7 @@ from engine.connectors.sequences import (
     read_sequence,
     trim_sequence,
 )
+from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.sequence import Numbered
 from engine.errors import DataInvalid, InvariantBroken, SourceUnavailable
 from engine.plan.model import Feed
@@ -195,6 +196,14 @@ def test_a_start_time_is_that_of_the_first_block_that_holds_it(conn: Connection)
         assert reader(conn).starts(at) == {0: first // 10 * 10}
 
 
+def removed(conn: Connection, start: int, end: int) -> None:
+    """Reading what was removed after a batch was planned says so."""
+    own = reader(conn)
+    for head in (None, BEFORE_ALL_TIME):
+        with pytest.raises(DataInvalid, match="removed by its retention"):
+            [list(own.read(split, ReadRequest((), 0, (0,)))) for split in own.splits(0, start, end, head)]
+
+
 def age(conn: Connection, before: int) -> None:
     conn.execute("UPDATE log.batch SET appended_at = now() - interval '1 hour' WHERE sequence < %s", (before,))
 
@@ -220,6 +229,7 @@ def test_retention_removes_whole_blocks_and_keeps_what_a_reader_has_still_to_rea
     if kept:
         with pytest.raises(DataInvalid, match=f"rows 0 to {kept - 1} were removed by its retention"):
             reader(conn).chunks(0, 0, ALL, is_dated=True)
+        removed(conn, 0, 40)
     made.commit(10, 5)
     check(conn, made, kept, 50)
 
@@ -232,6 +242,7 @@ def test_all_may_go_and_numbers_go_on(conn: Connection) -> None:
         assert trim_sequence(conn, feed_id(conn), 60_000) > 0
         assert trim_sequence(conn, feed_id(conn), 60_000) == 0
     assert reader(conn).starts("earliest") == reader(conn).ends() == {0: 10}
+    removed(conn, 0, 10)
     made.commit(3, 2)
     check(conn, made, 10, 13)
 
