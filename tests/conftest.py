@@ -56,14 +56,14 @@ def with_database(dsn: str, name: str) -> str:
     return conninfo.make_conninfo(dsn, dbname=name)
 
 
-def migrate(dsn: str) -> None:
-    """Apply every migration."""
+def migrate(dsn: str, revision: str = "head") -> None:
+    """Apply every migration up to one."""
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     engine = sa.create_engine(sa.make_url(dsn).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
     with engine.connect() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
     engine.dispose()
 
 

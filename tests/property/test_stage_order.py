@@ -156,14 +156,14 @@ def check_cuts(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", SEVERAL_STAGES)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_results_of_several_stages_are_those_of_the_merge_record_by_record(name: str, data: st.DataObject) -> None:
     check_cuts(name, data)
 
 
 @pytest.mark.parametrize("name", [name for name in DEFINITIONS if name not in SEVERAL_STAGES])
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.data())
 def test_results_of_one_stage_too(name: str, data: st.DataObject) -> None:
     check_cuts(name, data)
