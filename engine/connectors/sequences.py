@@ -214,7 +214,7 @@ def _cut(frame: pl.DataFrame, start: int, end: int) -> Iterator[pl.DataFrame]:
 def make_result_feed(
     connection: Connection, name: str, tasks: int, producer: UUID | None, retention_ms: int | None = None
 ) -> FeedRow:
-    """Create the feed of a derived relation, with a partition for each task of its producer (P1).
+    """Create the feed of a derived relation, with a partition for each task of its producer (P1). What one that is there holds stays.
 
     Args:
         connection: in the transaction that creates the relation.
@@ -224,11 +224,13 @@ def make_result_feed(
         retention_ms: how long its rows are kept; None: for ever, or as changes are (``app.store.change_retention``).
     """
     feed = ensure_feed(connection, name, tasks, retention_ms)
+    start, following = feed.start_sequence or 0, feed.next_sequence or 0
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE log.feed SET start_sequence = 0, next_sequence = 0, producer = %s WHERE id = %s", (producer, feed.id)
+            "UPDATE log.feed SET start_sequence = %s, next_sequence = %s, producer = %s WHERE id = %s",
+            (start, following, producer, feed.id),
         )
-    return replace(feed, start_sequence=0, next_sequence=0)
+    return replace(feed, start_sequence=start, next_sequence=following)
 
 
 def leave_orphaned(connection: Connection, producer: UUID) -> None:

@@ -276,6 +276,18 @@ def test_rows_of_the_old_layout_and_new_ones_behind_them_are_one_log(conn: Conne
     assert (chunks[-1].end_offset, sum(chunk.rows for chunk in chunks)) == (36, 33)
 
 
+def test_making_a_feed_again_leaves_what_it_holds(conn: Connection) -> None:
+    made = Producer(conn)
+    made.commit(10, 2)
+    age(conn, 10)
+    with conn.transaction():
+        trim_sequence(conn, feed_id(conn), 60_000)
+    found = make_result_feed(conn, "made", 5, uuid4())
+    assert (found.start_sequence, found.next_sequence) == (10, 10)
+    made.commit(4, 2)
+    check(conn, made, 10, 14)
+
+
 def test_a_feed_that_no_query_writes_is_no_derived_one(conn: Connection) -> None:
     log.ensure_feed(conn, "posted", 2)
     with pytest.raises(InvariantBroken), conn.transaction():
