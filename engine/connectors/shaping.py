@@ -14,7 +14,7 @@ import polars as pl
 from engine.connectors.canonical import SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
-from engine.core.hashing import key_hash
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.definition.expressions import compile_scalar
 from engine.plan.model import Feed, Input, RelationSchema
 
@@ -84,22 +84,22 @@ def _shape_piece(
     newest = cast("int", accepted["_ts"].max())
     seen.max_ts = newest if seen.max_ts is None else max(seen.max_ts, newest)
     for source_input, where in reading.inputs:
-        frame = _for_input(accepted, source_input, where)
+        frame = _for_input(accepted, source_input, where, request.hashing)
         if frame.height:
             yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
 
 
-def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
+def for_input(accepted: pl.DataFrame, source_input: Input, hashing: KeyHash = UNSEEDED) -> pl.DataFrame:
     """Filter, project and hash a relation's judged records for one input."""
-    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation))
+    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation), hashing)
 
 
-def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None) -> pl.DataFrame:
+def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None, hashing: KeyHash) -> pl.DataFrame:
     if where is not None:
         accepted = accepted.filter(where)
     if isinstance(source_input.start, int):
         accepted = accepted.filter(pl.col("_ts") >= source_input.start)
-    hashed = accepted.with_columns(key_hash(accepted, source_input.hash_key).alias("_key_hash"))
+    hashed = accepted.with_columns(hashing.of(accepted, source_input.hash_key))
     return hashed.select("_key_hash", "_ts", "_offset", "_op", *source_input.columns)
 
 

@@ -27,6 +27,7 @@ from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_ba
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
+from engine.core.hashing import KeyHash
 from engine.errors import StateCorrupt
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
@@ -86,6 +87,7 @@ class SourceSpec:
         generation: of the tasks (``Layout.generation``). Where the offset log has another one, the next batch brings every task a tick: each
             then commits what it has taken over, and tells of it.
         aside: where large blobs go; None: through Spark.
+        hash_seed: of the hashes of keys.
     """
 
     dsn: str
@@ -100,6 +102,7 @@ class SourceSpec:
     surroundings: Surroundings | None = None
     generation: int = 0
     aside: BlobFolder | None = None
+    hash_seed: int = 0
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -261,7 +264,9 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield packet_batch(self._ticks(readings, partition, is_release=partition.is_release))
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
-                packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
+                packets = reader.read(
+                    split, ReadRequest(inputs, partition.now_ms, self._spec.tasks, KeyHash(self._spec.hash_seed))
+                )
                 told = self._told(packets, partition, index)
                 yield packet_batch(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
 

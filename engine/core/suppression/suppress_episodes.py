@@ -31,7 +31,7 @@ class Steps:
     """A batch's changes and when each step lets entries go. Step i is change i; with no changes there is one step, time alone.
 
     Attributes:
-        codes: number of each change's key, an index into the batch's distinct key hashes.
+        codes: number of each change's key.
         since: buffer time of an entry that each change would make.
         sizes: bytes of each change.
         until: after each step the entries with buffer time <= this leave; non-decreasing.
@@ -167,13 +167,25 @@ def first_overrun(steps: Steps, held: Held, episodes: Episodes, rows: int, size:
 
 
 @dataclass(slots=True)
-class _Entry:
-    """An entry of the record-by-record path."""
+class Entry:
+    """An entry of the record-by-record path.
 
-    hash: int
+    Attributes:
+        since: its buffer time.
+        place: see ``PLACE``; no two entries have the same.
+        size: bytes of its latest change.
+        key: number of its key; None: of no key that the batch changes.
+        hash: of its key, where that has no number.
+        source: see ``Episodes``.
+        released: the step after which it left; below 0: it stays.
+        is_new: whether it began in the batch.
+    """
+
     since: int
     place: int
     size: int
+    key: int | None = None
+    hash: int = 0
     source: int = FROM_BEFORE
     released: int = -1
     is_new: bool = False
@@ -189,19 +201,19 @@ class Bounded:
         last_taken: (buffer time, place) of the last entry taken off the queue's head, or None.
     """
 
-    entries: list[_Entry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     evicted: int = 0
     last_taken: tuple[int, int] | None = None
 
-    def hashes(self) -> U64:
-        """The distinct key hashes, ascending."""
-        return np.unique(np.array([entry.hash for entry in self.entries], np.uint64))
+    @property
+    def other_hashes(self) -> U64:
+        """Hashes of the keys that the batch does not change, with repetitions."""
+        return np.array([entry.hash for entry in self.entries if entry.key is None], np.uint64)
 
-    def episodes(self, hashes: U64, ends: int) -> Episodes:
-        """The episodes, with key numbers by ``hashes``; of ``ends`` steps."""
+    def episodes(self, codes: I64, ends: int) -> Episodes:
+        """The episodes, of ``ends`` steps; ``codes`` number the entries' keys."""
         columns = ("source", "released", "since", "place")
         numbers = np.array([[getattr(entry, name) for name in columns] for entry in self.entries], np.int64).reshape(-1, 4)
-        codes = np.searchsorted(hashes, np.array([entry.hash for entry in self.entries], np.uint64))
         released = np.where(numbers[:, 1] < 0, ends, numbers[:, 1])
         is_new = np.array([entry.is_new for entry in self.entries], np.bool_)
         return _by_key(Episodes(codes, numbers[:, 0], released, numbers[:, 2], numbers[:, 3], is_new))
@@ -211,32 +223,30 @@ Heads = Callable[[int], list[tuple[int, int, int, int]]]
 """Gives the first n held entries in order, as (buffer time, place, key hash, bytes)."""
 
 
-def plan_bounded(steps: Steps, hashes: U64, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
+def plan_bounded(steps: Steps, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
     """Handle change after change: replace or hold, let go what is due, then the oldest until the buffer fits (``emit_early``).
 
     Args:
         steps: the changes; at least one.
-        hashes: the changes' distinct key hashes, which ``codes`` number.
-        held: what those keys hold.
+        held: what their keys hold.
         heads: see ``Heads``.
         rows: entries held before.
         size: their bytes.
         bounds: S4.
     """
-    return _Walk(steps, hashes, held, heads, rows, size, bounds).run()
+    return _Walk(steps, held, heads, rows, size, bounds).run()
 
 
 class _Walk:
     """The state of ``plan_bounded``."""
 
-    def __init__(self, steps: Steps, hashes: U64, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
+    def __init__(self, steps: Steps, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
         self._steps, self._heads, self._bounds = steps, heads, bounds
-        self._keys = hashes[steps.codes].tolist()
+        self._keys = steps.codes.tolist()
         self._rows, self._size = rows, size
-        old = zip(
-            held.is_held.tolist(), hashes.tolist(), held.since.tolist(), held.places.tolist(), held.sizes.tolist(), strict=True
-        )
-        self._live = {key: _Entry(key, since, place, size) for is_held, key, since, place, size in old if is_held}
+        old = enumerate(zip(held.is_held.tolist(), held.since.tolist(), held.places.tolist(), held.sizes.tolist(), strict=True))
+        self._live = {key: Entry(since, place, size, key) for key, (is_held, since, place, size) in old if is_held}
+        self._by_place = {entry.place: key for key, entry in self._live.items()}
         self._new: list[tuple[int, int, int]] = []
         self._old: list[tuple[int, int, int, int]] = []
         self._taken = 0
@@ -258,7 +268,7 @@ class _Walk:
         entry = self._live.get(key)
         if entry is None:
             place = self._steps.first_place + step
-            entry = self._live[key] = _Entry(key, since, place, 0, is_new=True)
+            entry = self._live[key] = Entry(since, place, 0, key, is_new=True)
             heappush(self._new, (since, place, key))
             self._rows += 1
             self._found.entries.append(entry)
@@ -268,7 +278,7 @@ class _Walk:
         entry.source, entry.size = step, size
 
     def _oldest(self) -> tuple[int, int, int, int] | None:
-        """The next to leave; entries that the queue holds come with their bytes."""
+        """The next to leave: (buffer time, place, key, bytes). Of what the queue holds the key is a hash, of a new entry its number."""
         if self._taken == len(self._old):
             self._old = self._heads(max(_CHUNK, 2 * self._taken)) if self._rows > len(self._new) else self._old
         old = self._old[self._taken] if self._taken < len(self._old) else None
@@ -278,12 +288,12 @@ class _Walk:
 
     def _release(self, oldest: tuple[int, int, int, int], step: int) -> None:
         since, place, key, size = oldest
-        entry = self._live.pop(key, None)
-        if entry is None:
-            entry = _Entry(key, since, place, size)
-        if entry.is_new:
+        if self._new and self._new[0][1] == place:
             heappop(self._new)
+            entry = self._live.pop(key)
         else:
+            known = self._by_place.get(place)
+            entry = Entry(since, place, size, hash=key) if known is None else self._live.pop(known)
             self._taken += 1
             self._found.last_taken = (since, place)
         if entry.source == FROM_BEFORE:
