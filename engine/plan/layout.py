@@ -199,7 +199,8 @@ def _add_table_join(stages: Stages, layout: Layout, join: PlannedJoin, place: in
         history=join.join.history,
         left_columns=stages.columns,
         right_columns=right.names,
-        is_result_versioned=layout.output.history_retention_ms is not None,
+        # Behind an aggregation it is not the join's rows that the result keeps versions of; these may even be unversioned (TT5).
+        is_result_versioned=layout.output.history_retention_ms is not None and layout.grouping is None,
     )
     stages.add(spec, joined_schema(spec, stages.schema, right))
     stages.rename(dict(zip(left, join.key, strict=True)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import polars as pl
 
 from engine.connectors.canonical import POSTED
@@ -19,7 +20,8 @@ def test_what_a_condition_cannot_compute_is_counted_with_the_input() -> None:
     columns = relation({"n": "bigint"})
     raw = pl.DataFrame({"n": [2**63 - 1, 7, None], "_offset": [0, 1, 2], "_arrival": [NOW_MS] * 3})
     source = Input(0, "s", columns, FEED, ("n",), ("n",), where="n + 1 > 0")
-    pieces = [Piece(3, lambda _relation, _where: (raw, pl.DataFrame(schema={"offset": pl.Int64})))]
+    times = np.arange(3), np.full(3, NOW_MS)
+    pieces = [Piece(3, lambda _relation, _where: (raw, pl.DataFrame(schema={"offset": pl.Int64})), lambda: times)]
     packets = [*shape(pieces, Split(0, 0, 3), FEED, ReadRequest([source], NOW_MS, [0]), POSTED)]
     (stats,) = [json.loads(packet.blob) for packet in packets if packet.kind == "stats"]
     assert stats["counters"] == [["s", "number_overflow", 1]]

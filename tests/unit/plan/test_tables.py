@@ -271,3 +271,20 @@ def test_only_a_materialised_source_is_copied_into_its_own_rows() -> None:
     definition = QueryDefinition.model_validate({"name": "orders", "from": {"table": "orders"}, "into": into})
     output = build_plan(definition, {"orders": entry}).output
     assert (output.name, output.key, output.columns.names) == ("orders", ("id",), ("id",))
+
+
+def test_a_tombstone_counts_for_the_time_of_a_join_only_where_the_result_keeps_the_versions_of_its_rows() -> None:
+    """TT3, TT5: behind an aggregation the versions are those of its groups, and the join's sides need not be versioned."""
+    versioned = {"table": "out", "versioned": {"history_retention": "1d"}}
+    plain = {"table": "plain", "as": "q", "on": "o.order_id = q.order_id"}
+    counted = {"group_by": ["o.note"], "aggregate": {"n": "count(*)"}}
+
+    def join(**parts: Any) -> TableTableJoin:
+        operator = build(**parts).stages[0].operators[0]
+        assert isinstance(operator, TableTableJoin)
+        return operator
+
+    assert join(joins=[PAYMENTS], select=SELECT, into=versioned).is_result_versioned
+    assert not join(joins=[PAYMENTS], select=SELECT).is_result_versioned
+    aggregated = join(**{"from": {"table": "plain", "as": "o"}}, joins=[plain], **counted, into=versioned)
+    assert (aggregated.left_retention_ms, aggregated.right_retention_ms, aggregated.is_result_versioned) == (None, None, False)
