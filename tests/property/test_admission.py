@@ -157,7 +157,7 @@ def test_up_to_a_horizon_too_and_nothing_is_read_that_stands_behind_it(
 def test_a_batch_holds_little_more_than_the_bound_where_heads_differ(feed: list[Partition], limit: BatchLimit) -> None:
     """What stands in the last chunks that fit, and of each partition what stands before the cut in the chunk behind."""
     for each in feed:
-        each.times = [time * 100 + offset * 5 + each.number for offset, time in enumerate(in_order(each.times))]
+        each.times = [(time + 1) * 1_000 + offset * 5 + each.number for offset, time in enumerate(accumulate(each.times, max))]
     reading = Reading(feed, limit)
     reading.run()
     beside = sum(max((high - low for low, high in pairwise([0, *each.ends])), default=0) for each in feed)
