@@ -10,23 +10,24 @@ import psycopg
 
 from engine.connectors.log import find_feed
 from engine.connectors.sequences import PLACE_COLUMNS, read_sequence
-from engine.core.frames import HEAD
+from engine.core.frames import HEAD, TS
 from engine.core.order import CAUSE_COLUMNS
 
 SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)
 """What reading adds to the columns that were appended."""
 
 
-def caused(changes: pl.DataFrame, head: int = 5, first: int = 0) -> pl.DataFrame:
+def caused(changes: pl.DataFrame, head: int | None = 5, first: int = 0) -> pl.DataFrame:
     """Add the columns of causes to what a task emits: each row comes of a record of its own, in one lane.
 
     Args:
         changes: of the last stage.
-        head: of all these records.
+        head: of all these records; None: each record's head is the event time of its row.
         first: the first one's place.
     """
     places = pl.int_range(first, first + pl.len(), dtype=pl.Int64)
-    values = zip(CAUSE_COLUMNS, (pl.lit(head, pl.Int64), pl.lit(0, pl.Int64), places), strict=True)
+    heads = pl.col(TS) if head is None else pl.lit(head, pl.Int64)
+    values = zip(CAUSE_COLUMNS, (heads, pl.lit(0, pl.Int64), places), strict=True)
     return changes.with_columns(value.alias(name) for name, value in values)
 
 

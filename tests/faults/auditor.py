@@ -176,7 +176,7 @@ def _records(made: Audit, client: Client, stream: str) -> Iterator[tuple[int, Js
 
 def _changes(made: Audit, client: Client, table: str) -> Iterator[tuple[int, Json]]:
     for number, change in enumerate(_change_pages(client, table)):
-        made.note(table, "missing", [f"change {number}"] if change["offset"] != number else [])
+        made.note(table, "missing", [f"change {number}"] if change["sequence"] != number else [])
         made.compared[table] += 1
         yield 0, change
 

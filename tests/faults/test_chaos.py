@@ -73,8 +73,8 @@ def have_seen_all(rows: Follower, records: Follower, oracle: Oracle) -> None:
     assert Counter(change["row"]["id"] for change in records.changes()) == Counter(copies)
     totals = oracle.totals()
     until("the follower of the table has seen all", lambda: folded(rows) == totals, RECOVERED_S)
-    offsets = [change["offset"] for change in rows.changes()]
-    assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+    numbers = [change["sequence"] for change in rows.changes()]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def folded(follower: Follower) -> dict[str, tuple[int, int]]:

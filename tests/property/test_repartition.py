@@ -175,6 +175,8 @@ def test_state_of_every_kind_goes_on_with_another_number_of_tasks(kind: str, see
         for place, each in enumerate(last, first):
             changes += tasks.process([each], place, each.ts)[0]
         found.append(changes)
+    if kind.endswith("_corrected"):  # a task whose clock jumps over end and closing gives the final result alone (S6)
+        found = [[change for change in changes if "'final'" in change] for changes in found]
     assert comparable(plan, found[1]) == comparable(plan, found[0])
 
 
