@@ -19,6 +19,7 @@ from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
+from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.spark.checkpoint import prepare_checkpoint
 from engine.spark.cluster import ClusterSettings
@@ -31,6 +32,13 @@ FIRST_ORDER_S = 0.5
 
 ARCHIVE_AFTER_S = 60.0
 """By then the first queries run, and what lives for a moment only is gone."""
+
+_LAUNCHED_SQL = """
+SELECT q.release_nonce, EXISTS (
+    SELECT FROM slackwater.relation r JOIN slackwater.query_read d ON d.relation_id = r.id WHERE r.produced_by = q.id
+) FROM slackwater.query q WHERE q.id = %s
+"""
+"""What a launch takes from the store beside the definition: the newest release, and whether queries read its result."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -141,8 +149,9 @@ class SparkRunner:
             for feed in (read.feed for read in plan.inputs):
                 if feed.path is not None:  # what was below the root may be a link by now, or the root another
                     check_directory(feed.path, self._of_service)
-            row = connection.execute("SELECT release_nonce FROM slackwater.query WHERE id = %s", (order.query_id,)).fetchone()
-        return plan if row is None else replace(plan, release=row[0])
+            row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
+        release, is_read = (0, False) if row is None else row
+        return folded(replace(plan, release=release), is_read=is_read)
 
 
 def span_of(batch: CommittedBatch) -> Done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,7 @@ from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.folding import changes_with_readers
 from engine.plan.model import Output, Plan
 
 # States in which nothing of the query runs, so that deleting it is done at once.
@@ -268,6 +269,24 @@ def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
     names = {source.relation.name for source in plan.inputs}
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
+    _tell_producers(connection, names)
+
+
+def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
+    """Launch anew what leaves changes out as long as nobody reads them, where these relations have their first reader (P4)."""
+    first_read = (
+        sa.select(relation.c.produced_by)
+        .join_from(relation, query_read)
+        .where(relation.c.name.in_(names), relation.c.produced_by.is_not(None))
+        .group_by(relation.c.produced_by)
+        .having(sa.func.count() == 1)
+    )
+    catalog = load_catalog(raw(connection))
+    for row in connection.execute(sa.select(query.c.id, query.c.definition).where(query.c.id.in_(first_read))).all():
+        if changes_with_readers(build_plan(opened(QueryDefinition, row.definition), catalog)):
+            once_more = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
+            connection.execute(once_more)
+            add_event(connection, row.id, "restart_requested", {"reason": "its changes are read by a query from now on"})
 
 
 def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:

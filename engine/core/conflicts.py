@@ -19,7 +19,6 @@ import polars as pl
 from engine.core.aggregation.running import grouped
 from engine.core.clocks import I64
 from engine.core.frames import KEY_HASH, TS, Counters, add_counter
-from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
 from engine.core.structures.segments import MERGED_AT_ONCE
@@ -49,7 +48,7 @@ class LatestTimes:
     """
 
     def __init__(self, source: Input, state: dict[str, Any] | None, store: SegmentStore) -> None:
-        self._alias = source.alias
+        self._alias, self._hashing = source.alias, store.hashing
         self._key = conflict_key(source)
         columns = Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.relation.key))
         self._empty = pl.DataFrame(schema={KEY_HASH: pl.UInt64(), TS: pl.Int64(), **columns.polars()})
@@ -67,7 +66,7 @@ class LatestTimes:
             counters: gets ``out_of_order_ignored``.
         """
         rows = pl.int_range(frame.height, dtype=pl.Int64).alias(_ROW)
-        keyed = frame.select(TS, *self._key, rows).with_columns(key_hash(frame, self._key)).drop_nulls(KEY_HASH)
+        keyed = frame.select(TS, *self._key, rows).with_columns(self._hashing.of(frame, self._key)).drop_nulls(KEY_HASH)
         if keyed.is_empty():
             return frame
         kept = self._segments.matching(distinct(keyed.get_column(KEY_HASH).to_numpy()))

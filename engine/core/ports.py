@@ -10,6 +10,8 @@ from typing import Protocol
 
 import polars as pl
 
+from engine.core.hashing import KeyHash
+
 
 class SegmentStore(Protocol):
     """Keeps immutable frames under ids.
@@ -17,6 +19,11 @@ class SegmentStore(Protocol):
     A manifest names a segment by a dict entry ``"segment": <id>``, at any depth (``named_segments`` finds them all), so that a
     store can tell what is still needed without knowing any operator.
     """
+
+    @property
+    def hashing(self) -> KeyHash:
+        """The hash by which the segments are sorted and searched."""
+        ...
 
     def save(self, frame: pl.DataFrame) -> str:
         """Keep ``frame`` and return its new id. It is durable and synced when this returns."""

@@ -14,7 +14,7 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from engine.core.frames import NO_RECORD, OFFSET, OP, POS, SERVICE_COLUMNS, TS
-from engine.core.hashing import key_hash
+from engine.core.hashing import KeyHash
 from engine.definition.types import Schema
 
 REPLAYABLE: Final = frozenset(("late_dropped", "late_diverted", "expired_dropped", "expired_diverted"))
@@ -24,7 +24,7 @@ STAGE, OPERATOR, RECORD = "stage", "operator", "record"
 """Columns of a replay feed beside ``_ts`` and ``_op``: where the record was refused, and what it was there (JSON)."""
 
 
-def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], first_pos: int) -> pl.DataFrame:
+def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], first_pos: int, hashing: KeyHash) -> pl.DataFrame:
     """Return late records as rows of the running relation before the operator that refused them.
 
     Args:
@@ -32,6 +32,7 @@ def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], f
         schema: the columns before that operator.
         key: the columns whose hash chose the task.
         first_pos: position of the first.
+        hashing: of the checkpoint.
     """
     rows = decoded(records.get_column(RECORD), schema)
     count = rows.height
@@ -39,7 +40,7 @@ def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], f
         pl.Series(POS, np.arange(first_pos, first_pos + count)),
         records.get_column(TS),
         pl.Series(OP, np.zeros(count, np.int8)),
-        key_hash(rows, key),
+        hashing.of(rows, key),
         pl.repeat(NO_RECORD, count, dtype=pl.Int64, eager=True).alias(OFFSET),
     ]
     return rows.with_columns(service)[[*SERVICE_COLUMNS, *schema.names]]

@@ -22,10 +22,9 @@ from engine.core.frames import (
     late_rows,
 )
 from engine.core.gaps import GapCounter
-from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
-from engine.core.structures.sorted_search import numbered
+from engine.core.structures.keys import Keys
 from engine.core.structures.versioned_table import MATCHED, TableBatch, VersionedTable
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
@@ -58,6 +57,7 @@ class TableFilterer(Operator):
         self.name: str = spec.name
         self.schema = schema
         self._spec = spec
+        self._hashing = store.hashing
         scalar = compile_scalar(spec.condition, schema)
         self._condition = scalar.expr
         self._gaps = GapCounter(spec.name, [scalar])
@@ -73,7 +73,7 @@ class TableFilterer(Operator):
         if frame.is_empty():
             return OperatorOutput(frame)
         counters: Counters = {}
-        frame = frame.with_columns(key_hash(frame, self._spec.key))
+        frame = frame.with_columns(self._hashing.of(frame, self._spec.key))
         if null_keys := frame.get_column(KEY_HASH).null_count():
             add_counter(counters, self.name, "null_key", null_keys)
             frame = frame.filter(pl.col(KEY_HASH).is_not_null())
@@ -134,11 +134,13 @@ class TableFilterer(Operator):
         was_there, ends = np.full(frame.height, self._spec.tells_every_delete), np.full(frame.height, AFTER_ALL_TIME)
         if not self._spec.tells_every_delete:
             if self._passed.retention_ms is not None:
-                was_there, ends = _in_history(batch, puts, sequence, is_delete)
+                was_there, ends = _in_history(batch, puts, self._spec.key, sequence, is_delete)
             elif is_delete.any():
                 asked = np.flatnonzero(is_delete)
-                hashes, times = (puts.get_column(name).to_numpy()[asked] for name in (KEY_HASH, TS))
-                was_there[asked] = batch.lookup(hashes, times, sequence[asked]).status == MATCHED
+                deletes = puts[asked]
+                hashes, times = (deletes.get_column(name).to_numpy() for name in (KEY_HASH, TS))
+                key = [deletes.get_column(name) for name in self._spec.key]
+                was_there[asked] = batch.lookup(hashes, key, times, sequence[asked]).status == MATCHED
         self._passed.commit(batch)
         return was_there, ends
 
@@ -152,14 +154,16 @@ class TableFilterer(Operator):
         return frame.with_columns(pl.Series(OP, ops.astype(np.int8)), *nulled)
 
 
-def _in_history(batch: TableBatch, puts: pl.DataFrame, sequence: I64, is_delete: Bools) -> tuple[Bools, I64]:
+def _in_history(
+    batch: TableBatch, puts: pl.DataFrame, key: tuple[str, ...], sequence: I64, is_delete: Bools
+) -> tuple[Bools, I64]:
     """Say where the result had a row as of each change's own time, and when rows end with a delete that was not told before.
 
     A delete was told where a row is directly before it. So it has to be told where a late row comes before it, and none was there.
     """
-    touched, keys = numbered(puts.get_column(KEY_HASH).to_numpy())
+    touched, keys = Keys.of(puts.get_column(KEY_HASH).to_numpy(), [puts.get_column(name) for name in key])
     times = puts.get_column(TS).to_numpy()
-    since = np.full(len(touched), AFTER_ALL_TIME)
+    since = np.full(len(touched.hashes), AFTER_ALL_TIME)
     np.minimum.at(since, keys, times)
     versions, search = batch.versions_of(touched, since)
     is_row = versions.get_column(OP).to_numpy()[search.rows] == 0

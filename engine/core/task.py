@@ -33,7 +33,7 @@ from engine.core.frames import (
     empty_late,
     merge_counters,
 )
-from engine.core.hashing import key_hash
+from engine.core.hashing import KeyHash
 from engine.core.joins.stream_table import StreamTableJoiner
 from engine.core.lateness import LatenessMeter
 from engine.core.operators import Moment, Operator
@@ -117,9 +117,16 @@ class Task:
     """Runs a stage for its share of the keys. Made by ``build_task``."""
 
     def __init__(
-        self, stage: Stage, plan: Plan, chain: Sequence[Operator], conflicts: Conflicts, state: dict[str, Any] | None
+        self,
+        stage: Stage,
+        plan: Plan,
+        chain: Sequence[Operator],
+        conflicts: Conflicts,
+        state: dict[str, Any] | None,
+        hashing: KeyHash,
     ) -> None:
         state = state or {}
+        self._hashing = hashing
         self._stage, self._plan = stage, plan
         self._inputs = tuple(item for item in plan.inputs if item.stage == stage.index)
         self._running = UPSTREAM if stage.running is None else stage.running
@@ -265,7 +272,7 @@ class Task:
                 if not isinstance(joiner, StreamTableJoiner):
                     raise InvariantBroken(f"{name} cannot replay late records")
                 schema = running_schema(self._stage, self._plan) if place == 0 else self._chain[place - 1].schema
-                rows = replayed_rows(own, schema, task_key(self._stage, self._plan), self._next_pos)
+                rows = replayed_rows(own, schema, task_key(self._stage, self._plan), self._next_pos, self._hashing)
                 self._next_pos += rows.height
                 self._follow(joiner.replay(rows), place + 1, again)
         made.failure = made.failure or again.failure
@@ -326,7 +333,7 @@ class Task:
         if self._is_last:
             return frame[[TS, OP, *self._output]]
         added = [
-            key_hash(frame, self._stage.exchange_key),
+            self._hashing.of(frame, self._stage.exchange_key),
             pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
             frame.get_column(OFFSET).alias(ORIGIN)
             if self._keeps_offset
@@ -397,7 +404,7 @@ def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: Se
     check_format(state)
     states = state or {}
     chain = build_chain(stage, plan, states.get("operators", {}), store)
-    return Task(stage, plan, chain, Conflicts.of(stage, plan, states.get("conflicts", {}), store), state)
+    return Task(stage, plan, chain, Conflicts.of(stage, plan, states.get("conflicts", {}), store), state, store.hashing)
 
 
 def check_format(state: Mapping[str, Any] | None) -> None:

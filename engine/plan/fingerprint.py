@@ -42,7 +42,9 @@ def state_fingerprint(plan: Plan) -> str:
         idle_after_ms=None,
         release=0,
     )
-    parts = {"plan": asdict(kept), "operators": list(map(_operator_types, plan.stages))}
+    described = asdict(kept)
+    del described["hash_seed"]
+    parts = {"plan": described, "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,18 +1,29 @@
 """Which aggregation may leave out changes that its sink would fold anyway (T3).
 
 The sink of an unversioned table and its change feed may fold a batch to the last value per key. An aggregation right before that
-sink need not make the others: a list that grows with every record would be written once per record.
+sink need not make the others. What queries read of a table must not depend on how its producer's batches were cut (P4): a group that was
+only passed through stays with count 0 (A2), and a stream record may stand between two changes of one batch. So an aggregation folds while
+nothing reads its result on, but what grows with every record: that would be written once per record.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from engine.plan.model import Aggregation, Plan, Projection, Stage, WindowedAggregation
+from engine.plan.model import Aggregation, Plan, Projection, WindowedAggregation
+
+GROWING: Final = frozenset({"collect_list", "collect_set", "histogram", "concat", "trace"})
+"""Functions whose result takes more room with every record."""
 
 
-def folded(plan: Plan) -> Plan:
-    """Let the aggregation fold that nothing but the ``select`` stands between and the sink of an unversioned table."""
+def folded(plan: Plan, *, is_read: bool = False) -> Plan:
+    """Let the aggregation fold that nothing but the ``select`` stands between and the sink of an unversioned table.
+
+    Args:
+        plan: as it was built.
+        is_read: whether queries read its result: then only an aggregation that grows folds.
+    """
     output, last = plan.output, plan.stages[-1]
     if output.kind != "table" or output.history_retention_ms is not None or not output.key:
         return plan
@@ -21,15 +32,12 @@ def folded(plan: Plan) -> Plan:
         return plan
     if isinstance(aggregation, WindowedAggregation) and aggregation.emit != "changes":
         return plan
+    if is_read and not any(column.function in GROWING for column in aggregation.aggregates):
+        return plan
     operators = (*last.operators[:-2], replace(aggregation, is_folded=True), last.operators[-1])
     return replace(plan, stages=(*plan.stages[:-1], replace(last, operators=operators)))
 
 
-def unfolded(plan: Plan) -> Plan:
-    """Let every change be seen, also by those who read the plan's results instead of a sink."""
-    return replace(plan, stages=tuple(map(_unfolded_stage, plan.stages)))
-
-
-def _unfolded_stage(stage: Stage) -> Stage:
-    operators = tuple(replace(each, is_folded=False) if isinstance(each, Aggregation) else each for each in stage.operators)
-    return replace(stage, operators=operators)
+def changes_with_readers(plan: Plan) -> bool:
+    """Say whether the first reader of the result makes its producer fold less."""
+    return folded(plan) != folded(plan, is_read=True)

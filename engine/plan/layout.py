@@ -7,7 +7,6 @@ from typing import Literal
 
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import STRING, Schema
-from engine.plan.folding import folded
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
 from engine.plan.joins import hold_of
@@ -82,7 +81,7 @@ def assemble(layout: Layout) -> Plan:
     if layout.source_where is not None and source.kind == "stream":
         inputs = tuple(replace(one, where=layout.source_where) if one.alias == source.alias else one for one in inputs)
     late, idle = definition.late_records, definition.idle
-    plan = Plan(
+    return Plan(
         query=definition.name,
         tasks=definition.tasks,
         inputs=inputs,
@@ -91,7 +90,6 @@ def assemble(layout: Layout) -> Plan:
         late_records=LateRecords(late.max_rows, late.retention),
         idle_after_ms=None if idle is None else idle.after,
     )
-    return folded(plan)
 
 
 def _is_copy_of_versions(layout: Layout) -> bool:

@@ -588,6 +588,7 @@ class Plan:
     Attributes:
         idle_after_ms: T10: after this long without input a task's clocks advance at wall-clock pace; None: they never do.
         release: number of the newest request to let go at once what an edit has made due (J11).
+        hash_seed: of the hashes of keys, a launch's (``engine.core.hashing``).
     """
 
     query: str
@@ -598,3 +599,4 @@ class Plan:
     late_records: LateRecords
     idle_after_ms: int | None = None
     release: int = 0
+    hash_seed: int = 0

@@ -34,6 +34,7 @@ from engine.connectors.packets import (
     encode_json,
 )
 from engine.core.frames import Emission
+from engine.core.hashing import KeyHash
 from engine.core.order import UPSTREAM, Slice
 from engine.core.progress import Reading
 from engine.core.task import Replays, Task, build_task
@@ -186,7 +187,8 @@ class StageProcessor(StatefulProcessor):
             kept[2].begin(batch_id)
             return kept[1], kept[2]
         state = seed_of(self._segments, place[1], place[2]) if manifest is None else json.loads(manifest)
-        store = FileSegmentStore(self._segments / str(self._stage.index) / str(place[2]), MIN_BATCHES_TO_RETAIN)
+        root = self._segments / str(self._stage.index) / str(place[2])
+        store = FileSegmentStore(root, MIN_BATCHES_TO_RETAIN, hashing=KeyHash(self._plan.hash_seed))
         store.begin(batch_id)
         store.sweep(named_segments(state))
         return build_task(self._stage, self._plan, state, store), store

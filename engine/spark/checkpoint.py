@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,8 +23,8 @@ from engine.spark.inspection import CURE, DONE, inspect_checkpoint, is_done, wri
 from engine.spark.seals import is_whole, sealed
 from engine.spark.task_ids import task_ids
 
-LAYOUT_FORMAT = 2
-"""Raised when the file's meaning changes. Format 1 knew no change of the number of tasks."""
+LAYOUT_FORMAT = 3
+"""Raised when the file's meaning changes. Format 1 knew no change of the number of tasks, format 2 no seed of hashes."""
 
 MIN_BATCHES_TO_RETAIN = 5
 """Spark only ever goes back by one batch; the rest is room for looking at what happened. Segments are kept as long."""
@@ -47,6 +48,7 @@ class Layout:
         start: where reading began. Spark does not record it before the first batch is done, and "latest" moves on.
         generation: how often the number of tasks has changed.
         retired: ids of tasks before that: what Spark's state has under them counts no more.
+        hash_seed: of the hashes of keys (``engine.core.hashing``); 0 in a checkpoint of a version that knew none.
     """
 
     partitions: int
@@ -54,6 +56,7 @@ class Layout:
     start: Positions
     generation: int = 0
     retired: tuple[int, ...] = ()
+    hash_seed: int = 0
 
     @property
     def segments(self) -> str:
@@ -101,7 +104,7 @@ def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[]
     path = directory / "layout.json"
     if path.exists():
         return _read_layout(path)
-    layout = Layout(partitions, task_ids(tasks, partitions), start())
+    layout = Layout(partitions, task_ids(tasks, partitions), start(), hash_seed=secrets.randbits(64))
     write_layout(directory, layout)
     return layout
 
@@ -147,7 +150,12 @@ def _read_layout(path: Path) -> Layout:
             "that wrote it, or start again with ?state=discard"
         )
     return Layout(
-        value["partitions"], tuple(value["tasks"]), value["start"], value.get("generation", 0), tuple(value.get("retired", ()))
+        value["partitions"],
+        tuple(value["tasks"]),
+        value["start"],
+        value.get("generation", 0),
+        tuple(value.get("retired", ())),
+        value.get("hash_seed", 0),
     )
 
 

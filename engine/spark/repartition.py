@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import structlog
 
+from engine.core.hashing import KeyHash
 from engine.core.repartition.tasks import repartitioned
 from engine.errors import InvariantBroken, StateCorrupt
 from engine.plan.model import Plan, Stage
@@ -42,8 +43,8 @@ log = structlog.stdlib.get_logger(__name__)
 class _TellingStore(FileSegmentStore):
     """Tells of each segment that is read or written."""
 
-    def __init__(self, root: Path, tell: Tell) -> None:
-        super().__init__(root, MIN_BATCHES_TO_RETAIN)
+    def __init__(self, root: Path, hash_seed: int, tell: Tell) -> None:
+        super().__init__(root, MIN_BATCHES_TO_RETAIN, hashing=KeyHash(hash_seed))
         self._tell = tell
 
     def load(self, segment_id: str) -> pl.DataFrame:
@@ -130,7 +131,7 @@ def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, b
     shutil.rmtree(segments, ignore_errors=True)
     for stage in plan.stages:
         old, new = (
-            [_store(directory / layout.segments, stage, place, tell) for place in range(len(layout.tasks))]
+            [_store(directory / layout.segments, layout.hash_seed, stage, place, tell) for place in range(len(layout.tasks))]
             for layout in (before, after)
         )
         states = _states(spark, plan, directory, before, stage, batch_id)
@@ -141,8 +142,8 @@ def _changed(spark: SparkSession, plan: Plan, directory: Path, before: Layout, b
     return after
 
 
-def _store(segments: Path, stage: Stage, place: int, tell: Tell) -> FileSegmentStore:
-    return _TellingStore(segments / str(stage.index) / str(place), tell)
+def _store(segments: Path, hash_seed: int, stage: Stage, place: int, tell: Tell) -> FileSegmentStore:
+    return _TellingStore(segments / str(stage.index) / str(place), hash_seed, tell)
 
 
 def _states(

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -159,6 +159,7 @@ class RunningQuery:
         if batch_id is None:
             with connect(dsn, "slackwater-launch") as connection:
                 note_start(connection, query_id, epoch, layout.start)
+        plan = replace(plan, hash_seed=layout.hash_seed)
         layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id, options.on_restoring)
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
@@ -255,6 +256,7 @@ def _packets(
         surroundings,
         layout.generation,
         aside,
+        plan.hash_seed,
     )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:

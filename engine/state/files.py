@@ -26,6 +26,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.errors import DiskFull, ExternalError, StateCorrupt
 
 CACHED_SEGMENTS: Final = 256
@@ -57,9 +58,13 @@ class FileSegmentStore:
         root: the task's directory; made if it does not exist.
         keep_manifests: how many manifests before the newest can still be asked for; as many as the state store retains versions.
         cached_segments: how many segments stay open.
+        hashing: see ``SegmentStore``.
     """
 
-    def __init__(self, root: Path, keep_manifests: int, cached_segments: int = CACHED_SEGMENTS) -> None:
+    def __init__(
+        self, root: Path, keep_manifests: int, cached_segments: int = CACHED_SEGMENTS, hashing: KeyHash = UNSEEDED
+    ) -> None:
+        self.hashing = hashing
         self._root = root
         self._keep = keep_manifests
         self._cached = cached_segments

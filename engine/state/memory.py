@@ -6,13 +6,19 @@ from collections.abc import Collection
 
 import polars as pl
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.errors import StateCorrupt
 
 
 class MemorySegmentStore:
-    """Keeps frames in a dictionary. What is released goes at the next ``purge``, so that older manifests can still be loaded."""
+    """Keeps frames in a dictionary. What is released goes at the next ``purge``, so that older manifests can still be loaded.
 
-    def __init__(self) -> None:
+    Args:
+        hashing: see ``SegmentStore``.
+    """
+
+    def __init__(self, hashing: KeyHash = UNSEEDED) -> None:
+        self.hashing = hashing
         self._frames: dict[str, pl.DataFrame] = {}
         self._released: set[str] = set()
         self._saved = 0

@@ -78,7 +78,8 @@ def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Pack
     if emission.late.height:
         packets.append(Packet(task, "late", 0, task, 0, emission.late.height, None, None, NOW_MS, encode_frame(emission.late)))
     if stage == len(plan.stages) - 1:
-        for kind, frame in (("data", caused(emission.changes, head=None)), ("replayed", emission.replayed)):
+        changes = caused(emission.changes, head=None) if emission.changes.height else emission.changes
+        for kind, frame in (("data", changes), ("replayed", emission.replayed)):
             if frame.height:
                 packets.append(Packet(task, kind, 0, task, 0, frame.height, None, None, NOW_MS, encode_frame(frame)))
     return packets

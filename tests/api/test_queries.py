@@ -157,6 +157,21 @@ async def test_a_restart_raises_the_nonce(client: httpx.AsyncClient, dsn: str, p
     problem(await client.post("/v1/queries/joined/restart"), 409, "query_not_wanted")
 
 
+async def test_a_table_that_folds_is_launched_anew_with_its_first_reader_and_no_other(
+    client: httpx.AsyncClient, dsn: str
+) -> None:
+    """P11: what a query reads of a table has every change."""
+    counted = {"name": "counted", "from": {"stream": "departures"}, "group_by": ["origin"], "aggregate": {"n": "count(*)"}}
+    by_count = {"from": {"table": "counted"}, "group_by": ["n"], "aggregate": {"origins": "count(*)"}}
+    assert (await client.post("/v1/queries", json={**counted, "into": {"table": "counted"}})).status_code == 201
+    for name, expected in (("first", 1), ("second", 1)):
+        body = {"name": name, **by_count, "into": {"table": name}}
+        assert (await client.post("/v1/queries", json=body)).status_code == 201
+        with psycopg.connect(dsn) as connection:
+            rows = connection.execute("SELECT restart_nonce FROM slackwater.query ORDER BY name").fetchall()
+        assert sum(row[0] for row in rows) == rows[0][0] == expected, name
+
+
 async def test_a_deleted_query_takes_its_relation_along(client: httpx.AsyncClient, dsn: str, problem: Problem) -> None:
     await client.put("/v1/queries/delays", json=WINDOWS)
     assert (await client.delete("/v1/queries/delays")).status_code == 204

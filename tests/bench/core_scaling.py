@@ -170,7 +170,7 @@ def _put(table: VersionedTable, frame: pl.DataFrame) -> None:
 
 
 def _look_up(table: VersionedTable, frame: pl.DataFrame) -> None:
-    table.open(None).lookup(*(frame[name].to_numpy() for name in (KEY_HASH, TS, POS)))
+    table.open(None).lookup(frame[KEY_HASH].to_numpy(), [frame["item"]], frame[TS].to_numpy(), frame[POS].to_numpy())
 
 
 def _numbers(batch: int) -> Ints:

@@ -206,7 +206,7 @@ def _put(table: VersionedTable, frame: pl.DataFrame) -> None:
 
 def _look_up(table: VersionedTable, frame: pl.DataFrame) -> Ints:
     """Return the version that each probe meets, -1 for none."""
-    found = table.open(None).lookup(*(frame[name].to_numpy() for name in (KEY_HASH, TS, POS)))
+    found = table.open(None).lookup(frame[KEY_HASH].to_numpy(), [frame["item"]], frame[TS].to_numpy(), frame[POS].to_numpy())
     versions = found.versions["version"].to_numpy()
     return np.where(found.status == MATCHED, versions[found.rows], -1) if len(versions) else np.full(frame.height, -1)
 

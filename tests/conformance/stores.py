@@ -47,7 +47,7 @@ class StoreMachine:
             if step["op"] == "put":
                 results.append({"accepted": bool(accepted[i]), "valid_to": _end(valid_to[i])})
             elif step["op"] == "history":
-                results.append(_history(step, int(frame[KEY_HASH][i]), start + i, batch))
+                results.append(_history(step, frame[i], start + i, batch))
             elif step["op"] == "delete" and not accepted[i]:
                 results.append(None)
             else:
@@ -58,7 +58,7 @@ class StoreMachine:
     def _read(self, steps: Sequence[dict[str, Any]], frame: pl.DataFrame, batch: TableBatch) -> list[Any]:
         """What a point read at each step answers: as of its time, ``get`` the latest; a delete says what it ended."""
         times = np.array([step.get("as_of", step.get("ts", AFTER_ALL_TIME)) for step in steps], np.int64)
-        found = batch.lookup(frame[KEY_HASH].to_numpy(), times, frame["_pos"].to_numpy(), with_valid_to=True)
+        found = batch.lookup(frame[KEY_HASH].to_numpy(), [frame["key"]], times, frame["_pos"].to_numpy(), with_valid_to=True)
         assert found.valid_to is not None
         answers: list[Any] = []
         for step, status, row, end in zip(steps, found.status, found.rows, found.valid_to, strict=True):
@@ -86,8 +86,8 @@ def _frame(steps: Sequence[dict[str, Any]]) -> pl.DataFrame:
     return frame.with_columns(key_hash(frame, ["key"]))
 
 
-def _history(step: dict[str, Any], key: int, position: int, batch: TableBatch) -> list[dict[str, Any]]:
-    found = batch.history(key, step["from"], step["to"], position)
+def _history(step: dict[str, Any], probe: pl.DataFrame, position: int, batch: TableBatch) -> list[dict[str, Any]]:
+    found = batch.history(int(probe[KEY_HASH][0]), [probe["key"]], step["from"], step["to"], position)
     rows = found.versions.select("value", TS).to_dicts()
     versions = [
         {"value": row["value"], "ts": row[TS], "valid_to": _end(end)} for row, end in zip(rows, found.valid_to, strict=True)

@@ -15,7 +15,6 @@ from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
-from engine.plan.folding import unfolded
 from engine.plan.model import Plan
 from tests.property.test_definitions import CATALOG, definitions
 from tests.property.test_definitions_run import FEED, record_of, run
@@ -58,7 +57,7 @@ def in_words(value: Any, names: Names) -> Any:
 def planned(body: dict[str, Any], catalog: Catalog) -> Plan:
     plan = build_plan(QueryDefinition.model_validate(body), catalog)
     inputs = tuple(replace(item, feed=FEED, start="earliest") for item in plan.inputs)
-    return unfolded(replace(plan, inputs=inputs))
+    return replace(plan, inputs=inputs)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])

@@ -14,7 +14,6 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
-from engine.plan.folding import unfolded
 from engine.plan.model import Plan
 from tests.property.test_definitions_run import FEED, Record, run
 from tests.property.test_repartition import Tasks
@@ -98,7 +97,7 @@ def test_every_row_is_the_one_with_the_latest_event_time_also_where_the_number_o
 ) -> None:
     of_a = [record for record in in_order if record.relation == "a"]
     arrived = data.draw(st.permutations(of_a))
-    tasks, made = Tasks(unfolded(plan_of("copy", 1)), 1), []
+    tasks, made = Tasks(plan_of("copy", 1), 1), []
     for start, stop in pairwise([0, *range(1, len(arrived)), len(arrived)]):
         for count in counts:
             tasks.change(count)

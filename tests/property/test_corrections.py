@@ -12,6 +12,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import KeyHash
 from engine.core.operators import Moment
 from engine.core.windows.corrections import Corrections
 from engine.core.windows.hopping import WindowAggregator
@@ -20,6 +21,7 @@ from engine.plan.model import AggregateColumn, SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import suppress_model as model
 from tests.property import window_model
+from tests.property.hashings import hashings
 
 DELAYS = st.sampled_from([0, 1, 5, 20])
 CUTS = st.lists(st.integers(0, 30), max_size=10)
@@ -56,12 +58,12 @@ def rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(data=st.data(), delay=DELAYS, cuts=CUTS, restarts=st.booleans(), is_moving=st.booleans())
+@given(data=st.data(), delay=DELAYS, cuts=CUTS, restarts=st.booleans(), hashing=hashings(), is_moving=st.booleans())
 def test_any_slicing_equals_the_step_by_step_model(
-    data: st.DataObject, delay: int, cuts: list[int], restarts: bool, is_moving: bool
+    data: st.DataObject, delay: int, cuts: list[int], restarts: bool, hashing: KeyHash, is_moving: bool
 ) -> None:
     made = data.draw(steps(delay))
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     operator = Corrections(model.WINDOWED, ("key",), delay, None, store, is_moving=is_moving)
     emitted = []
     for start, end in itertools.pairwise(edges(cuts, made)):

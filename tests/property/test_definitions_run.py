@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.shaping import for_input
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.order import Slice
 from engine.core.pipeline import Pipeline
 from engine.definition.queries import QueryDefinition
@@ -21,9 +22,10 @@ from engine.definition.types import ColumnType
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.clock import needs_ticks
-from engine.plan.folding import unfolded
+from engine.plan.folding import folded
 from engine.plan.model import Feed, Plan
 from engine.state.memory import MemorySegmentStore
+from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG, definitions
 
 FEED = Feed("log:all", "log", "all")
@@ -74,17 +76,19 @@ def record_of(draw: st.DrawFn, name: str) -> Record:
     return Record(name, row, draw(st.integers(0, 12)) * 900_000, int(is_delete))
 
 
-def run(plan: Plan, records: Sequence[Record], cuts: Sequence[int], *, restarts: bool = False) -> list[tuple[Any, ...]]:
+def run(
+    plan: Plan, records: Sequence[Record], cuts: Sequence[int], *, restarts: bool = False, hashing: KeyHash = UNSEEDED
+) -> list[tuple[Any, ...]]:
     """Every change of the result in order of emission."""
     stores: dict[tuple[int, int], MemorySegmentStore] = {}
 
     def store(stage: int, task: int) -> MemorySegmentStore:
-        return stores.setdefault((stage, task), MemorySegmentStore())
+        return stores.setdefault((stage, task), MemorySegmentStore(hashing))
 
     pipeline = Pipeline(plan, None, store)
     changes: list[tuple[Any, ...]] = []
     for start, stop in pairwise([0, *cuts, len(records)]):
-        step = pipeline.process(_slices(plan, records[start:stop], start), now_ms=start * 40_000)
+        step = pipeline.process(_slices(plan, records[start:stop], start, hashing), now_ms=start * 40_000)
         for frame in step.changes:
             assert dict(frame.schema) == {"_ts": pl.Int64, "_op": pl.Int8, **plan.output.columns.polars()}
             changes += map(_comparable, frame.rows())
@@ -105,7 +109,7 @@ def table(plan: Plan, changes: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...
     return {key: change for key, change in last.items() if change[1] == "0"}
 
 
-def _slices(plan: Plan, records: Sequence[Record], first: int) -> list[Slice]:
+def _slices(plan: Plan, records: Sequence[Record], first: int, hashing: KeyHash) -> list[Slice]:
     slices = []
     for item in plan.inputs:
         own = [(first + place, record) for place, record in enumerate(records) if record.relation == item.relation.name]
@@ -117,7 +121,7 @@ def _slices(plan: Plan, records: Sequence[Record], first: int) -> list[Slice]:
                 pl.Series("_op", [record.op for _, record in own], dtype=pl.Int8),
                 pl.Series("_offset", [offset for offset, _ in own], dtype=pl.Int64),
             )
-            slices.append(Slice(item.index, FEED.name, 0, for_input(frame, item)))
+            slices.append(Slice(item.index, FEED.name, 0, for_input(frame, item, hashing)))
     return slices
 
 
@@ -126,21 +130,20 @@ def _comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(runs())
+@given(runs(), hashings())
 def test_what_is_planned_runs_and_gives_the_same_in_every_slicing_and_after_every_restart(
-    given_run: tuple[Plan, list[Record], list[int]],
+    given_run: tuple[Plan, list[Record], list[int]], hashing: KeyHash
 ) -> None:
     plan, records, cuts = given_run
     for operator in (operator for stage in plan.stages for operator in stage.operators):
         event(type(operator).__name__)
-    every_change = unfolded(plan)
-    whole = run(every_change, records, [])
-    sliced = run(every_change, records, cuts, restarts=True)
-    folded = run(plan, records, cuts, restarts=True)
+    whole = run(plan, records, [])
+    sliced = run(plan, records, cuts, restarts=True, hashing=hashing)
+    fewer = run(folded(plan), records, cuts, restarts=True)
     if needs_ticks(plan):
         return  # what a batch's wall clock and its end decide is a matter of slicing
     assert sliced == whole
-    assert run(every_change, records, range(1, len(records))) == whole
-    assert len(folded) <= len(whole)
+    assert run(plan, records, range(1, len(records))) == whole
+    assert len(fewer) <= len(whole)
     if plan.output.kind == "table":
-        assert table(plan, folded) == table(plan, whole)
+        assert table(plan, fewer) == table(plan, whole)

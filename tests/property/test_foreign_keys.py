@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.frames import SERVICE_COLUMNS, empty_frame
-from engine.core.hashing import key_hash
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
 from engine.core.operators import Moment, Operator
 from engine.definition.types import BIGINT, INT, STRING, ColumnType, Schema
@@ -23,6 +23,7 @@ from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscri
 from engine.plan.model import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.state.memory import MemorySegmentStore
 from tests.property.foreign_key_model import Change, ForeignKeyModel, Output
+from tests.property.hashings import hashings
 
 LEFT = Schema((("o.key", STRING), ("o.fk", STRING), ("o.value", STRING)))
 RIGHT = Schema((("c.key", STRING), ("c.value", STRING)))
@@ -57,7 +58,9 @@ class Chain:
         foreign_key: tuple[str, ...] = ("o.fk",),
         right_key: tuple[str, ...] = ("c.key",),
         tasks: int = 1,
+        hashing: KeyHash = UNSEEDED,
     ) -> None:
+        self.hashing = hashing
         left, self.right = schemas
         key = left.names[:1]
         subscription = ForeignKeySubscription("c", type_, key, foreign_key, retentions[0], left.names)
@@ -71,7 +74,7 @@ class Chain:
             lambda state, store: ForeignKeyAnswerer(lookup, between, self.right, state, store),
             lambda state, store: ForeignKeyResolver(result, answers, state, store),
         )
-        self.stores = [[MemorySegmentStore() for _ in range(tasks)] for _ in self._makers]
+        self.stores = [[MemorySegmentStore(hashing) for _ in range(tasks)] for _ in self._makers]
         self.stages: list[list[Operator]] = [
             [make(None, store) for store in stores] for make, stores in zip(self._makers, self.stores, strict=True)
         ]
@@ -96,12 +99,20 @@ class Chain:
         self.late += [(place, offset) for offset in result.late["offset"]]
         return result.frame
 
+    def exchanged(self, frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+        return frame.with_columns(self.hashing.of(frame, key))
+
+    def split(self, frame: pl.DataFrame, key: Sequence[str], tasks: int) -> list[pl.DataFrame]:
+        """The rows of each task; those with a null key go to task 0."""
+        places = self.hashing.of(frame, key).fill_null(0).to_numpy() % tasks
+        return [frame.filter(pl.Series(places == task)) for task in range(tasks)]
+
     def run(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """One batch through one task a step; positions between the steps are other ones of the same order."""
         messages = self.process(0, left, {})
-        messages = exchanged(messages, self.exchange).with_columns(pl.col("_pos") * 3)
+        messages = self.exchanged(messages, self.exchange).with_columns(pl.col("_pos") * 3)
         puts = {7: right.with_columns(pl.col("_pos") * 3)} if right.height else {}
-        answers = exchanged(self.process(1, messages, puts), self.left_key).with_columns(pl.col("_pos") * 2)
+        answers = self.exchanged(self.process(1, messages, puts), self.left_key).with_columns(pl.col("_pos") * 2)
         return self.process(2, answers, {}).with_columns(pl.col("_pos") // 6)
 
     def run_tasks(self, left: pl.DataFrame, right: pl.DataFrame, random: Random, *, is_shuffled: bool) -> pl.DataFrame:
@@ -115,9 +126,9 @@ class Chain:
         """
         tasks = len(self.stages[0])
         count = left.height + right.height
-        messages = [self.process(0, part, {}, task) for task, part in enumerate(split(left, self.left_key, tasks))]
-        told = [split(exchanged(part, self.exchange), self.exchange, tasks) for part in messages]
-        puts = split(right, self.right_key, tasks)
+        messages = [self.process(0, part, {}, task) for task, part in enumerate(self.split(left, self.left_key, tasks))]
+        told = [self.split(self.exchanged(part, self.exchange), self.exchange, tasks) for part in messages]
+        puts = self.split(right, self.right_key, tasks)
         answered = []
         for task in range(tasks):
             parts = [part[task] for part in told]
@@ -130,21 +141,11 @@ class Chain:
             else:
                 frame, own = pl.concat(parts).sort("_pos", maintain_order=True), puts[task]
             answered.append(self.process(1, frame, {7: own} if own.height else {}, task))
-        shown = [split(exchanged(part, self.left_key), self.left_key, tasks) for part in answered]
+        shown = [self.split(self.exchanged(part, self.left_key), self.left_key, tasks) for part in answered]
         answers = [
             shuffled([part[task] for part in shown], random, sum(part.height for part in answered)) for task in range(tasks)
         ]
         return pl.concat([self.process(2, frame, {}, task) for task, frame in enumerate(answers)])
-
-
-def exchanged(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    return frame.with_columns(key_hash(frame, key))
-
-
-def split(frame: pl.DataFrame, key: Sequence[str], tasks: int) -> list[pl.DataFrame]:
-    """The rows of each task; those with a null key go to task 0."""
-    places = key_hash(frame, key).fill_null(0).to_numpy() % tasks
-    return [frame.filter(pl.Series(places == task)) for task in range(tasks)]
 
 
 def shuffled(parts: list[pl.DataFrame], random: Random, positions: int) -> pl.DataFrame:
@@ -186,11 +187,23 @@ def expected(type_: str, retentions: tuple[int | None, int | None], records: Seq
 
 
 @settings(max_examples=100, deadline=None)
-@given(type_=types, retentions=retentions, records=changes, cuts=st.sets(st.integers(1, 59)), is_single=st.booleans())
+@given(
+    type_=types,
+    retentions=retentions,
+    records=changes,
+    cuts=st.sets(st.integers(1, 59)),
+    is_single=st.booleans(),
+    hashing=hashings(),
+)
 def test_join_equals_the_model_in_every_slicing(
-    type_: str, retentions: tuple[int | None, int | None], records: list[Change], cuts: set[int], is_single: bool
+    type_: str,
+    retentions: tuple[int | None, int | None],
+    records: list[Change],
+    cuts: set[int],
+    is_single: bool,
+    hashing: KeyHash,
 ) -> None:
-    chain, model = Chain(type_, retentions), expected(type_, retentions, records)
+    chain, model = Chain(type_, retentions, hashing=hashing), expected(type_, retentions, records)
     order = list(enumerate(records))
     found: list[Output] = []
     for start, stop in pairwise(cut(len(records), cuts, is_single=is_single)):
@@ -218,6 +231,7 @@ def test_join_equals_the_model_in_every_slicing(
     tasks=st.integers(2, 4),
     is_shuffled=st.booleans(),
     seed=st.integers(0, 1_000_000),
+    hashing=hashings(),
 )
 def test_many_tasks_end_at_the_same_table_as_one(
     type_: str,
@@ -227,10 +241,11 @@ def test_many_tasks_end_at_the_same_table_as_one(
     tasks: int,
     is_shuffled: bool,
     seed: int,
+    hashing: KeyHash,
 ) -> None:
     random = Random(seed)
     retentions = (LONG_RETENTION if is_versioned[0] else None, LONG_RETENTION if is_versioned[1] else None)
-    chain, model = Chain(type_, retentions, tasks=tasks), ForeignKeyModel(type_, *retentions)
+    chain, model = Chain(type_, retentions, tasks=tasks, hashing=hashing), ForeignKeyModel(type_, *retentions)
     order = list(enumerate(records))
     shown: dict[str, Output] = {}
     for start, stop in pairwise(cut(len(records), cuts, is_single=False)):

@@ -11,12 +11,13 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.hashing import key_hash
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
 from engine.plan.model import StreamTableJoin
 from engine.state.memory import MemorySegmentStore
+from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
@@ -43,11 +44,11 @@ specs = st.builds(
 )
 
 
-def frame(records: list[tuple[int, Record]], side: str, alias: str) -> pl.DataFrame:
+def frame(records: list[tuple[int, Record]], side: str, alias: str, hashing: KeyHash) -> pl.DataFrame:
     rows = [(2 * pos, ts, value is None, pos, key, value) for pos, (where, key, value, ts) in records if where == side]
     schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{alias}.key": pl.String}
     result = pl.DataFrame(rows, schema={**schema, f"{alias}.value": pl.String}, orient="row")
-    return result.with_columns(key_hash(result, [f"{alias}.key"]))
+    return result.with_columns(hashing.of(result, [f"{alias}.key"]))
 
 
 def expected(spec: StreamTableJoin, records: list[Record], advances: dict[int, int]) -> JoinModel:
@@ -61,8 +62,8 @@ def expected(spec: StreamTableJoin, records: list[Record], advances: dict[int, i
 class Runner:
     """Feeds batches to a join, restarting it from its state after each."""
 
-    def __init__(self, spec: StreamTableJoin, keys: JoinKeys) -> None:
-        self.store = MemorySegmentStore()
+    def __init__(self, spec: StreamTableJoin, keys: JoinKeys, hashing: KeyHash = UNSEEDED) -> None:
+        self.store = MemorySegmentStore(hashing)
         self.keys = keys
         self.output: list[tuple[Any, ...]] = []
         self.counters: Counter[str] = Counter()
@@ -73,8 +74,8 @@ class Runner:
         self.join = StreamTableJoiner(spec, STREAM, TABLE, self.keys, state, self.store)
 
     def run(self, batch: list[tuple[int, Record]], moment: Moment) -> None:
-        puts = frame(batch, "table", "w")
-        result = self.join.process(frame(batch, "stream", "s"), {0: puts} if puts.height else {}, moment)
+        puts = frame(batch, "table", "w", self.store.hashing)
+        result = self.join.process(frame(batch, "stream", "s", self.store.hashing), {0: puts} if puts.height else {}, moment)
         assert result.frame["_pos"].is_sorted()
         places = (pl.col("_pos") + 1) // 2  # a moment's position lies between two records
         self.output += result.frame.select(places, "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
@@ -97,11 +98,18 @@ class Runner:
     advances=st.dictionaries(st.integers(1, 50), st.integers(0, 15), max_size=3),
     is_single=st.booleans(),
     keys=st.builds(JoinKeys, st.booleans(), st.booleans()),
+    hashing=hashings(),
 )
 def test_join_equals_the_model_in_every_slicing(
-    spec: StreamTableJoin, records: list[Record], cuts: set[int], advances: dict[int, int], is_single: bool, keys: JoinKeys
+    spec: StreamTableJoin,
+    records: list[Record],
+    cuts: set[int],
+    advances: dict[int, int],
+    is_single: bool,
+    keys: JoinKeys,
+    hashing: KeyHash,
 ) -> None:
-    runner, model = Runner(spec, keys), expected(spec, records, advances)
+    runner, model = Runner(spec, keys, hashing), expected(spec, records, advances)
     order = list(enumerate(records))
     inner = range(1, len(records)) if is_single else cuts | advances.keys()
     for start, stop in pairwise(sorted({0, len(records), *(cut for cut in inner if cut < len(records))})):

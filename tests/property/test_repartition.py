@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.pipeline import Pipeline
 from engine.core.ports import named_segments
 from engine.core.repartition.tasks import repartitioned
@@ -19,31 +20,31 @@ from engine.definition.queries import QueryDefinition
 from engine.errors import RepartitionPremature
 from engine.plan.build import build_plan
 from engine.plan.clock import needs_ticks
-from engine.plan.folding import unfolded
 from engine.plan.model import Feed, Plan, StreamTableJoin, TimeLimitSuppression, WallClockSuppression, WindowedAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.property.hashings import hashings
 from tests.property.test_definitions_run import Record, _comparable, run, runs, table
 from tests.stored.kinds import CATALOG, FEED, KINDS, MINUTE_MS, closing, definition, slices
 from tests.stored.kinds import records as some_records
 
 
-def stores_of(plan: Plan) -> dict[tuple[int, int], MemorySegmentStore]:
-    return {(stage.index, task): MemorySegmentStore() for stage in plan.stages for task in range(plan.tasks)}
+def stores_of(plan: Plan, hashing: KeyHash = UNSEEDED) -> dict[tuple[int, int], MemorySegmentStore]:
+    return {(stage.index, task): MemorySegmentStore(hashing) for stage in plan.stages for task in range(plan.tasks)}
 
 
 class Tasks:
     """A plan that runs with one number of tasks and then with another."""
 
-    def __init__(self, plan: Plan, tasks: int) -> None:
-        self.plan = replace(plan, tasks=tasks)
-        self._stores = stores_of(self.plan)
+    def __init__(self, plan: Plan, tasks: int, hashing: KeyHash = UNSEEDED) -> None:
+        self.plan, self._hashing = replace(plan, tasks=tasks), hashing
+        self._stores = stores_of(self.plan, hashing)
         self._pipeline = Pipeline(self.plan, None, lambda *place: self._stores[place])
 
     def change(self, tasks: int) -> None:
         """Share the state out; nothing of the old tasks is there afterwards."""
         states = json.loads(json.dumps(self._pipeline.snapshot()))
         after = replace(self.plan, tasks=tasks)
-        stores = stores_of(after)
+        stores = stores_of(after, self._hashing)
         shared = [
             repartitioned(
                 stage,
@@ -61,21 +62,20 @@ class Tasks:
         self._pipeline = Pipeline(self.plan, shared, lambda *place: self._stores[place])
 
     def process(self, records: Sequence[Any], first: int, now_ms: int) -> tuple[list[tuple[Any, ...]], bool]:
-        step = self._pipeline.process(slices(self.plan, records, first), now_ms=now_ms)
+        step = self._pipeline.process(slices(self.plan, records, first, self._hashing), now_ms=now_ms)
         return [_comparable(row) for frame in step.changes for row in frame.rows()], step.failure is None
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(runs(), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+@given(runs(), st.lists(st.integers(1, 4), min_size=1, max_size=3), hashings())
 def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_before(
-    given_run: tuple[Plan, list[Record], list[int]], between: list[int]
+    given_run: tuple[Plan, list[Record], list[int]], between: list[int], hashing: KeyHash
 ) -> None:
     plan, records, cuts = given_run
     for operator in (operator for stage in plan.stages for operator in stage.operators):
         event(type(operator).__name__)
-    plan = unfolded(plan)
     expected = run(plan, records, cuts)
-    tasks, changes = Tasks(plan, 1), []
+    tasks, changes = Tasks(plan, 1, hashing), []
     for start, stop in pairwise([0, *cuts, len(records)]):
         for count in (*between, 1):
             tasks.change(count)
@@ -120,7 +120,6 @@ def test_records_in_the_order_of_time_give_the_same_whatever_the_number_of_tasks
 ) -> None:
     plan, given_records, cuts = given_run
     assume(not depends_on_tasks(plan))
-    plan = unfolded(plan)
     records = in_order(given_records)
     batches = [*pairwise([0, *(cut for cut in cuts if cut < len(given_records)), len(given_records)])]
     final = (len(given_records), len(records), FAR_MS)
@@ -150,7 +149,7 @@ def comparable(plan: Plan, changes: list[tuple[Any, ...]]) -> Any:
 def planned(kind: str) -> Plan:
     plan = build_plan(QueryDefinition.model_validate(definition(kind)), CATALOG)
     feed = Feed(FEED, "log", "all")
-    return unfolded(replace(plan, inputs=tuple(replace(item, feed=feed) for item in plan.inputs)))
+    return replace(plan, inputs=tuple(replace(item, feed=feed) for item in plan.inputs))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -158,14 +157,17 @@ def planned(kind: str) -> Plan:
     st.sampled_from(sorted({*KINDS} - {"idle", "running_lists"})),
     st.integers(0, 10**6),
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 25)), min_size=1, max_size=5),
+    hashings(),
 )
-def test_state_of_every_kind_goes_on_with_another_number_of_tasks(kind: str, seed: int, steps: list[tuple[int, int]]) -> None:
+def test_state_of_every_kind_goes_on_with_another_number_of_tasks(
+    kind: str, seed: int, steps: list[tuple[int, int]], hashing: KeyHash
+) -> None:
     plan = planned(kind)
     given_records = some_records(seed, sum(count for _, count in steps))
     last = closing(given_records[-1].ts)
     found = []
-    for numbers in ([1] * len(steps), [tasks for tasks, _ in steps]):
-        tasks, changes, first = Tasks(plan, numbers[0]), [], 0
+    for numbers, own in (([1] * len(steps), UNSEEDED), ([tasks for tasks, _ in steps], hashing)):
+        tasks, changes, first = Tasks(plan, numbers[0], own), [], 0
         for number, (_, count) in zip(numbers, steps, strict=True):
             tasks.change(number)
             batch = given_records[first : first + count]

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.aggregation.running_aggregate import RunningAggregator
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.plan.model import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
+from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
 
 Outputs = tuple[list[dict[str, Any]], dict[tuple[str, str], int]]
@@ -25,9 +27,16 @@ def spec(columns: Sequence[AggregateColumn], having: str | None = None) -> Runni
     return RunningAggregation("totals", (("group", "s.group"),), tuple(columns), having)
 
 
-def run(spec: RunningAggregation, rows: Sequence[model.Row], cuts: Sequence[int], *, restarts: bool = False) -> Outputs:
+def run(
+    spec: RunningAggregation,
+    rows: Sequence[model.Row],
+    cuts: Sequence[int],
+    *,
+    restarts: bool = False,
+    hashing: KeyHash = UNSEEDED,
+) -> Outputs:
     """Give the rows to the operator in the slices that ``cuts`` make; returns what it emitted and its counters."""
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     operator = RunningAggregator(spec, model.SCHEMA, None, store)
     emitted: list[dict[str, Any]] = []
     counters: dict[tuple[str, str], int] = {}
@@ -46,9 +55,11 @@ def run(spec: RunningAggregation, rows: Sequence[model.Row], cuts: Sequence[int]
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows=model.ROWS, cuts=model.CUTS, restarts=st.booleans())
-def test_any_slicing_equals_the_record_by_record_model(rows: list[model.Row], cuts: list[int], restarts: bool) -> None:
-    emitted, counters = run(spec(model.ALL), rows, cuts, restarts=restarts)
+@given(rows=model.ROWS, cuts=model.CUTS, restarts=st.booleans(), hashing=hashings())
+def test_any_slicing_equals_the_record_by_record_model(
+    rows: list[model.Row], cuts: list[int], restarts: bool, hashing: KeyHash
+) -> None:
+    emitted, counters = run(spec(model.ALL), rows, cuts, restarts=restarts, hashing=hashing)
     assert [model.plain(row) for row in emitted] == model.run_stream(rows, model.ALL)
     assert counters.get(("totals", "null_key"), 0) == sum(row.group is None for row in rows)
     assert counters.get(("totals", "null_value"), 0) == sum(row.group is not None and row.op == 1 for row in rows)

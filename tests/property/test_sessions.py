@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.clocks import running_clock
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.core.windows.session_components import components_of
 from engine.core.windows.session_exact import in_line, record_by_record
@@ -23,6 +24,7 @@ from engine.core.windows.sessions import SessionAggregator
 from engine.plan.model import AggregateColumn, SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import session_model as model
+from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
 from tests.property.window_model import AGGREGATES, SCHEMA, Row, emitted, frame
 
@@ -69,9 +71,10 @@ def run(
     *,
     restarts: bool = False,
     advances: Mapping[int, int] | None = None,
+    hashing: KeyHash = UNSEEDED,
 ) -> Result:
     """Give the rows to the operator in the slices that ``cuts`` make; returns what it emitted, its late rows, its counters."""
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     operator = SessionAggregator(spec, SCHEMA, None, store)
     shown: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
@@ -102,11 +105,12 @@ def run(
     grace=GRACES,
     cuts=CUTS,
     aggregates=st.sampled_from([AGGREGATES, model.UNORDERED]),
+    hashing=hashings(),
 )
 def test_any_slicing_equals_the_record_by_record_model(
-    emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int], aggregates: tuple[AggregateColumn, ...]
+    emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int], aggregates: tuple[AggregateColumn, ...], hashing: KeyHash
 ) -> None:
-    shown, late, _ = run(model.spec(gap, grace, emit, aggregates=aggregates), rows, cuts)
+    shown, late, _ = run(model.spec(gap, grace, emit, aggregates=aggregates), rows, cuts, hashing=hashing)
     expected, late_places = model.run(rows, gap, grace, emit)
     if aggregates is not AGGREGATES:
         expected = [{name: value for name, value in row.items() if name != "texts"} for row in expected]

@@ -20,7 +20,6 @@ from engine.core.pipeline import Pipeline
 from engine.core.sequence import numbered
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
-from engine.plan.folding import unfolded
 from engine.plan.model import Plan
 from engine.state.memory import MemorySegmentStore
 from tests.stored.kinds import CATALOG, KINDS, MINUTE_MS, SOURCES
@@ -82,7 +81,7 @@ lanes = st.lists(st.tuples(st.integers(0, 25), rows, st.booleans()), max_size=16
 
 
 def planned(name: str, tasks: int) -> Plan:
-    return unfolded(build_plan(QueryDefinition.model_validate({"name": "q", "tasks": tasks, **DEFINITIONS[name]}), CATALOG))
+    return build_plan(QueryDefinition.model_validate({"name": "q", "tasks": tasks, **DEFINITIONS[name]}), CATALOG)
 
 
 @st.composite

@@ -12,11 +12,13 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
 from engine.plan.model import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore
+from tests.property.hashings import hashings
 from tests.property.stream_join_model import Side, StreamJoinModel
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
@@ -68,8 +70,8 @@ def expected(spec: StreamStreamJoin, records: list[Record], advances: dict[int, 
 class Runner:
     """Feeds batches to a join, restarting it from its state after each if asked to."""
 
-    def __init__(self, spec: StreamStreamJoin) -> None:
-        self.store = MemorySegmentStore()
+    def __init__(self, spec: StreamStreamJoin, hashing: KeyHash = UNSEEDED) -> None:
+        self.store = MemorySegmentStore(hashing)
         self.output: list[tuple[Any, ...]] = []
         self.counters: Counter[str] = Counter()
         self.late: list[tuple[Any, ...]] = []
@@ -106,11 +108,18 @@ class Runner:
     advances=advances,
     is_single=st.booleans(),
     restarts=st.booleans(),
+    hashing=hashings(),
 )
 def test_join_equals_the_model_in_every_slicing(
-    spec: StreamStreamJoin, records: list[Record], cuts: set[int], advances: dict[int, int], is_single: bool, restarts: bool
+    spec: StreamStreamJoin,
+    records: list[Record],
+    cuts: set[int],
+    advances: dict[int, int],
+    is_single: bool,
+    restarts: bool,
+    hashing: KeyHash,
 ) -> None:
-    runner, model = Runner(spec), expected(spec, records, advances)
+    runner, model = Runner(spec, hashing), expected(spec, records, advances)
     order = list(enumerate(records))
     inner = range(1, len(records)) if is_single else cuts | advances.keys()
     bounds = sorted({0, len(records), *(cut for cut in inner if cut < len(records))})

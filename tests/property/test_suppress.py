@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
 from engine.core.windows.hopping import WindowAggregator
@@ -30,6 +31,7 @@ from engine.plan.model import (
 )
 from engine.state.memory import MemorySegmentStore
 from tests.property import window_model
+from tests.property.hashings import hashings
 from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, table_frame
 
 UNBOUNDED = Limits(None, None, is_stop=False)
@@ -91,10 +93,10 @@ def parts(made: Sequence[Batch], cuts: set[int]) -> list[Batch]:
 
 
 def run(
-    spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Batch], *, restarts: bool
+    spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Batch], hashing: KeyHash = UNSEEDED, *, restarts: bool
 ) -> tuple[list[tuple[int, int, Any]], int | None, int]:
     """What the operator emits, where it fails, and how many entries left only because the buffer was full."""
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     evicted = 0
     state: dict[str, Any] | None = None
     operator: TimeLimitSuppressor | WallClockSuppressor | None = None
@@ -138,28 +140,33 @@ def by_wall_clock(limit: int, limits: Limits, *, is_event_driven: bool = False) 
 
 
 @settings(max_examples=100, deadline=None)
-@given(made=batches(), limit=LIMITS_MS, cuts=CUTS, restarts=st.booleans())
-def test_a_time_limit_equals_the_change_by_change_model(made: list[Batch], limit: int, cuts: set[int], restarts: bool) -> None:
+@given(made=batches(), limit=LIMITS_MS, cuts=CUTS, restarts=st.booleans(), hashing=hashings())
+def test_a_time_limit_equals_the_change_by_change_model(
+    made: list[Batch], limit: int, cuts: set[int], restarts: bool, hashing: KeyHash
+) -> None:
     model = expected(Suppression(limit, UNBOUNDED, is_wall_clock=False), made)
-    assert run(by_event_time(limit, UNBOUNDED), parts(made, cuts), restarts=restarts) == (model.outputs, None, model.evicted)
+    found = run(by_event_time(limit, UNBOUNDED), parts(made, cuts), hashing, restarts=restarts)
+    assert found == (model.outputs, None, model.evicted)
 
 
 @settings(max_examples=100, deadline=None)
-@given(made=batches(), limit=LIMITS_MS, limits=EARLY, cuts=CUTS, restarts=st.booleans())
+@given(made=batches(), limit=LIMITS_MS, limits=EARLY, cuts=CUTS, restarts=st.booleans(), hashing=hashings())
 def test_a_full_buffer_emits_its_oldest_entries_early(
-    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, hashing: KeyHash
 ) -> None:
     model = expected(Suppression(limit, limits, is_wall_clock=False), made)
-    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, None, model.evicted)
+    found = run(by_event_time(limit, limits), parts(made, cuts), hashing, restarts=restarts)
+    assert found == (model.outputs, None, model.evicted)
 
 
 @settings(max_examples=60, deadline=None)
-@given(made=batches(), limit=LIMITS_MS, limits=STOP, cuts=CUTS, restarts=st.booleans())
+@given(made=batches(), limit=LIMITS_MS, limits=STOP, cuts=CUTS, restarts=st.booleans(), hashing=hashings())
 def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
-    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, hashing: KeyHash
 ) -> None:
     model = expected(Suppression(limit, limits, is_wall_clock=False), made)
-    assert run(by_event_time(limit, limits), parts(made, cuts), restarts=restarts) == (model.outputs, model.failed_at, 0)
+    found = run(by_event_time(limit, limits), parts(made, cuts), hashing, restarts=restarts)
+    assert found == (model.outputs, model.failed_at, 0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -170,14 +177,15 @@ def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
     cuts=CUTS,
     restarts=st.booleans(),
     driven=st.booleans(),
+    hashing=hashings(),
 )
 def test_a_wall_clock_limit_equals_the_change_by_change_model(
-    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, driven: bool
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, driven: bool, hashing: KeyHash
 ) -> None:
     ticking = parts(made, cuts)
     model = expected(Suppression(limit, limits, is_wall_clock=True, is_event_driven=driven), ticking)
     spec = by_wall_clock(limit, limits, is_event_driven=driven)
-    assert run(spec, ticking, restarts=restarts) == (model.outputs, None, model.evicted)
+    assert run(spec, ticking, hashing, restarts=restarts) == (model.outputs, None, model.evicted)
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment, Operator
 from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
+from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
 
 COLUMNS = (*model.UNDOABLE, AggregateColumn("trace", "trace", "s.text"))
@@ -32,10 +34,16 @@ def build(
 
 
 def run(
-    rows: Sequence[model.Row], retention_ms: int | None, cuts: Sequence[int], having: str | None = None, *, restarts: bool = False
+    rows: Sequence[model.Row],
+    retention_ms: int | None,
+    cuts: Sequence[int],
+    having: str | None = None,
+    *,
+    restarts: bool = False,
+    hashing: KeyHash = UNSEEDED,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
     """Chain both steps; returns what they emitted, the late rows and the counters."""
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     regrouper, aggregator = build(retention_ms, having, {}, store)
     emitted: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
@@ -58,12 +66,12 @@ def run(
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, restarts=st.booleans())
+@given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, restarts=st.booleans(), hashing=hashings())
 def test_any_slicing_equals_aggregating_the_rows_afresh(
-    rows: list[model.Row], retention_ms: int | None, cuts: list[int], restarts: bool
+    rows: list[model.Row], retention_ms: int | None, cuts: list[int], restarts: bool, hashing: KeyHash
 ) -> None:
     expected = model.TableGroups(model.UNDOABLE, retention_ms)
-    emitted, late, counters = run(rows, retention_ms, cuts, restarts=restarts)
+    emitted, late, counters = run(rows, retention_ms, cuts, restarts=restarts, hashing=hashing)
     assert [model.plain(row) for row in emitted] == expected.run(rows)
     counters.pop("sum_overflow", None)
     assert counters == dict(expected.counters)

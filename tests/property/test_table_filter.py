@@ -10,11 +10,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.core.table_filter import TableFilterer
 from engine.plan.model import TableFilter
 from engine.state.memory import MemorySegmentStore
 from tests.property import table_join_model as model
+from tests.property.hashings import hashings
 from tests.property.table_join_model import LEFT, FilterModel, Side, Step
 
 STEP = st.builds(
@@ -31,11 +33,11 @@ RETENTIONS = st.none() | st.sampled_from([0, 3, 8, 20, 100])
 
 
 def run(
-    retention_ms: int | None, steps: list[Step], cuts: set[int], **options: bool
+    retention_ms: int | None, steps: list[Step], cuts: set[int], hashing: KeyHash = UNSEEDED, **options: bool
 ) -> tuple[list[tuple[Any, ...]], Counter[str]]:
     """Give the steps to the operator in slices; returns what it told and its counters."""
     spec = TableFilter("kept", "not starts_with(l.value, 'x')", ("l.key",), retention_ms, **options)
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     operator = TableFilterer(spec, LEFT, None, store)
     told: list[tuple[Any, ...]] = []
     counters: Counter[str] = Counter()
@@ -53,14 +55,14 @@ def run(
 
 
 @settings(max_examples=100, deadline=None)
-@given(retention_ms=RETENTIONS, is_result_versioned=st.booleans(), steps=STEPS, cuts=CUTS)
+@given(retention_ms=RETENTIONS, is_result_versioned=st.booleans(), steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_filter_equals_the_model_in_every_slicing(
-    retention_ms: int | None, is_result_versioned: bool, steps: list[Step], cuts: set[int]
+    retention_ms: int | None, is_result_versioned: bool, steps: list[Step], cuts: set[int], hashing: KeyHash
 ) -> None:
     expected = FilterModel(retention_ms, is_result_versioned)
     for pos, step in zip(model.positions(steps), steps, strict=True):
         expected.change(pos, step.key, step.value, step.ts)
-    told = run(retention_ms, steps, cuts, is_result_versioned=is_result_versioned)
+    told = run(retention_ms, steps, cuts, hashing, is_result_versioned=is_result_versioned)
     assert told == (expected.told, +expected.counters)
 
 

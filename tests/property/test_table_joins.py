@@ -10,11 +10,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Moment
 from engine.plan.model import TableTableJoin
 from engine.state.memory import MemorySegmentStore
 from tests.property import table_join_model as model
+from tests.property.hashings import hashings
 from tests.property.table_join_model import LEFT, RIGHT, JoinModel, Step, Told
 
 TYPES = st.sampled_from(["inner", "left", "right", "outer"])
@@ -32,10 +34,10 @@ CUTS = st.sets(st.integers(0, 60), max_size=12) | st.just(set(range(60)))
 
 
 def run(
-    spec: TableTableJoin, steps: list[Step], cuts: set[int], *, restarts: bool = True
+    spec: TableTableJoin, steps: list[Step], cuts: set[int], hashing: KeyHash = UNSEEDED, *, restarts: bool = True
 ) -> tuple[list[Told], Counter[str], list[tuple[int, int]]]:
     """Give the steps to the operator in slices; returns what it told, its counters, its late rows."""
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     joiner = TableTableJoiner(spec, LEFT, RIGHT, None, store)
     told: list[Told] = []
     counters: Counter[str] = Counter()
@@ -74,29 +76,29 @@ def expected(join: JoinModel, steps: list[Step]) -> tuple[list[Told], Counter[st
 
 
 @settings(max_examples=100, deadline=None)
-@given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=st.none() | RETENTIONS, steps=STEPS, cuts=CUTS)
+@given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=st.none() | RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_latest_rows_equal_the_model_in_every_slicing(
-    type_: str, left_ms: int | None, right_ms: int | None, steps: list[Step], cuts: set[int]
+    type_: str, left_ms: int | None, right_ms: int | None, steps: list[Step], cuts: set[int], hashing: KeyHash
 ) -> None:
-    assert run(model.spec(type_, left_ms, right_ms), steps, cuts) == expected(JoinModel(type_, left_ms, right_ms), steps)
+    assert run(model.spec(type_, left_ms, right_ms), steps, cuts, hashing) == expected(JoinModel(type_, left_ms, right_ms), steps)
 
 
 @settings(max_examples=100, deadline=None)
-@given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
+@given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_rows_for_a_versioned_result_equal_the_model_in_every_slicing(
-    type_: str, left_ms: int | None, right_ms: int, steps: list[Step], cuts: set[int]
+    type_: str, left_ms: int | None, right_ms: int, steps: list[Step], cuts: set[int], hashing: KeyHash
 ) -> None:
     join = JoinModel(type_, left_ms, right_ms, is_result_versioned=True)
-    assert run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts) == expected(join, steps)
+    assert run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts, hashing) == expected(join, steps)
 
 
 @settings(max_examples=100, deadline=None)
-@given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
+@given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_what_is_read_now_of_a_versioned_result_is_what_the_newest_position_gives(
-    type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int]
+    type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int], hashing: KeyHash
 ) -> None:
     """TT3: with ``history: latest`` too, at whatever time a side changed or was deleted."""
-    told, _, _ = run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts)
+    told, _, _ = run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts, hashing)
     join = JoinModel(type_, left_ms, right_ms)
     versions: dict[str, dict[int, tuple[str | None, str | None] | None]] = {}
     placed = model.positions(steps)
@@ -111,11 +113,11 @@ def test_what_is_read_now_of_a_versioned_result_is_what_the_newest_position_give
 
 
 @settings(max_examples=100, deadline=None)
-@given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
+@given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_complete_history_equals_the_model_in_every_slicing(
-    type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int]
+    type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int], hashing: KeyHash
 ) -> None:
-    told = run(model.spec(type_, left_ms, right_ms, "complete"), steps, cuts)
+    told = run(model.spec(type_, left_ms, right_ms, "complete"), steps, cuts, hashing)
     assert told == expected(JoinModel(type_, left_ms, right_ms, is_complete=True), steps)
 
 

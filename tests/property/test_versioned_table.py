@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.hashing import key_hash
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.structures.versioned_table import MATCH_NAMES, VersionedTable
 from engine.definition.types import STRING, Schema
 from engine.state.memory import MemorySegmentStore
+from tests.property.hashings import hashings
 from tests.property.join_model import TableModel
 
 COLUMNS = Schema((("key", STRING), ("value", STRING)))
@@ -44,7 +45,7 @@ def expected(steps: list[Step], retention_ms: int | None) -> list[Any]:
     return results
 
 
-def run(table: VersionedTable, steps: list[Step], first: int) -> list[Any]:
+def run(table: VersionedTable, steps: list[Step], first: int, hashing: KeyHash = UNSEEDED) -> list[Any]:
     """Run steps as one batch whose first position is ``first``."""
     frame = pl.DataFrame(
         {
@@ -55,14 +56,14 @@ def run(table: VersionedTable, steps: list[Step], first: int) -> list[Any]:
             "value": pl.Series([more if isinstance(more, str) else None for *_, more in steps], dtype=pl.String),
         }
     )
-    frame = frame.with_columns(key_hash(frame, ["key"]))
+    frame = frame.with_columns(hashing.of(frame, ["key"]))
     kinds = np.array([kind for kind, *_ in steps])
     is_put = kinds == "put"
     batch = table.open(frame.filter(pl.Series(is_put)))
     ends = iter(batch.put_valid_to().tolist())
     accepted = iter(batch.accepted.tolist())
     as_of = np.where(kinds == "latest", AFTER_ALL_TIME, frame["_ts"].to_numpy())
-    probes = (frame["_key_hash"].to_numpy(), as_of, frame["_pos"].to_numpy())
+    probes = (frame["_key_hash"].to_numpy(), [frame["key"]], as_of, frame["_pos"].to_numpy())
     found, quick = batch.lookup(*probes, with_valid_to=True), batch.lookup(*probes)
     assert found.status.tolist() == quick.status.tolist()
     assert found.valid_to is not None
@@ -72,7 +73,9 @@ def run(table: VersionedTable, steps: list[Step], first: int) -> list[Any]:
             ok = next(accepted)
             results.append((ok, end(next(ends)) if ok else None))
         elif kind == "history":
-            history = batch.history(int(probes[0][i]), min(ts, more), max(ts, more), first + i)
+            history = batch.history(
+                int(frame["_key_hash"][i]), [frame["key"][i : i + 1]], min(ts, more), max(ts, more), first + i
+            )
             rows = history.versions.select("_ts", "value").rows()
             results.append([(*row, end(stop)) for row, stop in zip(rows, history.valid_to, strict=True)])
         elif found.rows[i] < 0:
@@ -90,16 +93,18 @@ def end(valid_to: int) -> int | None:
 
 
 @settings(max_examples=120, deadline=None)
-@given(steps=steps, retention_ms=st.integers(0, 25), cuts=st.sets(st.integers(0, 60)), is_single=st.booleans())
+@given(
+    steps=steps, retention_ms=st.integers(0, 25), cuts=st.sets(st.integers(0, 60)), is_single=st.booleans(), hashing=hashings()
+)
 def test_versioned_table_equals_the_model_in_every_slicing(
-    steps: list[Step], retention_ms: int, cuts: set[int], is_single: bool
+    steps: list[Step], retention_ms: int, cuts: set[int], is_single: bool, hashing: KeyHash
 ) -> None:
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     table = VersionedTable(COLUMNS, ["key"], retention_ms, None, store)
     bounds = range(len(steps) + 1) if is_single else sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})
     results: list[Any] = []
     for start, stop in pairwise(bounds):
-        results += run(table, steps[start:stop], start)
+        results += run(table, steps[start:stop], start, hashing)
         state = json.loads(json.dumps(table.snapshot()))
         store.purge()
         table = VersionedTable(COLUMNS, ["key"], retention_ms, state, store)
@@ -111,14 +116,17 @@ def test_versioned_table_equals_the_model_in_every_slicing(
     steps=st.lists(puts, max_size=40),
     later=st.lists(puts, max_size=40),
     reads=st.lists(st.tuples(times, st.integers(0, 80)), max_size=10),
+    hashing=hashings(),
 )
-def test_merging_segments_changes_no_answer(steps: list[Step], later: list[Step], reads: list[tuple[int, int]]) -> None:
+def test_merging_segments_changes_no_answer(
+    steps: list[Step], later: list[Step], reads: list[tuple[int, int]], hashing: KeyHash
+) -> None:
     shifted = [(kind, key, ts + 40, value) for kind, key, ts, value in later]
     every = [*steps, *shifted, *(("as_of", KEYS[ts % 3], as_of, 0) for ts, as_of in reads)]
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     one, many = (VersionedTable(COLUMNS, ["key"], 20, None, store) for _ in range(2))
-    at_once = run(one, every, 0)
-    singly = [result for i, step in enumerate(every) for result in run(many, [step], i)]
+    at_once = run(one, every, 0, hashing)
+    singly = [result for i, step in enumerate(every) for result in run(many, [step], i, hashing)]
     assert singly == at_once
     assert many.clock == one.clock
 

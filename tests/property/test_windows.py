@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.core.windows.hopping import WindowAggregator
 from engine.plan.model import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import window_model as model
+from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
 
 DOUBLES = st.one_of(
@@ -41,10 +43,15 @@ CUTS = st.lists(st.integers(0, 40), max_size=12)
 
 
 def run(
-    spec: WindowAggregation, rows: Sequence[model.Row], cuts: Sequence[int], *, restarts: bool = False
+    spec: WindowAggregation,
+    rows: Sequence[model.Row],
+    cuts: Sequence[int],
+    *,
+    restarts: bool = False,
+    hashing: KeyHash = UNSEEDED,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[tuple[str, str], int]]:
     """Give the rows to the operator in the slices that ``cuts`` make; returns what it emitted, its late rows, its counters."""
-    store = MemorySegmentStore()
+    store = MemorySegmentStore(hashing)
     operator = WindowAggregator(spec, model.SCHEMA, None, store)
     emitted: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
@@ -63,11 +70,11 @@ def run(
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
 @settings(max_examples=60, deadline=None)
-@given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 1, 7, 30]), cuts=CUTS)
+@given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 1, 7, 30]), cuts=CUTS, hashing=hashings())
 def test_any_slicing_equals_the_record_by_record_model(
-    emit: str, rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int]
+    emit: str, rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int], hashing: KeyHash
 ) -> None:
-    emitted, _, _ = run(model.spec(*window, grace, emit), rows, cuts)
+    emitted, _, _ = run(model.spec(*window, grace, emit), rows, cuts, hashing=hashing)
     assert emitted == model.run(rows, *window, grace, emit)
 
 

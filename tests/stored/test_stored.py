@@ -108,6 +108,7 @@ def test_stored_checkpoints_and_cursors_are_read(stored: Path) -> None:
     layout = open_layout(stored / "checkpoint", 9, 9, dict)
     assert (layout.partitions, layout.tasks, layout.start) == (2, (2, 0), {"log:a": {"0": 7}})
     assert (layout.generation, layout.retired, layout.segments) == (1, (4,), "segments-1")
+    assert layout.hash_seed == 0
     offset = read(stored / "checkpoint" / "offset.json")
     _require_whole(offset)
     assert (offset["feeds"], offset["release"], offset["generation"]) == ({"log:a": {"0": 7}}, 3, 1)

@@ -20,7 +20,7 @@ from engine.core.aggregation.having import Having
 from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges, ends_message
 from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter
-from engine.core.hashing import key_hash
+from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import ColumnType, Schema
@@ -34,15 +34,17 @@ class Grouping:
     Attributes:
         columns: (output column, source column) pairs.
         types: of the columns.
+        hashing: of the checkpoint.
     """
 
     columns: tuple[tuple[str, str], ...]
     types: tuple[ColumnType, ...]
+    hashing: KeyHash
 
     @staticmethod
-    def of(columns: tuple[tuple[str, str], ...], schema: Schema) -> Grouping:
+    def of(columns: tuple[tuple[str, str], ...], schema: Schema, hashing: KeyHash) -> Grouping:
         """Look the source columns up in ``schema``."""
-        return Grouping(columns, tuple(schema[source] for _, source in columns))
+        return Grouping(columns, tuple(schema[source] for _, source in columns), hashing)
 
     @property
     def sources(self) -> list[str]:
@@ -67,7 +69,7 @@ class Grouping:
         """
         doubles = [source for source, kind in zip(self.sources, self.types, strict=True) if kind.kind == "double"]
         frame = with_one_zero(frame, doubles)
-        hashes = key_hash(frame, self.sources).alias(HASH)
+        hashes = self.hashing.of(frame, self.sources).alias(HASH)
         is_value = frame[OP] == 0
         add_counter(counters, operator, "null_key", hashes.null_count())
         add_counter(counters, operator, "null_value", int((~is_value & hashes.is_not_null()).sum()))

@@ -32,7 +32,7 @@ class RunningAggregator(Operator):
         state = state or {}
         self.name = spec.name
         self._operator = spec.name
-        self._grouping = Grouping.of(spec.group, schema)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing)
         self._aggregates = Aggregates(spec.aggregates, schema)
         self._results = GroupResults(spec, self._grouping, self._aggregates, state.get("groups"), store)
         self.schema = self._results.schema

@@ -31,7 +31,6 @@ from engine.core.frames import (
     empty_late,
     late_rows,
 )
-from engine.core.hashing import key_hash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
@@ -68,6 +67,7 @@ class TableRegrouper(Operator):
         self._doubles = [name for name in dict.fromkeys((*spec.key, *spec.group)) if schema[name].kind == "double"]
         self._table_time: int | None = state.get("table_time")
         self._next: int = state.get("next", 0)
+        self._hashing = store.hashing
         self._rows = GroupStore(store, self._newest, state.get("rows"))
 
     @property
@@ -102,7 +102,7 @@ class TableRegrouper(Operator):
         """Number the puts, drop null keys (T6) and what V1 rejects; return the puts and the late rows."""
         name, retention_ms = self._spec.name, self._spec.history_retention_ms
         frame = with_one_zero(frame, self._doubles)
-        frame = frame.with_columns(key_hash(frame, self._spec.key).alias(HASH))
+        frame = frame.with_columns(self._hashing.of(frame, self._spec.key).alias(HASH))
         if null_keys := frame[HASH].null_count():
             add_counter(counters, name, "null_key", null_keys)
             frame = frame.filter(pl.col(HASH).is_not_null())
@@ -180,7 +180,7 @@ class TableRegrouper(Operator):
         columns = [
             *service,
             pl.repeat(0, len(causes), dtype=pl.Int8, eager=True).alias(OP),
-            key_hash(pl.DataFrame([*service, *group]), spec.group),
+            self._hashing.of(pl.DataFrame([*service, *group]), spec.group),
             *group,
             *(rows[column].gather(old_rows).alias(old_column(name, column)) for column in spec.columns),
             *(rows[column].gather(new_rows).alias(new_column(name, column)) for column in spec.columns),
@@ -223,7 +223,7 @@ class TableAggregator(Operator):
         state = state or {}
         self.name = spec.name
         self._operator = spec.name
-        self._grouping = Grouping.of(spec.group, schema)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing)
         self._columns = regrouped_rows(spec.name, schema).names
         arguments = Schema((*schema.select(self._plain_sources()).items(), *regrouped_rows(spec.name, schema).items()))
         self._aggregates = Aggregates(spec.aggregates, arguments, with_undo=True)

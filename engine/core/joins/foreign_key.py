@@ -13,13 +13,13 @@ times of versioned tables (V1) are table times, which T10 does not advance.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from engine.core.clocks import AFTER_ALL_TIME, I64, Bools
+from engine.core.clocks import I64, Bools
 from engine.core.frames import (
     KEY_HASH,
     OFFSET,
@@ -33,19 +33,17 @@ from engine.core.frames import (
     empty_late,
 )
 from engine.core.gaps import GapCounter
-from engine.core.hashing import key_hash
+from engine.core.joins.subscriptions import MEMBER, Subscriptions
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.keys import NO_KEY, different_keys
 from engine.core.structures.latest_rows import (
-    INDEX_COLUMNS,
     LatestBatch,
-    LatestIndex,
     LatestTable,
-    arrival_codes,
+    Probed,
     gather_or_null,
 )
-from engine.core.structures.segments import expand
-from engine.core.structures.sorted_search import numbered, search, stable_order
+from engine.core.structures.sorted_search import stable_order
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.foreign_keys import action_column, answer_schema, foreign_key_columns, generation_column, subscription_schema
@@ -53,9 +51,6 @@ from engine.plan.model import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubs
 
 ENTER, LEAVE, DELETE = range(3)
 """What a message asks for: subscribe and answer; end the subscription silently; end it and answer with a delete."""
-
-_MEMBER: Final = "_member"
-"""Hash of the left key, beside ``_key_hash``, which is the foreign key's in subscriptions."""
 
 
 def _carried(spec: ForeignKeySubscription | ForeignKeyLookup, columns: Schema) -> Schema:
@@ -80,6 +75,7 @@ class ForeignKeySubscriber(Operator):
         self.name = spec.name
         self.schema = subscription_schema(spec, left)
         self._spec = spec
+        self._hashing = store.hashing
         self._foreign_key = foreign_key_columns(spec)
         scalars = [compile_scalar(text, left) for text in spec.foreign_key]
         named = zip(self._foreign_key, scalars, strict=True)
@@ -108,7 +104,7 @@ class ForeignKeySubscriber(Operator):
             ``not_latest`` (TT2).
         """
         counters: Counters = {}
-        frame = _with_key(frame, self._spec.key, counters, self._spec.name, "null_key")
+        frame = _with_key(frame, self._hashing.of(frame, self._spec.key), counters, self._spec.name, "null_key")
         if frame.is_empty():
             return OperatorOutput(empty_frame(self.schema), empty_late(), counters)
         self._gaps.count(frame, counters)
@@ -122,14 +118,17 @@ class ForeignKeySubscriber(Operator):
 
     def _messages(self, frame: pl.DataFrame, batch: LatestBatch) -> pl.DataFrame:
         """Write the messages of the changes that count."""
-        hashed = key_hash(batch.rows, self._foreign_key)
+        hashed = self._hashing.of(batch.rows, self._foreign_key)
         has_key, hashes = hashed.is_not_null().to_numpy(), hashed.fill_null(0).to_numpy()
         previous, is_replacing = batch.previous, batch.is_replacing
         was_subscribed = is_replacing & has_key[previous]
         is_row = batch.ops == 0
         if self._spec.type == "inner":  # a row without a foreign key is as good as none: the old foreign key's task deletes
             is_row, is_replacing = is_row & has_key, was_subscribed
-        is_left = is_row & was_subscribed & ~(has_key & (hashes == hashes[previous]))
+        stays = has_key & (hashes == hashes[previous])
+        same = np.flatnonzero(stays & was_subscribed)
+        stays[same] = ~different_keys([batch.rows.get_column(name) for name in self._foreign_key], same, previous[same])
+        is_left = is_row & was_subscribed & ~stays
         is_told = is_row | is_replacing
         leaving, told = np.flatnonzero(is_left & batch.is_new), np.flatnonzero(is_told & batch.is_new)
         rows = np.concatenate([leaving, told])
@@ -173,15 +172,16 @@ class ForeignKeyAnswerer(Operator):
         self.name = spec.name
         self.schema = answer_schema(spec, subscriptions, right)
         self._spec = spec
-        self._foreign_key = [name for name in subscriptions if name.startswith(f"{spec.name}.$fk")]
+        self._hashing = store.hashing
+        self._foreign_key = foreign_key_columns(spec)
         kept = right.select(dict.fromkeys((*spec.right_key, *spec.right_columns)))
         retention_ms = spec.right_retention_ms
         self._right = LatestTable(
             kept, spec.right_key, retention_ms, state.get("right"), store, is_by_time=retention_ms is not None
         )
         self._carried = (*_carried(spec, subscriptions), generation_column(spec.name))
-        self._kept = (*INDEX_COLUMNS, _MEMBER, *self._carried)
-        self._subscriptions = LatestIndex(store, state.get("subscriptions"), (KEY_HASH, _MEMBER), spec.key)
+        kept_state = state.get("subscriptions")
+        self._subscriptions = Subscriptions(spec.key, self._foreign_key, self._carried, subscriptions, kept_state, store)
         self._next: int = state.get("next", 0)
 
     @property
@@ -204,17 +204,20 @@ class ForeignKeyAnswerer(Operator):
         counters: Counters = {}
         name, puts = self._spec.name, inputs.get(self._spec.table_index)
         if puts is not None:
-            puts = _with_key(puts, self._spec.right_key, counters, name, "table_null_key")
+            puts = _with_key(puts, self._hashing.of(puts, self._spec.right_key), counters, name, "table_null_key")
         if frame.is_empty() and (puts is None or puts.is_empty()):
             return OperatorOutput(empty_frame(self.schema), empty_late(), counters)
         messages, puts, causes = self._numbered(frame, puts)
-        is_null = messages.get_column(KEY_HASH).is_null().to_numpy()
+        has_key = np.flatnonzero(messages.get_column(KEY_HASH).is_not_null().to_numpy())
         messages = messages.with_columns(pl.col(KEY_HASH).fill_null(0))
-        batch = self._right.open(puts, messages.get_column(KEY_HASH).to_numpy()[~is_null])
+        asked = frame[list(self._foreign_key)][has_key].get_columns()
+        batch = self._right.open(puts, Probed(messages.get_column(KEY_HASH).to_numpy()[has_key], asked))
+        numbers = np.full(messages.height, NO_KEY)
+        numbers[has_key] = batch.probed
         late = empty_late() if puts is None else batch.judged(puts, name, counters)
-        output = self._answers(messages, frame.get_column(action_column(name)).to_numpy(), is_null, batch, causes)
+        output = self._answers(messages, frame.get_column(action_column(name)).to_numpy(), numbers, batch, causes)
         self._right.commit(batch)
-        self._subscriptions.append(messages[np.flatnonzero(~is_null)])
+        self._subscriptions.append(messages[has_key])
         self._next += causes.height
         return OperatorOutput(output, late, counters)
 
@@ -225,74 +228,43 @@ class ForeignKeyAnswerer(Operator):
             The messages as subscriptions are kept, with a null ``_key_hash`` where there is no foreign key; the puts; and for each
             number ``_pos`` and ``_offset`` of its record.
         """
-        messages = frame.with_columns(key_hash(frame, self._foreign_key), key_hash(frame, self._spec.key).alias(_MEMBER))
+        messages = frame.with_columns(
+            self._hashing.of(frame, self._foreign_key), self._hashing.of(frame, self._spec.key).alias(MEMBER)
+        )
         sides = [side for side in (puts, messages) if side is not None]
         causes = pl.concat([side[[POS, OFFSET]] for side in sides])
         order = np.argsort(causes.get_column(POS).to_numpy(), kind="stable")
         numbers = np.empty(len(order), np.int64)
         numbers[order] = np.arange(self._next, self._next + len(order))
         split = len(order) - frame.height
-        messages = messages.with_columns(pl.Series(POS, numbers[split:]))[list(self._kept)]
+        messages = messages.with_columns(pl.Series(POS, numbers[split:]))[list(self._subscriptions.columns)]
         return messages, None if puts is None else puts.with_columns(pl.Series(POS, numbers[:split])), causes[order]
 
     def _answers(
-        self, messages: pl.DataFrame, actions: NDArray[np.int32], is_null: Bools, batch: LatestBatch, causes: pl.DataFrame
+        self, messages: pl.DataFrame, actions: NDArray[np.int32], numbers: I64, batch: LatestBatch, causes: pl.DataFrame
     ) -> pl.DataFrame:
-        """Answer the messages, and the right changes for the left rows subscribed at their places."""
+        """Answer the messages, and the right changes for the left rows subscribed at their places.
+
+        Args:
+            messages: those of the batch.
+            actions: what each asks for.
+            numbers: of each one's foreign key in ``batch``, ``NO_KEY`` where it is null.
+            batch: the right table.
+            causes: ``_pos`` and ``_offset`` by number.
+        """
         changes = np.flatnonzero(batch.is_new & (batch.is_replacing | (batch.ops == 0) | (self._spec.type == "left")))
-        source, subscribers, changed = self._subscribed(messages, is_null, batch, changes, self._next + causes.height)
+        bounds = (self._next, self._next + causes.height)
+        source, subscribers, changed = self._subscriptions.meeting(messages, numbers, batch, changes, bounds)
         asked = np.flatnonzero(actions != LEAVE)
         found = np.full(len(asked), -1, np.int64)
-        has_key = np.flatnonzero(~is_null[asked])
-        hashes, sequence = (messages.get_column(name).to_numpy() for name in (KEY_HASH, POS))
-        found[has_key] = batch.before(hashes[asked[has_key]], sequence[asked[has_key]])
+        has_key = np.flatnonzero(numbers[asked] != NO_KEY)
+        sequence = messages.get_column(POS).to_numpy()
+        found[has_key] = batch.before(numbers[asked[has_key]], sequence[asked[has_key]])
         cause = np.concatenate([sequence[asked], batch.sequence[changed]]) - self._next
         order = stable_order(cause)
         is_ended = np.concatenate([actions[asked] == DELETE, np.zeros(len(changed), np.bool_)])
         left, right = np.concatenate([asked, subscribers]), np.concatenate([found, changed])
         return self._written(source, batch, causes[cause[order]], left[order], right[order], is_ended[order])
-
-    def _subscribed(
-        self, messages: pl.DataFrame, is_null: Bools, batch: LatestBatch, changes: I64, end: int
-    ) -> tuple[pl.DataFrame, I64, I64]:
-        """Find for each right change the left rows subscribed at its place.
-
-        A subscription lasts from its message to the next one of the same left key and foreign key, so the changes it sees are a
-        range of the key's changes.
-
-        Args:
-            messages: those of the batch.
-            is_null: which of them have no foreign key.
-            batch: the right table.
-            changes: rows of ``batch`` that must be answered, ascending.
-            end: number of the next message or change.
-
-        Returns:
-            The messages with the kept subscriptions concerned behind them; its rows that meet a change, by left key; and the changes
-            they meet, as rows of ``batch``.
-        """
-        changed_hashes = batch.rows.get_column(KEY_HASH).to_numpy()[changes]
-        touched, keys = numbered(changed_hashes)
-        source = pl.concat([messages, *self._subscriptions.rows_of(touched)], rechunk=True)
-        hashes, members, sequence, ops = (source.get_column(name).to_numpy() for name in (KEY_HASH, _MEMBER, POS, OP))
-        is_met = np.isin(hashes, touched)
-        is_met[: messages.height] &= ~is_null
-        rows = np.flatnonzero(is_met)
-        rows = rows[np.argsort(sequence[rows])]
-        for column in (members, hashes):
-            rows = rows[stable_order(column[rows])]
-        ends = np.full(len(rows), AFTER_ALL_TIME)
-        is_replaced = (hashes[rows[1:]] == hashes[rows[:-1]]) & (members[rows[1:]] == members[rows[:-1]])
-        ends[:-1][is_replaced] = sequence[rows[1:]][is_replaced]
-        own_keys = np.searchsorted(touched, hashes[rows])
-        codes = arrival_codes(keys, batch.sequence[changes], self._next, end)
-        starts = search(codes, arrival_codes(own_keys, sequence[rows], self._next, end))
-        stops = search(codes, arrival_codes(own_keys, ends, self._next, end))
-        is_told = (ops[rows] == 0) & (stops > starts)
-        rows, starts, stops = rows[is_told], starts[is_told], stops[is_told]
-        by_key = source[list(self._spec.key)][rows].select(pl.arg_sort_by(*self._spec.key)).to_series().to_numpy()
-        rows, starts, stops = rows[by_key], starts[by_key], stops[by_key]
-        return source, np.repeat(rows, stops - starts), changes[expand(starts, stops)]
 
     def _written(
         self, source: pl.DataFrame, batch: LatestBatch, causes: pl.DataFrame, left: I64, right: I64, is_ended: Bools
@@ -314,8 +286,8 @@ class ForeignKeyAnswerer(Operator):
         is_delete = is_ended | ~has_right if self._spec.type == "inner" else is_ended
         payload = [name for name in self._carried if name not in (*self._spec.key, generation_column(self._spec.name))]
         return (
-            source[[_MEMBER, *self._spec.key, generation_column(self._spec.name)]][left]
-            .rename({_MEMBER: KEY_HASH})
+            source[[MEMBER, *self._spec.key, generation_column(self._spec.name)]][left]
+            .rename({MEMBER: KEY_HASH})
             .hstack(causes)
             .hstack(gather_or_null(source.select(payload), np.where(is_delete, -1, left)).get_columns())
             .hstack(gather_or_null(batch.rows.select(self._spec.right_columns), np.where(has_right & ~is_delete, right, -1)))
@@ -338,6 +310,7 @@ class ForeignKeyResolver(Operator):
         self.name = spec.name
         self.schema = answers.select(spec.columns)
         self._spec = spec
+        self._hashing = store.hashing
         self._shown = LatestTable(answers.select(spec.key), spec.key, None, state.get("shown"), store, is_by_time=True)
         self._next: int = state.get("next", 0)
 
@@ -356,7 +329,7 @@ class ForeignKeyResolver(Operator):
             return OperatorOutput(empty_frame(self.schema), empty_late(), counters)
         batch = self._shown.open(
             frame.with_columns(
-                key_hash(frame, self._spec.key),
+                self._hashing.of(frame, self._spec.key),
                 pl.col(generation_column(self._spec.name)).alias(TS),  # the newest row is that of the newest generation
                 pl.Series(POS, np.arange(self._next, self._next + frame.height)),
             )
@@ -369,9 +342,8 @@ class ForeignKeyResolver(Operator):
         return OperatorOutput(frame[rows][empty_frame(self.schema).columns], empty_late(), counters)
 
 
-def _with_key(frame: pl.DataFrame, key: tuple[str, ...], counters: Counters, name: str, reason: str) -> pl.DataFrame:
-    """Hash the key; drop and count rows with a null in it (T6)."""
-    hashes = key_hash(frame, key)
+def _with_key(frame: pl.DataFrame, hashes: pl.Series, counters: Counters, name: str, reason: str) -> pl.DataFrame:
+    """Add the hash of the key; drop and count rows with a null in it (T6)."""
     frame = frame.with_columns(hashes)
     null_keys = hashes.null_count()
     add_counter(counters, name, reason, null_keys)

@@ -6,6 +6,7 @@ behind it in event time a record of the other side may lie. A closed record meet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OFFSET, POS, TS
 from engine.core.ports import SegmentStore
+from engine.core.structures.keys import Keys
 from engine.core.structures.segments import KeyIndex, expand, upper_bound
 from engine.core.structures.sorted_search import KeyOrder
 from engine.core.structures.spans import Span
@@ -39,13 +41,15 @@ class Probes:
     """Records of the other side that look for partners.
 
     Attributes:
-        hashes: key of each.
+        hashes: of each one's key.
+        columns: values of each one's key.
         low: earliest event time of a partner.
         high: latest event time of a partner.
         arrivals: only partners that arrived before are met. Ascending.
     """
 
     hashes: U64
+    columns: Sequence[pl.Series]
     low: I64
     high: I64
     arrivals: I64
@@ -108,7 +112,9 @@ class JoinSide:
         hashes = probes.hashes[order]
         firsts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
         low, high = np.minimum.reduceat(probes.low[order], firsts), np.maximum.reduceat(probes.high[order], firsts)
-        parts = self._index.ranges(hashes[firsts], low - 1, high)  # a range leaves out all but the last row at its beginning
+        parts = self._index.ranges(
+            Keys(hashes[firsts]), low - 1, high
+        )  # a range leaves out all but the last row at its beginning
         return pl.concat([part[self.empty.columns] for part in parts]) if parts else self.empty
 
     def take_closed(self, until: int) -> pl.DataFrame:
@@ -176,16 +182,23 @@ class _Marks(WaitingRows):
             self._append(frame, lambda old, _: [pl.concat([*map(self._live, old), frame]).unique().sort(TS)])
 
 
-def find_partners(probes: Probes, targets: pl.DataFrame) -> tuple[I64, I64]:
+def find_partners(probes: Probes, targets: pl.DataFrame, key: Sequence[str]) -> tuple[I64, I64]:
     """Find all pairs of a probe and a target with equal keys, a fitting time and an earlier arrival of the target.
+
+    Args:
+        probes: who looks.
+        targets: kept and new records of the other side.
+        key: their columns that the probes' values are compared with.
 
     Returns:
         Index of the probe and of the target of each pair, ordered by probe, then event time and arrival of the target.
     """
     hashes, times, arrivals = (targets.get_column(name).to_numpy() for name in (KEY_HASH, TS, POS))
-    order = np.lexsort((arrivals, times, hashes))
-    hashes, times = hashes[order], times[order]
-    starts, stops = np.searchsorted(hashes, probes.hashes, "left"), np.searchsorted(hashes, probes.hashes, "right")
+    keys, numbers = Keys.of(hashes, [targets.get_column(name) for name in key])
+    order = np.lexsort((arrivals, times, numbers))
+    numbers, times = numbers[order], times[order]
+    wanted = keys.numbers(probes.hashes, probes.columns)
+    starts, stops = np.searchsorted(numbers, wanted, "left"), np.searchsorted(numbers, wanted, "right")
     begin = upper_bound(times, probes.low - 1, starts, stops)
     end = np.maximum(upper_bound(times, probes.high, begin, stops), begin)
     sizes = np.cumsum(end - begin)

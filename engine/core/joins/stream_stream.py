@@ -36,7 +36,6 @@ from engine.core.frames import (
     empty_late,
     late_rows,
 )
-from engine.core.hashing import key_hash
 from engine.core.joins.stream_side import JoinSide, Probes, find_partners
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -151,10 +150,11 @@ class StreamStreamJoiner(Operator):
         state = state or {}
         self.name = spec.name
         self._spec = spec
-        carried = Schema(tuple((name, right[name]) for name in spec.right_columns))
+        carried = right.select(dict.fromkeys((*spec.right_columns, *spec.right_key)))
         state_columns = ((spec.state_column, STRING),) if spec.is_eager else ()
-        self.schema = Schema((*left.items(), *carried.items(), *state_columns))
+        self.schema = Schema((*left.items(), *right.select(spec.right_columns).items(), *state_columns))
         self._nothing = empty_frame(self.schema)
+        self._hashing = store.hashing
         self._no_right = empty_frame(right)
         self._clock: int | None = state.get("clock")
         self._arrivals: int = state.get("arrivals", 0)
@@ -237,7 +237,7 @@ class StreamStreamJoiner(Operator):
         """Drop null values, and null keys where no row of nulls may come of them; merge both sides by position."""
         found = []
         for frame, key, is_outer in zip(frames, (self._spec.left_key, self._spec.right_key), self._is_outer, strict=True):
-            hashes = key_hash(frame, key)
+            hashes = self._hashing.of(frame, key)
             is_delete, is_null = frame.get_column(OP).to_numpy() != 0, hashes.is_null().to_numpy()
             add_counter(counters, self._spec.name, "null_value", int(is_delete.sum()))
             add_counter(counters, self._spec.name, "null_key", int((is_null & ~is_delete).sum()))
@@ -290,8 +290,8 @@ class StreamStreamJoiner(Operator):
         """Find the matches, close what the clock has passed, take the batch over; give the results in order."""
         probes = [self._probes(which, judged[which], order) for which in (0, 1)]
         parts = [self._part(which, probes[1 - which], judged[which], passing[which], order) for which in (0, 1)]
-        by_left = find_partners(probes[0], parts[1].targets)
-        by_right = find_partners(probes[1], parts[0].targets)
+        by_left = find_partners(probes[0], parts[1].targets, self._spec.right_key)
+        by_right = find_partners(probes[1], parts[0].targets, self._spec.left_key)
         left = np.concatenate([by_left[0] + parts[0].old, by_right[1]])
         right = np.concatenate([by_left[1], by_right[0] + parts[1].old])
         places = np.concatenate([judged[0].places[by_left[0]], judged[1].places[by_right[0]]])
@@ -324,7 +324,8 @@ class StreamStreamJoiner(Operator):
         times, clock = records.frame.get_column(TS).to_numpy(), order.clock[records.places]
         low = np.maximum(times - other, clock - other - self._spec.grace_ms)
         low = np.maximum(low, self._sides[1 - which].closed_to_ms + 1)
-        return Probes(records.hashes.to_numpy(), low, times + own, records.places + order.first_arrival)
+        key = [records.frame.get_column(name) for name in (self._spec.left_key, self._spec.right_key)[which]]
+        return Probes(records.hashes.to_numpy(), key, low, times + own, records.places + order.first_arrival)
 
     def _part(self, which: int, probes: Probes, judged: _Arrived, passing: _Arrived, order: _Order) -> _Part:
         """Gather one side's records that results can be made of. What closes leaves the side."""

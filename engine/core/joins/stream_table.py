@@ -24,7 +24,6 @@ from engine.core.frames import (
     empty_late,
     late_rows,
 )
-from engine.core.hashing import key_hash
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.joins.hold_buffer import BUFFERED_AT, HoldBuffer
 from engine.core.operators import Moment, Operator
@@ -91,6 +90,7 @@ class StreamTableJoiner(Operator):
         self.name = spec.name
         self._spec = spec
         self._keys = keys
+        self._hashing = store.hashing
         self._match = f"{spec.name}.$match"
         carried = [name for name in table.names if name in spec.table_columns or name in spec.table_key]
         self.schema = Schema((*stream.items(), *((name, table[name]) for name in spec.table_columns), (self._match, STRING)))
@@ -184,7 +184,7 @@ class StreamTableJoiner(Operator):
             return self._table.open(None)
         name = self._spec.name
         if not self._keys.is_table_hashed:
-            puts = puts.with_columns(key_hash(puts, self._spec.table_key))
+            puts = puts.with_columns(self._hashing.of(puts, self._spec.table_key))
         if null_keys := puts.get_column(KEY_HASH).null_count():
             add_counter(counters, name, "table_null_key", null_keys)
             puts = puts.filter(pl.col(KEY_HASH).is_not_null())
@@ -239,9 +239,10 @@ class StreamTableJoiner(Operator):
 
     def _joined(self, due: pl.DataFrame, batch: TableBatch, counters: Counters, late: list[pl.DataFrame]) -> pl.DataFrame:
         """Look up, count misses by reason, apply the policies of the join."""
-        hashed = due.get_column(KEY_HASH) if self._keys.is_stream_hashed else key_hash(due, self._spec.stream_key)
+        hashed = due.get_column(KEY_HASH) if self._keys.is_stream_hashed else self._hashing.of(due, self._spec.stream_key)
         hashes = hashed.fill_null(0).to_numpy()
-        found = batch.lookup(hashes, due.get_column(TS).to_numpy(), due.get_column(POS).to_numpy())
+        key = [due.get_column(name) for name in self._spec.stream_key]
+        found = batch.lookup(hashes, key, due.get_column(TS).to_numpy(), due.get_column(POS).to_numpy())
         status, rows = found.status, found.rows
         is_null_key = self._null_keys(due)
         if is_null_key is not None:

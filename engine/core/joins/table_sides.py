@@ -5,7 +5,6 @@ What follows from a change is decided elsewhere: ``table_joins`` for the latest 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,9 +13,8 @@ import polars as pl
 
 from engine.core.clocks import I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, late_rows
-from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
-from engine.core.structures.sorted_search import U64, numbered
+from engine.core.structures.keys import Keys, united
 from engine.core.structures.version_search import VersionSearch
 from engine.core.structures.versioned_table import TableBatch, VersionedTable
 from engine.definition.types import Schema
@@ -41,11 +39,13 @@ class SideBatch:
         table: reads and judgements of the batch.
         rows: the accepted changes with service columns and payload; ``_pos`` as the frame had it.
         sequence: place of each in the join's own total order.
+        key: key columns of the rows.
     """
 
     table: TableBatch
     rows: pl.DataFrame
     sequence: I64
+    key: tuple[str, ...]
 
 
 class JoinSide:
@@ -67,7 +67,7 @@ class JoinSide:
         self,
         operator: str,
         columns: Schema,
-        key: Sequence[str],
+        key: tuple[str, ...],
         retention_ms: int | None,
         state: dict[str, Any] | None,
         store: SegmentStore,
@@ -75,6 +75,7 @@ class JoinSide:
         self._operator = operator
         self._columns = [*SERVICE_COLUMNS, *columns.names]
         self._key = key
+        self._hashing = store.hashing
         self.is_versioned = retention_ms is not None
         self.table = VersionedTable(columns, key, retention_ms, state, store, keeps_deletes=False)
 
@@ -87,7 +88,7 @@ class JoinSide:
             counters: gets ``null_key`` and ``table_history_expired``.
             late: gets the rows V1 rejected.
         """
-        frame = frame[self._columns].with_columns(key_hash(frame, self._key))
+        frame = frame[self._columns].with_columns(self._hashing.of(frame, self._key))
         if null_keys := frame.get_column(KEY_HASH).null_count():
             add_counter(counters, self._operator, "null_key", null_keys)
             kept = frame.get_column(KEY_HASH).is_not_null()
@@ -100,7 +101,7 @@ class JoinSide:
             late.append(late_rows(frame[rejected], self._operator, "table_history_expired", clocks))
             accepted = np.flatnonzero(batch.accepted)
             frame, sequence = frame[accepted], sequence[accepted]
-        return SideBatch(batch, frame, sequence)
+        return SideBatch(batch, frame, sequence, self._key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,8 @@ class Changes:
     """The accepted changes of both sides, in the join's total order.
 
     Attributes:
-        hashes: the distinct keys, ascending.
-        keys: index into ``hashes`` of each change.
+        distinct: the keys.
+        keys: number of each change's key.
         is_left: which side changed.
         rows: row of the side's ``SideBatch.rows``.
         times: event time.
@@ -117,7 +118,7 @@ class Changes:
         sequence: place in the total order.
     """
 
-    hashes: U64
+    distinct: Keys
     keys: I64
     is_left: Bools
     rows: I64
@@ -131,9 +132,13 @@ class Changes:
         sequence = np.concatenate([left.sequence, right.sequence])
         order = np.argsort(sequence, kind="stable")  # two ascending runs: merged in linear time
         is_left = order < len(left.sequence)
-        hashes, keys = numbered(_joined(left, right, KEY_HASH))
+        values = [
+            united(left.rows.get_column(own), right.rows.get_column(other))
+            for own, other in zip(left.key, right.key, strict=True)
+        ]
+        distinct, keys = Keys.of(_joined(left, right, KEY_HASH), values)
         return Changes(
-            hashes=hashes,
+            distinct=distinct,
             keys=keys[order],
             is_left=is_left,
             rows=np.where(is_left, order, order - len(left.sequence)),
@@ -166,7 +171,7 @@ class SideReads:
     @staticmethod
     def of(side: SideBatch, changes: Changes, since: I64 | None = None) -> SideReads:
         """Read the side; ``since`` as in ``TableBatch.versions_of``."""
-        versions, search = side.table.versions_of(changes.hashes, since)
+        versions, search = side.table.versions_of(changes.distinct, since)
         is_row = versions.get_column(OP).to_numpy()[search.rows] == 0
         return SideReads(versions, search, is_row, versions.height - side.rows.height)
 

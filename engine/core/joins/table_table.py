@@ -163,7 +163,7 @@ class TableTableJoiner(Operator):
             POS,
             pl.Series(TS, results.times),
             pl.Series(OP, results.is_delete.astype(np.int8)),
-            pl.Series(KEY_HASH, changes.hashes[changes.keys[causes]]),
+            pl.Series(KEY_HASH, changes.distinct.hashes[changes.keys[causes]]),
             OFFSET,
         )
         left_rows, right_rows = (np.where(results.is_delete, -1, rows) for rows in (results.left_rows, results.right_rows))
@@ -190,7 +190,7 @@ def _own_rows(side: SideReads, changes: Changes) -> I64:
 
 def _earliest(changes: Changes) -> I64:
     """Return the earliest event time of each key's changes."""
-    earliest = np.full(len(changes.hashes), AFTER_ALL_TIME)
+    earliest = np.full(len(changes.distinct.hashes), AFTER_ALL_TIME)
     np.minimum.at(earliest, changes.keys, changes.times)
     return earliest
 

@@ -11,7 +11,7 @@ import polars as pl
 from engine.core.frames import KEY_HASH, POS, TS
 from engine.core.repartition.segments import GROUPS, INDEX, QUEUE, moved, read_all
 from engine.core.repartition.shares import Shares, Source, greatest
-from engine.core.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE
+from engine.core.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, newest_of_each
 from engine.plan.model import (
     RunningAggregation,
     TableAggregation,
@@ -43,19 +43,21 @@ def regrouping(_spec: TableRegrouping, sources: Sequence[Source], shares: Shares
     return shares.states({"rows": entries}, table_time=greatest(sources, "table_time"), next=greatest(sources, "next", 0))
 
 
-def time_limit(_spec: TimeLimitSuppression, sources: Sequence[Source], shares: Shares) -> States:
+def time_limit(spec: TimeLimitSuppression, sources: Sequence[Source], shares: Shares) -> States:
     """Share what is held back by event time."""
-    return shares.states(_suppressed(sources, shares), clock=greatest(sources, "clock"))
+    return shares.states(_suppressed(spec.key, sources, shares), clock=greatest(sources, "clock"))
 
 
-def wall_clock(_spec: WallClockSuppression, sources: Sequence[Source], shares: Shares) -> States:
+def wall_clock(spec: WallClockSuppression, sources: Sequence[Source], shares: Shares) -> States:
     """Share what is held back by wall clock."""
-    return shares.states(_suppressed(sources, shares), now_ms=greatest(sources, "now_ms", 0))
+    return shares.states(_suppressed(spec.key, sources, shares), now_ms=greatest(sources, "now_ms", 0))
 
 
-def _suppressed(sources: Sequence[Source], shares: Shares) -> dict[str, list[Any]]:
+def _suppressed(key: tuple[str, ...], sources: Sequence[Source], shares: Shares) -> dict[str, list[Any]]:
     buffers = [source.part("buffer") for source in sources]
-    gathered = shares.gather([(source, _entries(source, shares)) for source in buffers if source.state.get("index")], shares.key)
+    gathered = shares.gather(
+        [(source, _entries(key, source, shares)) for source in buffers if source.state.get("index")], shares.key
+    )
     latest_ms = greatest(buffers, "latest_ms")
     states = []
     for store, parts in zip(shares.stores, gathered, strict=True):
@@ -77,15 +79,11 @@ def _suppressed(sources: Sequence[Source], shares: Shares) -> dict[str, list[Any
     return {"buffer": states, "unhandled": _unhandled(sources, shares)}
 
 
-def _entries(buffer: Source, shares: Shares) -> pl.DataFrame:
+def _entries(key: tuple[str, ...], buffer: Source, shares: Shares) -> pl.DataFrame:
     """Return the rows of the keys that a buffer holds or has shown; places are numbers that no other task's entries have."""
-    rows = pl.concat([frame for _, frame in read_all(INDEX, [buffer.part("index")])]).sort(KEY_HASH, maintain_order=True)
-    hashes = rows.get_column(KEY_HASH).to_numpy()
-    is_newest = np.append(hashes[1:] != hashes[:-1], True)
+    rows = newest_of_each(pl.concat([frame for _, frame in read_all(INDEX, [buffer.part("index")])]), key)
     place = pl.col(PLACE) * shares.tasks_before + buffer.ordinal
-    return (
-        rows.filter(pl.Series(is_newest)).filter(pl.col(HELD) | pl.col(SHOWN)).with_columns(place, pl.lit(0, pl.Int64).alias(POS))
-    )
+    return rows.filter(pl.col(HELD) | pl.col(SHOWN)).with_columns(place, pl.lit(0, pl.Int64).alias(POS))
 
 
 def _unhandled(sources: Sequence[Source], shares: Shares) -> list[dict[str, Any] | None]:

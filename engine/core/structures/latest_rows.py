@@ -3,9 +3,9 @@
 ``LatestIndex`` keeps rows in ``hash_segments``; one hash may have many rows. ``LatestTable`` judges a
 table's changes by V1, V7 and TT2 and says which row each one replaces. A batch is opened, read and then committed:
 
-    batch = table.open(puts, hashes)         # reads the touched keys only
-    found = batch.before(hashes, sequence)   # the latest row at any place
-    table.commit(batch)                      # appends one segment
+    batch = table.open(puts, probes)          # reads the touched keys only
+    found = batch.before(keys, sequence)      # the latest row at any place
+    table.commit(batch)                       # appends one segment
 
 Rows are told apart by ``_pos``, which here is the operator's own count of what it handled: it rises from row to row.
 """
@@ -13,7 +13,8 @@ Rows are told apart by ``_pos``, which here is the operator's own count of what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,10 +24,10 @@ from engine.core.clocks import I64, Bools, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
+from engine.core.structures.keys import NO_KEY, Keys, different_keys, layers, united
 from engine.core.structures.segments import MERGED_AT_ONCE
 from engine.core.structures.sorted_search import U64, distinct, key_order, search
 from engine.definition.types import Schema
-from engine.errors import InvariantBroken
 
 INDEX_COLUMNS: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(), OP: pl.Int8()}
 
@@ -40,7 +41,7 @@ class LatestIndex:
         store: where segments live.
         state: what ``snapshot`` returned, or None.
         hashes: the columns that identify a row, ``_key_hash`` first.
-        key_columns: payload columns that rows of equal hashes must agree in.
+        key_columns: payload columns of the key, which tell rows of equal hashes apart.
         step_rows: how many are merged at once.
     """
 
@@ -78,7 +79,7 @@ class LatestIndex:
 
     def _merged(self, slices: list[pl.DataFrame], is_all: bool, horizon: int | None) -> pl.DataFrame:
         """Merge slices, older ones first; where nothing older is left, forget deletes."""
-        frame = slices[0] if len(slices) == 1 else self._newest(self._sorted(pl.concat(slices), is_merge=True))
+        frame = slices[0] if len(slices) == 1 else self._newest(self._sorted(pl.concat(slices, how="diagonal"), is_merge=True))
         if not is_all:
             return frame
         is_kept = pl.col(OP) == 0
@@ -91,23 +92,17 @@ class LatestIndex:
         return frame[key_order(hashes, None, positions, is_merge=is_merge).rows]
 
     def _newest(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep the last of the rows that replace each other; ``frame`` is sorted.
-
-        Raises:
-            InvariantBroken: two keys have the same hash: rather refuse than answer with the other's row.
-        """
-        is_same = np.ones(max(frame.height - 1, 0), np.bool_)
-        for name in self._hashes:
-            hashes = frame.get_column(name).to_numpy()
-            is_same &= hashes[1:] == hashes[:-1]
-        if not is_same.any():
-            return frame
+        """Keep the last of the rows that replace each other; ``frame`` is sorted."""
+        hashes = [frame.get_column(name).to_numpy() for name in self._hashes]
+        is_same = np.logical_and.reduce([each[1:] == each[:-1] for each in hashes])
         twins = np.flatnonzero(is_same)
-        for name in self._key_columns:
-            column = frame.get_column(name)
-            if column[twins].ne_missing(column[twins + 1]).any():
-                raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
-        return frame[np.flatnonzero(np.append(~is_same, True))]
+        if not len(twins):
+            return frame
+        values = [frame.get_column(name) for name in self._key_columns]
+        if not different_keys(values, twins, twins + 1).any():
+            return frame[np.flatnonzero(np.append(~is_same, True))]
+        keys = pl.DataFrame([*(frame.get_column(name) for name in self._hashes), pl.Series("layer", layers(hashes, values))])
+        return frame.filter(keys.select(pl.struct(pl.all()).is_last_distinct()).to_series())
 
 
 class LatestTable:
@@ -137,6 +132,7 @@ class LatestTable:
         self._is_by_time = is_by_time
         self._clock: int | None = state.get("clock")
         self._empty = pl.DataFrame(schema={**INDEX_COLUMNS, **columns.polars()})
+        self._key = tuple(key_columns)
         self._index = LatestIndex(store, state.get("rows"), key_columns=key_columns)
 
     @property
@@ -148,15 +144,16 @@ class LatestTable:
         """State as JSON-able values; the segments it names are durable."""
         return {"clock": self._clock, "rows": self._index.snapshot()}
 
-    def open(self, puts: pl.DataFrame | None, probed: U64 | None = None) -> LatestBatch:
+    def open(self, puts: pl.DataFrame | None, probed: Probed | None = None) -> LatestBatch:
         """Judge a batch's changes and read the keys concerned.
 
         Args:
             puts: ``_key_hash`` (no null), ``_ts``, ``_pos`` (ascending), ``_op`` and payload, or None.
-            probed: hashes of further keys that will be read.
+            probed: further keys that will be read.
         """
         frame = self._empty if puts is None else puts[self._empty.columns]
-        return LatestBatch(self._index, frame, self._clock, self._retention_ms, probed, is_by_time=self._is_by_time)
+        judged = JudgedPuts.of(frame, self._clock, self._retention_ms)
+        return LatestBatch(self._index, judged, self._key, probed, is_by_time=self._is_by_time)
 
     def commit(self, batch: LatestBatch) -> None:
         """Take over a batch's clock and the last row of each changed key."""
@@ -168,6 +165,41 @@ class LatestTable:
         self._index.append(batch.rows[rows], horizon)
 
 
+class Probed(NamedTuple):
+    """Keys that are read: their hashes and the values of their columns, in the order of the table's key."""
+
+    hashes: U64
+    columns: Sequence[pl.Series]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPuts:
+    """A batch's changes under V1.
+
+    Attributes:
+        accepted: those that count.
+        rejected: rows of the puts that V1 refuses.
+        rejected_clocks: T before each of those.
+        clock: T after the batch.
+    """
+
+    accepted: pl.DataFrame
+    rejected: I64
+    rejected_clocks: I64
+    clock: int | None
+
+    @staticmethod
+    def of(puts: pl.DataFrame, clock: int | None, retention_ms: int | None) -> JudgedPuts:
+        """Judge changes in their order."""
+        times = puts.get_column(TS).to_numpy()
+        before, after = running_clock(clock, times)
+        is_refused = np.zeros(len(times), np.bool_) if retention_ms is None else times < before - retention_ms
+        rejected = np.flatnonzero(is_refused)
+        accepted = puts[np.flatnonzero(~is_refused)] if len(rejected) else puts
+        # A refused put is older than T: it moves nothing.
+        return JudgedPuts(accepted, rejected, before[rejected], int(after[-1]) if len(after) else clock)
+
+
 class LatestBatch:
     """A table's changes during one batch. Made by ``LatestTable.open``.
 
@@ -175,7 +207,10 @@ class LatestBatch:
         clock: T after the batch.
         rejected: rows of the puts that V1 refuses.
         ignored: how many changes were older than their key's latest (TT2).
-        rows: the touched keys' rows by (``_key_hash``, ``_pos``): those kept, then the changes that count.
+        keys: the touched keys.
+        probed: number of each probed key.
+        rows: the touched keys' rows by (key, ``_pos``): those kept, then the changes that count.
+        numbers: number of each row's key.
         is_new: which rows are changes of this batch.
         previous: the row that each one replaces, -1 for none; it may be a delete.
         is_last: whether a row is the key's latest after the batch.
@@ -186,51 +221,47 @@ class LatestBatch:
     """
 
     def __init__(
-        self,
-        index: LatestIndex,
-        puts: pl.DataFrame,
-        clock: int | None,
-        retention_ms: int | None,
-        probed: U64 | None,
-        *,
-        is_by_time: bool,
+        self, index: LatestIndex, judged: JudgedPuts, key: tuple[str, ...], probed: Probed | None, *, is_by_time: bool
     ) -> None:
-        put_times = puts.get_column(TS).to_numpy()
-        before, after = running_clock(clock, put_times)
-        is_refused = np.zeros(len(put_times), np.bool_) if retention_ms is None else put_times < before - retention_ms
-        self.clock = int(after[-1]) if len(after) else clock  # a refused put is older than T: it moves nothing
-        self.rejected = np.flatnonzero(is_refused)
-        self._rejected_clocks = before[self.rejected]
-        if len(self.rejected):
-            puts = puts[np.flatnonzero(~is_refused)]
-        hashes = puts.get_column(KEY_HASH).to_numpy()
+        self.clock, self.rejected = judged.clock, judged.rejected
+        self._rejected_clocks = judged.rejected_clocks
         self._is_by_time = is_by_time
-        self._distinct = distinct(hashes if probed is None else np.concatenate([hashes, probed]))
-        stored = index.rows_of(self._distinct)
-        self._arrange(pl.concat([*stored, puts], rechunk=True), puts.height)
+        puts = judged.accepted
+        hashes, columns = puts.get_column(KEY_HASH).to_numpy(), _columns(puts, key)
+        if probed is not None:
+            hashes = np.concatenate([hashes, probed.hashes])
+            columns = [united(own, other) for own, other in zip(columns, probed.columns, strict=True)]
+        self.keys, numbers = Keys.of(hashes, columns)
+        self.probed = numbers[puts.height :]
+        frames, keys = [], []
+        for stored in index.rows_of(distinct(self.keys.hashes) if self.keys.columns else self.keys.hashes):
+            own = self.keys.numbers(stored.get_column(KEY_HASH).to_numpy(), _columns(stored, key))
+            is_asked = own != NO_KEY
+            frames.append(stored if is_asked.all() else stored.filter(pl.Series(is_asked)))
+            keys.append(own[is_asked])
+        frame = pl.concat([*frames, puts], rechunk=True)
+        self._arrange(frame, np.concatenate([*keys, numbers[: puts.height]]), puts.height)
 
-    def _arrange(self, frame: pl.DataFrame, put_count: int) -> None:
+    def _arrange(self, frame: pl.DataFrame, numbers: I64, put_count: int) -> None:
         """Sort by key and arrival and leave out the changes that are not their key's latest."""
-        hashes, sequence = frame.get_column(KEY_HASH).to_numpy(), frame.get_column(POS).to_numpy()
-        order = key_order(hashes, None, sequence, is_merge=False).rows
+        sequence = frame.get_column(POS).to_numpy()
+        order = key_order(numbers.view(np.uint64), None, sequence, is_merge=False).rows
         self.ignored = 0
         if self._is_by_time:
-            keys = Groups.of(frame.select(KEY_HASH)[order])
+            keys = Groups.of(pl.DataFrame({"key": numbers[order]}))
             times = frame.get_column(TS).to_numpy()[order]
             is_latest = keys.latest(times) == times
             self.ignored = int((~is_latest).sum())
             order = order[is_latest]
-        self.rows = frame[order]
+        self.rows, self.numbers = frame[order], numbers[order]
         self.is_new: Bools = order >= frame.height - put_count
-        hashes = self.rows.get_column(KEY_HASH).to_numpy()
-        is_same = hashes[1:] == hashes[:-1]
-        self.is_last: Bools = np.append(~is_same, True)[: len(hashes)]
-        is_first = np.append(True, ~is_same)[: len(hashes)]
-        places = np.arange(len(hashes))
+        is_same = self.numbers[1:] == self.numbers[:-1]
+        self.is_last: Bools = np.append(~is_same, True)[: len(order)]
+        is_first = np.append(True, ~is_same)[: len(order)]
+        places = np.arange(len(order))
         self.previous: I64 = np.where(is_first, -1, places - 1)
         self.has_stored: Bools = ~self.is_new[np.maximum.accumulate(np.where(is_first, places, 0))]
         self.times, self.ops, self.sequence = (self.rows.get_column(name).to_numpy() for name in (TS, OP, POS))
-        self._keys = np.searchsorted(self._distinct, hashes)
 
     @property
     def is_replacing(self) -> Bools:
@@ -256,25 +287,28 @@ class LatestBatch:
         add_counter(counters, name, "table_history_expired", len(self.rejected))
         return late_rows(puts[self.rejected], name, "table_history_expired", pl.Series(self._rejected_clocks))
 
-    def before(self, hashes: U64, sequence: I64) -> I64:
+    def before(self, keys: I64, sequence: I64) -> I64:
         """Find the latest row of keys that were probed or put.
 
         Args:
-            hashes: the keys.
+            keys: their numbers.
             sequence: each read sees what came before this place.
 
         Returns:
             Places in ``rows``; -1 where there is none or it is a delete.
         """
         if not len(self.ops):
-            return np.full(len(hashes), -1, np.int64)
-        keys = search(self._distinct, hashes)
+            return np.full(len(keys), -1, np.int64)
         places = np.concatenate([self.sequence[self.is_new], sequence])
         first, end = (int(places.min()), int(places.max()) + 1) if len(places) else (0, 0)
-        own = arrival_codes(self._keys, self.sequence, first, end)
+        own = arrival_codes(self.numbers, self.sequence, first, end)
         found = search(own, arrival_codes(keys, sequence, first, end)) - 1
-        is_there = (found >= 0) & (self._keys[found] == keys) & (self.ops[found] == 0)
+        is_there = (found >= 0) & (self.numbers[found] == keys) & (self.ops[found] == 0)
         return np.where(is_there, found, -1)
+
+
+def _columns(frame: pl.DataFrame, names: Sequence[str]) -> list[pl.Series]:
+    return [frame.get_column(name) for name in names]
 
 
 def arrival_codes(keys: I64, sequence: I64, first: int, end: int) -> I64:

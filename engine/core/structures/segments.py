@@ -17,13 +17,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from engine.core.clocks import AFTER_ALL_TIME, I64, Bools
+from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_directory import runs_in, with_directory, without_directory
 from engine.core.structures.hash_steps import hash_slices
+from engine.core.structures.keys import NO_KEY, Keys, different_keys, layers
 from engine.core.structures.sorted_search import U64, KeyOrder, key_order
-from engine.errors import InvariantBroken
 
 MIN_MERGED: Final = 6
 """Segments that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""
@@ -150,8 +150,8 @@ class Part(NamedTuple):
     """What one segment holds of the keys that were asked for.
 
     Attributes:
-        frame: the rows, sorted by (hash, time).
-        keys: index of each row's key among them.
+        frame: the rows, sorted by (key, time).
+        keys: number of each row's key among them.
     """
 
     frame: pl.DataFrame
@@ -168,7 +168,7 @@ class KeyIndex(Segments):
         store: where segments live.
         state: what ``snapshot`` returned, or None.
         is_by_time: False: one row per key, the latest by arrival (V7).
-        key_columns: payload columns that rows of an equal hash must agree in.
+        key_columns: payload columns of the key, which tell keys of one hash apart; none: rows are known by their hash alone.
         keeps_deletes: whether a delete says more than the absence of a row. If not, it goes when a merge leaves nothing older that it
             could hide and, of what is by time, it is before the horizon; else only as a key's latest version (V4).
     """
@@ -206,32 +206,62 @@ class KeyIndex(Segments):
             self._deletes_from = deletes_from
             self._append(new, lambda old, is_all: self._merged([*map(self._live, old), new], horizon, is_all))
 
-    def ranges(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
+    def ranges(self, keys: Keys, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
         """Return the rows of some keys; see ``find``."""
-        return [part.frame for part in self.find(hashes, low, high)]
+        return [part.frame for part in self.find(keys, low, high)]
 
-    def find(self, hashes: U64, low: I64 | None = None, high: I64 | None = None) -> list[Part]:
+    def find(self, keys: Keys, low: I64 | None = None, high: I64 | None = None) -> list[Part]:
         """Return the rows of some keys, older segments first.
 
         Args:
-            hashes: distinct, ascending.
+            keys: whose; without columns all rows with their hashes are meant.
             low: per key, the earliest time that is asked for; None: all rows.
             high: per key, the latest. The part of each segment holds its last row at or before ``low``, all rows after it up to
                 ``high``, and its last row of the key.
         """
+        firsts = np.flatnonzero(np.append(True, keys.hashes[1:] != keys.hashes[:-1])[: len(keys.hashes)])
+        hashes, is_alone = keys.hashes[firsts], len(firsts) == len(keys.hashes)
+        if low is not None and high is not None and not is_alone:
+            is_shared = keys.are_shared
+            low, high = np.where(is_shared, BEFORE_ALL_TIME, low)[firsts], np.where(is_shared, AFTER_ALL_TIME, high)[firsts]
         found = []
         for segment in self._held:
             first, last = np.searchsorted(hashes, np.array([segment.min_hash, segment.max_hash], np.uint64), "left")
             last = min(int(last) + 1, len(hashes))
             if first < last:
                 bounds = (None, None) if low is None or high is None else (low[first:last], high[first:last])
-                part = self._range(self._store.load(segment.segment), hashes[first:last], *bounds)
+                frame = self._store.load(segment.segment)
+                part = self._range(frame, hashes[first:last], *bounds)
                 if part is not None:
-                    found.append(Part(part.frame, part.keys + first))
-        return found
+                    found.append(self._exact(Part(part.frame, firsts[part.keys + first]), frame, keys))
+        return [part for part in found if part.frame.height]
+
+    def _exact(self, part: Part, segment: pl.DataFrame, keys: Keys) -> Part:
+        """Leave out the rows of other keys with the same hashes.
+
+        A range that was chosen among the rows of several keys says nothing of one of them: the rows of such hashes are read again.
+        """
+        if not keys.columns:
+            return part
+        others = keys.differing(part.keys, self._key_values(part.frame))
+        if not len(others):
+            return part
+        mixed = np.unique(part.keys[others])
+        kept = np.flatnonzero(~np.isin(part.keys, mixed))
+        again = self._range(segment, keys.hashes[mixed], None, None)
+        if again is None:
+            return part
+        frame = pl.concat([part.frame[kept], again.frame])
+        numbers = np.concatenate([part.keys[kept], keys.told_apart(mixed[again.keys], self._key_values(again.frame))])
+        rows = np.argsort(numbers, kind="stable")
+        rows = rows[numbers[rows] != NO_KEY]
+        return Part(frame[rows], numbers[rows])
+
+    def _key_values(self, frame: pl.DataFrame) -> list[pl.Series]:
+        return [frame.get_column(name) for name in self._key_columns]
 
     def deleted_before(self, hashes: U64, horizon: int) -> U64:
-        """Return those of some keys (distinct, ascending) that have a tombstone from before the horizon."""
+        """Return those of some hashes (distinct, ascending) under which lies a tombstone from before the horizon."""
         is_found = np.zeros(len(hashes), np.bool_)
         for segment in self._held:
             if segment.oldest_delete is None or segment.oldest_delete >= horizon or not len(hashes):
@@ -248,9 +278,9 @@ class KeyIndex(Segments):
         if not len(runs.keys):
             return None
         frame = without_directory(frame)
-        starts, stops = runs.starts if self._is_by_time else runs.stops - 1, runs.stops
+        starts, stops = runs.starts, runs.stops
         several = np.flatnonzero(stops - starts > 1)
-        if low is None or high is None or not len(several):
+        if low is None or high is None or not self._is_by_time or not len(several):
             return Part(taken(frame, expand(starts, stops)), np.repeat(runs.keys, stops - starts))
         times, own, begin, end = frame.get_column(TS).to_numpy(), runs.keys[several], starts.copy(), stops.copy()
         begin[several] = np.maximum(upper_bound(times, low[own], starts[several], stops[several]) - 1, starts[several])
@@ -271,8 +301,20 @@ class KeyIndex(Segments):
 
     def _arranged(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Put new rows into the index' order; of those that replace each other only the last."""
-        order = self._sorted(frame, is_merge=False)
-        return frame[order.rows[self._is_newest(order)]]
+        return self._reduced(frame, lambda own, order: own[order.rows[self._is_newest(order)]], is_merge=False)
+
+    def _reduced(
+        self, frame: pl.DataFrame, reduce: Callable[[pl.DataFrame, KeyOrder], pl.DataFrame], *, is_merge: bool
+    ) -> pl.DataFrame:
+        """Let ``reduce`` leave out rows; where several keys have one hash, of each key on its own."""
+        order, values = self._sorted(frame, is_merge=is_merge), self._key_values(frame)
+        twins = np.flatnonzero(order.is_same)
+        if not different_keys(values, order.rows[twins], order.rows[twins - 1]).any():
+            return reduce(frame, order)
+        spread = layers([frame.get_column(KEY_HASH).to_numpy()], values)
+        apart = [frame[np.flatnonzero(spread == layer)] for layer in range(int(spread.max()) + 1)]
+        kept = pl.concat([reduce(own, self._sorted(own, is_merge=is_merge)) for own in apart])
+        return kept[self._sorted(kept, is_merge=False).rows]
 
     def _merged(self, parts: list[pl.DataFrame], horizon: int, is_all: bool) -> Iterator[pl.DataFrame]:
         """Merge segments in steps of bounded size."""
@@ -285,15 +327,17 @@ class KeyIndex(Segments):
         That is replaced rows, versions that ended by the horizon, and, when no older segment could hold what they hide, tombstones
         (``keeps_deletes``).
         """
-        order = self._sorted(frame, is_merge=True)
-        self._check_keys(frame, order)
-        is_kept = self._is_newest(order)
-        if order.times is not None:
-            is_kept[:-1] &= ~order.is_same[1:] | (order.times[1:] > horizon)
-        if is_all and OP in frame.columns:
-            ops, times = (frame.get_column(name).to_numpy()[order.rows] for name in (OP, TS))
-            is_kept &= ~self._is_forgotten(ops, times, order, horizon)
-        return frame[order.rows[is_kept]]
+
+        def kept(own: pl.DataFrame, order: KeyOrder) -> pl.DataFrame:
+            is_kept = self._is_newest(order)
+            if order.times is not None:
+                is_kept[:-1] &= ~order.is_same[1:] | (order.times[1:] > horizon)
+            if is_all and OP in own.columns:
+                ops, times = (own.get_column(name).to_numpy()[order.rows] for name in (OP, TS))
+                is_kept &= ~self._is_forgotten(ops, times, order, horizon)
+            return own[order.rows[is_kept]]
+
+        return self._reduced(frame, kept, is_merge=True)
 
     def _is_forgotten(self, ops: NDArray[np.int8], times: I64, order: KeyOrder, horizon: int) -> Bools:
         """Say which tombstones may go, where no older segment is left."""
@@ -316,14 +360,6 @@ class KeyIndex(Segments):
         if order.times is not None:
             is_newest[:-1] |= order.times[1:] != order.times[:-1]
         return is_newest
-
-    def _check_keys(self, frame: pl.DataFrame, order: KeyOrder) -> None:
-        """Refuse two keys of one hash rather than answer with the other's row."""
-        twins = np.flatnonzero(order.is_same)
-        for name in self._key_columns if len(twins) else ():
-            column = frame.get_column(name)
-            if column[order.rows[twins]].ne_missing(column[order.rows[twins - 1]]).any():
-                raise InvariantBroken(f"two keys of {self._key_columns} have the same 64-bit hash")
 
 
 def _int(value: Any) -> int:

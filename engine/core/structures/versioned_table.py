@@ -3,7 +3,7 @@
 A batch is opened with all its puts, read at any positions, and then committed:
 
     batch = table.open(puts)          # judges puts by V1, each against the clock before it
-    found = batch.lookup(hashes, times, positions)
+    found = batch.lookup(hashes, columns, times, positions)
     table.commit(batch)               # appends one segment
 
 Reads between see exactly the puts before their own position, whatever the batch holds after it.
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
+from engine.core.structures.keys import NO_KEY, Keys
 from engine.core.structures.segments import FORGOTTEN, KeyIndex, Part
-from engine.core.structures.sorted_search import U64, distinct, numbered, search
+from engine.core.structures.sorted_search import U64, distinct
 from engine.core.structures.version_search import VersionSearch
 from engine.definition.types import Schema
 
@@ -95,10 +96,10 @@ class VersionedTable:
         self.retention_ms = retention_ms
         self._clock: int | None = state.get("clock")
         self._empty = pl.DataFrame(schema={**_INDEX_COLUMNS, **columns.polars()})
-        carried = [name for name in key_columns if name in columns]
+        self._key = tuple(key_columns)
         is_by_time = retention_ms is not None
         self.index = KeyIndex(
-            store, state.get("versions"), is_by_time=is_by_time, key_columns=carried, keeps_deletes=keeps_deletes
+            store, state.get("versions"), is_by_time=is_by_time, key_columns=key_columns, keeps_deletes=keeps_deletes
         )
 
     @property
@@ -117,7 +118,7 @@ class VersionedTable:
             puts: service columns and payload, ascending distinct ``_pos``, no null ``_key_hash``; ``_op`` 1 is a tombstone.
         """
         frame = self._empty if puts is None else puts[self._empty.columns]
-        return TableBatch(self.index, frame, self._clock, self.retention_ms)
+        return TableBatch(self.index, frame, self._clock, self.retention_ms, self._key)
 
     def commit(self, batch: TableBatch, keep_from: int = AFTER_ALL_TIME, deletes_from: int = AFTER_ALL_TIME) -> None:
         """Take over a batch's accepted puts and its clock.
@@ -142,8 +143,11 @@ class TableBatch:
         forgotten: tombstones that the puts found forgotten, as ``FORGOTTEN`` rows at the places of those puts.
     """
 
-    def __init__(self, index: KeyIndex, puts: pl.DataFrame, clock: int | None, retention_ms: int | None) -> None:
+    def __init__(
+        self, index: KeyIndex, puts: pl.DataFrame, clock: int | None, retention_ms: int | None, key: tuple[str, ...]
+    ) -> None:
         self._index = index
+        self._key = key
         self._retention_ms = retention_ms
         self._put_positions = puts.get_column(POS).to_numpy()
         times = puts.get_column(TS).to_numpy()
@@ -175,31 +179,34 @@ class TableBatch:
             return np.full(len(positions), BEFORE_ALL_TIME)
         return self.clocks[np.searchsorted(self._put_positions, positions, "right")] - self._retention_ms
 
-    def versions_of(self, hashes: U64, since: I64 | None = None) -> tuple[pl.DataFrame, VersionSearch]:
+    def versions_of(self, keys: Keys, since: I64 | None = None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys, tombstones included, and what finds them at positions; no retention is applied.
 
         Args:
-            hashes: distinct, ascending.
+            keys: whose.
             since: per key, the earliest time asked for; None: only latest reads are asked for.
 
         Returns:
             The versions, of which those of the batch's puts come last in the order of ``accepted_puts`` where all their keys are
             asked for; and the search, whose ``rows`` are rows of them.
         """
-        open_end = np.full(len(hashes), AFTER_ALL_TIME)
-        return self._search(hashes, open_end if since is None else since, open_end)
+        open_end = np.full(len(keys.hashes), AFTER_ALL_TIME)
+        return self._search(keys, open_end if since is None else since, open_end)
 
-    def lookup(self, hashes: U64, times: I64, positions: I64, *, with_valid_to: bool = False) -> Found:
+    def lookup(
+        self, hashes: U64, columns: Sequence[pl.Series], times: I64, positions: I64, *, with_valid_to: bool = False
+    ) -> Found:
         """Read as of event times (V4), or the latest by arrival of an unversioned table (V7).
 
         Args:
-            hashes: key of each probe.
+            hashes: of the key of each probe.
+            columns: values of the key of each probe, in the order of the table's key.
             times: as of when; ``AFTER_ALL_TIME`` reads the latest (V5).
             positions: each probe sees the puts before its position.
             with_valid_to: fill ``Found.valid_to`` (reads every retained version of the touched keys).
         """
-        touched, keys = numbered(hashes)
-        low, high = (None, None) if with_valid_to else _extremes(keys, times, len(touched))
+        touched, keys = Keys.of(hashes, columns)
+        low, high = (None, None) if with_valid_to else _extremes(keys, times, len(touched.hashes))
         versions, search = self._search(touched, low, high)
         if versions.is_empty():
             nothing = np.full(len(keys), -1, np.int64)
@@ -227,20 +234,21 @@ class TableBatch:
     def put_valid_to(self) -> I64:
         """Return for each accepted put, as of its position, when its key's next version begins; ``AFTER_ALL_TIME`` for none."""
         frame = self.accepted_puts
-        touched, keys = numbered(frame.get_column(KEY_HASH).to_numpy())
+        touched, keys = self._keys_of(frame)
         _, search = self._search(touched, None, None)
         return search.next_times(keys, frame.get_column(TS).to_numpy(), frame.get_column(POS).to_numpy())
 
-    def history(self, key: int, start: int | None, stop: int | None, position: int) -> History:
+    def history(self, key: int, columns: Sequence[pl.Series], start: int | None, stop: int | None, position: int) -> History:
         """Read every version that some as-of read in ``[start, stop]`` answers (V6, STRICT 13); None is unbounded.
 
         Args:
             key: the key's hash.
+            columns: its values, one of each column.
             start: first time asked for.
             stop: last time asked for.
             position: the read sees the puts before it.
         """
-        versions, search = self._search(np.array([key], np.uint64), None, None)
+        versions, search = self._search(Keys.of(np.array([key], np.uint64), columns)[0], None, None)
         places = search.of_key(0, position)
         times = search.times[places]
         ends = np.append(times[1:], AFTER_ALL_TIME)[: len(times)]
@@ -262,10 +270,12 @@ class TableBatch:
         puts = self._puts
         if puts.is_empty():
             return 0
-        columns = [KEY_HASH, TS, POS, OP]
-        before = [part[columns] for part in self._index.ranges(distinct(puts.get_column(KEY_HASH).to_numpy()))]
-        frame = pl.concat([*before, puts[columns]]).sort(KEY_HASH, POS)
-        hashes, times, positions, ops = (frame.get_column(name).to_numpy() for name in columns)
+        keys, numbers = self._keys_of(puts)
+        before = self._index.find(keys)
+        numbers = np.concatenate([*(part.keys for part in before), numbers])
+        frame = pl.concat([part[[TS, POS, OP]] for part in [*(part.frame for part in before), puts]])
+        frame = frame.with_columns(pl.Series(KEY_HASH, numbers)).sort(KEY_HASH, POS)
+        hashes, times, positions, ops = (frame.get_column(name).to_numpy() for name in (KEY_HASH, TS, POS, OP))
         is_older = (hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1])
         if not self._index.keeps_deletes:
             is_older &= ops[:-1] == 0
@@ -298,10 +308,10 @@ class TableBatch:
         """
         hashes = self.accepted_puts.get_column(KEY_HASH).to_numpy()
         deleted = self._index.deleted_before(distinct(hashes), self.horizon)
-        touched = distinct(np.concatenate([deleted, hashes[self._are_old_deletes()]]))
-        puts, keys = _of_keys(self.accepted_puts, touched)
+        puts = self.accepted_puts[np.flatnonzero(np.isin(hashes, deleted) | np.isin(hashes, hashes[self._are_old_deletes()]))]
         if puts.is_empty():
             return puts
+        touched, keys = self._keys_of(puts)
         positions = puts.get_column(POS).to_numpy()
         versions, search = self.versions_of(touched)
         places = search.latest(keys, positions)
@@ -310,25 +320,26 @@ class TableBatch:
         tombstones = versions[search.rows[places[found]]]
         return tombstones.with_columns(pl.Series(POS, positions[found]), pl.lit(FORGOTTEN, pl.Int8).alias(OP))
 
-    def _search(self, touched: U64, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
+    def _keys_of(self, frame: pl.DataFrame) -> tuple[Keys, I64]:
+        return Keys.of(frame.get_column(KEY_HASH).to_numpy(), [frame.get_column(name) for name in self._key])
+
+    def _of_keys(self, new: pl.DataFrame, keys: Keys) -> Part:
+        """Return the rows of some keys, and the number of each one's key."""
+        if new.is_empty() or not len(keys.hashes):
+            return Part(new.clear(), np.empty(0, np.int64))
+        numbers = keys.numbers(new.get_column(KEY_HASH).to_numpy(), [new.get_column(name) for name in self._key])
+        own = np.flatnonzero(numbers != NO_KEY)
+        return Part(new, numbers) if len(own) == len(numbers) else Part(new[own], numbers[own])
+
+    def _search(self, touched: Keys, low: I64 | None, high: I64 | None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys: those kept and those of the batch."""
-        parts = [*self._index.find(touched, low, high), _of_keys(self.accepted_puts, touched)]
+        parts = [*self._index.find(touched, low, high), self._of_keys(self.accepted_puts, touched)]
         if not self.forgotten.is_empty():
-            parts.append(_of_keys(self.forgotten, touched))
+            parts.append(self._of_keys(self.forgotten, touched))
         versions = pl.concat([part.frame for part in parts], rechunk=True)
         first_new = int(self._put_positions[0]) if len(self._put_positions) else AFTER_ALL_TIME
         keys = np.concatenate([part.keys for part in parts])
-        return versions, VersionSearch(versions, touched, first_new, is_by_time=self._retention_ms is not None, keys=keys)
-
-
-def _of_keys(new: pl.DataFrame, touched: U64) -> Part:
-    """Return the rows of some keys, and the index of each one's key."""
-    if new.is_empty() or not len(touched):
-        return Part(new.clear(), np.empty(0, np.int64))
-    hashes = new.get_column(KEY_HASH).to_numpy()
-    keys = np.minimum(search(touched, hashes), len(touched) - 1)
-    own = np.flatnonzero(touched[keys] == hashes)
-    return Part(new, keys) if len(own) == len(keys) else Part(new[own], keys[own])
+        return versions, VersionSearch(versions, touched.hashes, first_new, is_by_time=self._retention_ms is not None, keys=keys)
 
 
 def _extremes(keys: I64, times: I64, key_count: int) -> tuple[I64, I64]:

@@ -15,7 +15,7 @@ import polars as pl
 
 from engine.core.clocks import running_clock
 from engine.core.frames import KEY_HASH, OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame
-from engine.core.hashing import key_hash
+from engine.core.hashing import KeyHash
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span
@@ -45,6 +45,7 @@ class TimeLimitSuppressor(Operator):
         self.schema = schema
         self._spec = spec
         self._clock: int | None = state.get("clock")
+        self._hashing = store.hashing
         self._buffer = SuppressionBuffer(spec, schema, state.get("buffer"), store)
         self._unhandled = _Unhandled(schema, state.get("unhandled"), store)
 
@@ -101,7 +102,7 @@ class TimeLimitSuppressor(Operator):
             must not emit early is full: what came from the failing position on is kept, and handled when the query runs again.
         """
         counters: Counters = {}
-        frame = self._unhandled.before(_admitted(frame, self._spec, counters))
+        frame = self._unhandled.before(_admitted(frame, self._spec, self._hashing, counters))
         times = frame[TS].to_numpy()
         _, clock = running_clock(self._clock, times)
         gain = self._buffer.take(frame, times, clock - self._spec.limit_ms, counters)
@@ -134,6 +135,7 @@ class WallClockSuppressor(Operator):
         self.schema = schema
         self._spec = spec
         self._now_ms: int = state.get("now_ms", 0)
+        self._hashing = store.hashing
         self._buffer = SuppressionBuffer(spec, schema, state.get("buffer"), store)
         self._unhandled = _Unhandled(schema, state.get("unhandled"), store)
 
@@ -176,7 +178,7 @@ class WallClockSuppressor(Operator):
             limit of zero each change leaves at once. ``failure`` as with the time limit.
         """
         counters: Counters = {}
-        frame = self._unhandled.before(_admitted(frame, self._spec, counters))
+        frame = self._unhandled.before(_admitted(frame, self._spec, self._hashing, counters))
         self._now_ms = max(self._now_ms, moment.now_ms)
         place = (moment.position, _NO_RECORD) if frame.is_empty() else (frame[POS][0], frame[OFFSET][0])
         outputs = []
@@ -228,9 +230,11 @@ class _Unhandled:
         return handled
 
 
-def _admitted(frame: pl.DataFrame, spec: TimeLimitSuppression | WallClockSuppression, counters: Counters) -> pl.DataFrame:
+def _admitted(
+    frame: pl.DataFrame, spec: TimeLimitSuppression | WallClockSuppression, hashing: KeyHash, counters: Counters
+) -> pl.DataFrame:
     """Drop and count null keys (T6); the others get the hash of the table's key."""
-    hashes = key_hash(frame, spec.key)
+    hashes = hashing.of(frame, spec.key)
     if nulls := hashes.null_count():
         add_counter(counters, spec.name, "null_key", nulls)
         frame, hashes = frame.filter(hashes.is_not_null()), hashes.drop_nulls()

@@ -7,6 +7,7 @@ came while it was held takes no room from then on (S5). Reads and writes only th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,12 +17,14 @@ import polars as pl
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.ports import SegmentStore
+from engine.core.structures.keys import Keys, united
 from engine.core.structures.sorted_search import U64, distinct
 from engine.core.structures.spans import Span
 from engine.core.suppression.row_bytes import RowBytes
 from engine.core.suppression.suppress_episodes import (
     FROM_BEFORE,
     Bounds,
+    Entry,
     Episodes,
     Held,
     Steps,
@@ -56,13 +59,17 @@ class _Known:
     """What the index knows of a batch's keys.
 
     Attributes:
-        hashes: distinct key hashes, ascending; a key's number is its place here.
-        rows: the index's rows of those that have one, in the same order; None: none has.
+        keys: the keys; all that have the hash of one of them are among them.
+        codes: number of each change's key.
+        rows: the index's rows of those that have one; None: none has.
+        places: row of each key in ``rows``; unspecified where it has none.
         held: their entries, and what is shown of them.
     """
 
-    hashes: U64
+    keys: Keys
+    codes: I64
     rows: pl.DataFrame | None
+    places: I64
     held: Held
 
 
@@ -82,6 +89,7 @@ class SuppressionBuffer:
         state = state or {}
         bounds = spec.buffer
         self._name, self._schema = spec.name, schema
+        self._key = spec.key
         self._values = [name for name in schema.names if name not in spec.key]
         self._is_stop = bounds is not None and bounds.when_full == "stop"
         limits = (None, None) if bounds is None else (bounds.max_rows, bounds.max_bytes)
@@ -134,10 +142,9 @@ class SuppressionBuffer:
         """
         if frame.is_empty():
             return Gain(self._nothing)
-        hashes = frame[KEY_HASH].to_numpy()
         due = self._store.queue.due(int(until[-1]))
-        known = self._known(np.concatenate([hashes, *(part[KEY_HASH].to_numpy() for part in due)]))
-        steps = self._steps(frame, known.hashes, since, until)
+        known = self._known(frame, *(part[KEY_HASH].to_numpy() for part in due))
+        steps = self._steps(frame, known, since, until)
         episodes = plan(steps, known.held)
         if min(self._bounds) < _UNBOUNDED:
             overrun = first_overrun(steps, known.held, episodes, self.rows, self._bytes, self._bounds)
@@ -153,8 +160,8 @@ class SuppressionBuffer:
         due = self._store.queue.due(until)
         if not due:
             return self._nothing
-        known = self._known(np.concatenate([part[KEY_HASH].to_numpy() for part in due]))
-        steps = self._steps(self._nothing, known.hashes, np.zeros(0, np.int64), np.array([until]))
+        known = self._known(self._nothing, *(part[KEY_HASH].to_numpy() for part in due))
+        steps = self._steps(self._nothing, known, np.zeros(0, np.int64), np.array([until]))
         episodes = plan(steps, known.held)
         self._store.queue.drop(until, self._places)
         return self._settle(self._nothing, _Places(np.array([position]), np.array([offset])), episodes, known)
@@ -169,24 +176,30 @@ class SuppressionBuffer:
         """Windows that end then or before have closed."""
         return BEFORE_ALL_TIME if self._closing is None else clock_value(self._latest_ms) - self._closing.delay_ms
 
-    def _steps(self, frame: pl.DataFrame, hashes: U64, since: I64, until: I64) -> Steps:
-        codes = np.searchsorted(hashes, frame[KEY_HASH].to_numpy())
+    def _steps(self, frame: pl.DataFrame, known: _Known, since: I64, until: I64) -> Steps:
         sizes = np.maximum(self._row_bytes.of(frame), 1)  # what has none is void
-        return Steps(codes, since, sizes, frame[OP].to_numpy() == 0, until, self._places)
+        return Steps(known.codes, since, sizes, frame[OP].to_numpy() == 0, until, self._places)
 
-    def _known(self, hashes: U64) -> _Known:
-        """Look keys up, which may repeat."""
-        hashes = distinct(hashes)
-        rows = self._store.rows_of(hashes)
-        is_shown, is_held, is_row = np.zeros((3, len(hashes)), np.bool_)
-        numbers = {name: np.zeros(len(hashes), np.int64) for name in (SINCE, PLACE, SIZE)}
+    def _known(self, frame: pl.DataFrame, *held: U64) -> _Known:
+        """Look up the keys of changes, and those that have one of the hashes of held entries."""
+        own = frame[KEY_HASH].to_numpy()
+        rows = self._store.rows_of(distinct(np.concatenate([own, *held])))
+        values = [frame[name] for name in self._key]
+        count = 0 if rows is None else rows.height
         if rows is not None:
-            places = np.searchsorted(hashes, rows[KEY_HASH].to_numpy())
-            is_shown[places], is_held[places] = rows[SHOWN].to_numpy(), rows[HELD].to_numpy()
-            is_row[places] = rows[OP].to_numpy() == 0
-            for name, values in numbers.items():
-                values[places] = rows[name].to_numpy()
-        return _Known(hashes, rows, Held(is_held, is_shown, is_row, numbers[SINCE], numbers[PLACE], numbers[SIZE]))
+            own = np.concatenate([rows[KEY_HASH].to_numpy(), own])
+            values = [united(rows[name], column) for name, column in zip(self._key, values, strict=True)]
+        keys, codes = Keys.of(own, values)
+        is_shown, is_held, is_row = np.zeros((3, len(keys.hashes)), np.bool_)
+        numbers = {name: np.zeros(len(keys.hashes), np.int64) for name in (SINCE, PLACE, SIZE)}
+        places, kept = np.zeros(len(keys.hashes), np.int64), codes[:count]
+        if rows is not None:
+            places[kept] = np.arange(count)
+            is_shown[kept], is_held[kept], is_row[kept] = rows[SHOWN].to_numpy(), rows[HELD].to_numpy(), rows[OP].to_numpy() == 0
+            for name, each in numbers.items():
+                each[kept] = rows[name].to_numpy()
+        entries = Held(is_held, is_shown, is_row, numbers[SINCE], numbers[PLACE], numbers[SIZE])
+        return _Known(keys, codes[count:], rows, places, entries)
 
     # Bounds
 
@@ -210,25 +223,27 @@ class SuppressionBuffer:
     def _take_bounded(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> pl.DataFrame:
         """Handle changes record by record, letting the oldest go while the buffer is full."""
         add_counter(counters, self._name, "exact_path", frame.height)
-        known = self._known(frame[KEY_HASH].to_numpy())
-        steps = self._steps(frame, known.hashes, since, until)
-        found = plan_bounded(steps, known.hashes, known.held, self._heads, self.rows, self._bytes, self._bounds)
+        known = self._known(frame)
+        steps = self._steps(frame, known, since, until)
+        found = plan_bounded(steps, known.held, self._heads, self.rows, self._bytes, self._bounds)
         add_counter(counters, self._name, "emitted_early", found.evicted)
         if found.last_taken is not None:
             self._store.queue.drop(*found.last_taken)
-        known = self._known(found.hashes())
+        numbers = known.codes
+        known = self._known(frame, found.other_hashes)
         self._see(frame)
         places = _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy())
-        return self._settle(frame, places, found.episodes(known.hashes, len(until)), known)
+        codes = _codes(found.entries, dict(zip(numbers.tolist(), known.codes.tolist(), strict=True)), known.held)
+        return self._settle(frame, places, found.episodes(codes, len(until)), known)
 
     def _heads(self, count: int) -> list[tuple[int, int, int, int]]:
         head = self._store.queue.head(count)
         if head is None:
             return []
-        hashes = head[KEY_HASH].to_numpy()
-        known = self._known(hashes)
-        sizes = known.held.sizes[np.searchsorted(known.hashes, hashes)]
-        return list(zip(head[TS].to_list(), head[PLACE].to_list(), hashes.tolist(), sizes.tolist(), strict=True))
+        held = self._known(self._nothing, head[KEY_HASH].to_numpy()).held
+        sizes = dict(zip(held.places[held.is_held].tolist(), held.sizes[held.is_held].tolist(), strict=True))
+        rows = zip(head[TS].to_list(), head[PLACE].to_list(), head[KEY_HASH].to_list(), strict=True)
+        return [(since, place, own, sizes[place]) for since, place, own in rows]
 
     # What the episodes leave behind
 
@@ -257,7 +272,7 @@ class SuppressionBuffer:
         changes = frame.with_columns(pl.lit(0, pl.Int64).alias(SIZE)).select(own)
         if known.rows is None:
             return changes[episodes.sources].with_columns(sizes)
-        before = np.searchsorted(known.rows[KEY_HASH].to_numpy(), known.hashes[episodes.codes])
+        before = known.places[episodes.codes]
         taken = np.where(episodes.sources == FROM_BEFORE, before, episodes.sources + known.rows.height)
         return pl.concat([known.rows.select(own), changes])[taken].with_columns(sizes)
 
@@ -289,7 +304,20 @@ class SuppressionBuffer:
             rows = rows.with_columns(pl.when(HELD).then(name).alias(name) for name in self._values)
         self._store.put(rows, self._closed_to)
         new = np.flatnonzero(~leaves & episodes.is_new)
-        self._store.enqueue(episodes.since[new], episodes.places[new], known.hashes[codes[new]])
+        self._store.enqueue(episodes.since[new], episodes.places[new], known.keys.hashes[codes[new]])
         freed, held = known.held.sizes[codes[is_last & was_held]], episodes.sizes[kept[stays]]
         self._bytes += int(held.sum() - freed.sum())
         self._voids += int((held == 0).sum() - (freed == 0).sum())
+
+
+def _codes(entries: Sequence[Entry], numbers: Mapping[int, int], held: Held) -> I64:
+    """Return the number of each entry's key.
+
+    Args:
+        entries: of the record-by-record path.
+        numbers: of the keys that the batch changes, by their numbers there.
+        held: entries from before the batch, by key number: no two have the same place.
+    """
+    by_place = dict(zip(held.places[held.is_held].tolist(), np.flatnonzero(held.is_held).tolist(), strict=True))
+    found = [numbers[entry.key] if entry.is_new and entry.key is not None else by_place[entry.place] for entry in entries]
+    return np.array(found, np.int64)

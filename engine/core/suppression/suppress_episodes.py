@@ -34,7 +34,7 @@ class Steps:
     """A batch's changes and when each step lets entries go. Step i is change i; with no changes there is one step, time alone.
 
     Attributes:
-        codes: number of each change's key, an index into the batch's distinct key hashes.
+        codes: number of each change's key.
         since: buffer time of an entry that each change would make.
         sizes: bytes of each change.
         is_row: whether each change is a row, not a delete.
@@ -231,17 +231,31 @@ def first_overrun(steps: Steps, held: Held, episodes: Episodes, rows: int, size:
 
 
 @dataclass(slots=True)
-class _Entry:
-    """An entry of the record-by-record path."""
+class Entry:
+    """An entry of the record-by-record path.
 
-    hash: int
+    Attributes:
+        since: its buffer time.
+        place: see ``PLACE``; no two entries have the same.
+        size: bytes of its latest change.
+        key: number of its key; None: of no key that the batch changes.
+        hash: of its key, where that has no number.
+        source: see ``Episodes``.
+        released: the step after which it left; below 0: it stays.
+        is_new: whether it began in the batch.
+        is_row: whether its latest change is a row, not a delete.
+        was_row: whether any of its changes was a row.
+    """
+
     since: int
     place: int
     size: int
-    is_row: bool = False
+    key: int | None = None
+    hash: int = 0
     source: int = FROM_BEFORE
     released: int = -1
     is_new: bool = False
+    is_row: bool = False
     was_row: bool = False
 
     @property
@@ -259,19 +273,19 @@ class Bounded:
         last_taken: (buffer time, place) of the last entry taken off the queue's head, or None.
     """
 
-    entries: list[_Entry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     evicted: int = 0
     last_taken: tuple[int, int] | None = None
 
-    def hashes(self) -> U64:
-        """The distinct key hashes, ascending."""
-        return np.unique(np.array([entry.hash for entry in self.entries], np.uint64))
+    @property
+    def other_hashes(self) -> U64:
+        """Hashes of the keys that the batch does not change, with repetitions."""
+        return np.array([entry.hash for entry in self.entries if entry.key is None], np.uint64)
 
-    def episodes(self, hashes: U64, ends: int) -> Episodes:
-        """The episodes, with key numbers by ``hashes``; of ``ends`` steps."""
+    def episodes(self, codes: I64, ends: int) -> Episodes:
+        """The episodes, of ``ends`` steps; ``codes`` number the entries' keys."""
         columns = ("source", "released", "since", "place", "size")
         numbers = np.array([[getattr(entry, name) for name in columns] for entry in self.entries], np.int64).reshape(-1, 5)
-        codes = np.searchsorted(hashes, np.array([entry.hash for entry in self.entries], np.uint64))
         released = np.where(numbers[:, 1] < 0, ends, numbers[:, 1])
         is_new = np.array([entry.is_new for entry in self.entries], np.bool_)
         return _by_key(Episodes(codes, numbers[:, 0], released, numbers[:, 2], numbers[:, 3], is_new, numbers[:, 4]))
@@ -281,35 +295,36 @@ Heads = Callable[[int], list[tuple[int, int, int, int]]]
 """Gives the first n held entries in order, as (buffer time, place, key hash, bytes)."""
 
 
-def plan_bounded(steps: Steps, hashes: U64, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
+def plan_bounded(steps: Steps, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
     """Handle change after change: replace or hold, let go what is due, then the oldest until the buffer fits (``emit_early``).
 
     Args:
         steps: the changes; at least one.
-        hashes: the changes' distinct key hashes, which ``codes`` number.
-        held: what those keys hold.
+        held: what their keys hold.
         heads: see ``Heads``.
         rows: entries held before.
         size: their bytes.
         bounds: S4.
     """
-    return _Walk(steps, hashes, held, heads, rows, size, bounds).run()
+    return _Walk(steps, held, heads, rows, size, bounds).run()
 
 
 class _Walk:
     """The state of ``plan_bounded``."""
 
-    def __init__(self, steps: Steps, hashes: U64, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
+    def __init__(self, steps: Steps, held: Held, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
         self._steps, self._heads, self._bounds = steps, heads, bounds
-        self._keys = hashes[steps.codes].tolist()
+        self._keys = steps.codes.tolist()
         self._rows, self._size = rows, size
-        self._is_row = steps.is_row.tolist()
-        self._shown = dict(zip(hashes.tolist(), held.is_shown.tolist(), strict=True))
-        old = zip(*(each.tolist() for each in (hashes, held.since, held.places, held.sizes, held.is_row)), strict=True)
-        entries = [_Entry(*each) for each in old]
-        self._live = {entry.hash: entry for entry, is_held in zip(entries, held.is_held.tolist(), strict=True) if is_held}
-        for entry in entries:
-            entry.was_row = entry.is_row or entry.is_void
+        self._is_row, self._is_shown = steps.is_row.tolist(), held.is_shown.tolist()
+        names = ("is_held", "since", "places", "sizes", "is_row", "is_void")
+        old = enumerate(zip(*(getattr(held, name).tolist() for name in names), strict=True))
+        self._live = {
+            key: Entry(since, place, size, key, is_row=is_row, was_row=is_row or is_void)
+            for key, (is_held, since, place, size, is_row, is_void) in old
+            if is_held
+        }
+        self._by_place = {entry.place: key for key, entry in self._live.items()}
         self._new: list[tuple[int, int, int]] = []
         self._old: list[tuple[int, int, int, int]] = []
         self._taken = 0
@@ -332,21 +347,21 @@ class _Walk:
         entry = self._live.get(key)
         if entry is None:
             place = self._steps.first_place + step
-            entry = self._live[key] = _Entry(key, since, place, 0, is_new=True)
+            entry = self._live[key] = Entry(since, place, 0, key, is_new=True)
             heappush(self._new, (since, place, key))
             self._found.entries.append(entry)
         elif entry.source == FROM_BEFORE:
             self._found.entries.append(entry)
         entry.is_row = self._is_row[step]
         entry.was_row |= entry.is_row
-        if entry.was_row and not entry.is_row and not self._shown[key]:
+        if entry.was_row and not entry.is_row and not self._is_shown[key]:
             size = 0
         self._rows += (size > 0) - (entry.size > 0)
         self._size += size - entry.size
         entry.source, entry.size = step, size
 
     def _oldest(self) -> tuple[int, int, int, int] | None:
-        """The next to leave; entries that the queue holds come with their bytes."""
+        """The next to leave: (buffer time, place, key, bytes). Of what the queue holds the key is a hash, of a new entry its number."""
         if self._taken == len(self._old) and not self._is_whole:
             self._old = self._heads(max(_CHUNK, 2 * self._taken))
             self._is_whole = len(self._old) == self._taken
@@ -358,12 +373,12 @@ class _Walk:
     def _release(self, oldest: tuple[int, int, int, int], step: int) -> bool:
         """Let an entry go; returns whether it was void."""
         since, place, key, size = oldest
-        entry = self._live.pop(key, None)
-        if entry is None:
-            entry = _Entry(key, since, place, size)
-        if entry.is_new:
+        if self._new and self._new[0][1] == place:
             heappop(self._new)
+            entry = self._live.pop(key)
         else:
+            known = self._by_place.get(place)
+            entry = Entry(since, place, size, hash=key) if known is None else self._live.pop(known)
             self._taken += 1
             self._found.last_taken = (since, place)
         if entry.source == FROM_BEFORE:
@@ -371,6 +386,6 @@ class _Walk:
         entry.released = step
         self._rows -= not entry.is_void
         self._size -= entry.size
-        if key in self._shown:  # of others no change will come
-            self._shown[key] = entry.is_row
+        if entry.key is not None:  # of others no change will come
+            self._is_shown[entry.key] = entry.is_row
         return entry.is_void

@@ -1,6 +1,6 @@
 """What a suppress buffer keeps: every key's latest row or what was last shown of it, and the order in which entries leave.
 
-Two structures of immutable segments. The index has one row per key that is held or shown, by key hash: the held entry with its latest
+Two structures of immutable segments. The index has one row per key that is held or shown, by key: the held entry with its latest
 change, or, when nothing is held, only that the key has a row downstream (STRICT 6), until its window has closed. The queue has one light
 row per held entry, by (buffer time, place); replacing an entry's change never touches it, and entries only ever leave at its
 head. So no row of the queue is stale, and a batch reads the keys it touches and the entries it releases.
@@ -8,6 +8,7 @@ head. So no row of the queue is stale, and a batch reads the keys it touches and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ import polars as pl
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, TS
 from engine.core.ports import SegmentStore
+from engine.core.structures.keys import Keys
 from engine.core.structures.segments import KeyIndex, Segment
-from engine.core.structures.sorted_search import U64
+from engine.core.structures.sorted_search import U64, stable_order
 from engine.core.structures.waiting import SpannedQueue
 
 HELD: Final = "_held"
@@ -120,6 +122,7 @@ class EntryStore:
 
     def __init__(self, key: tuple[str, ...], window_end: str | None, state: dict[str, Any] | None, store: SegmentStore) -> None:
         state = state or {}
+        self._key = key
         self._index = EntryIndex(store, state.get("index"), key, window_end)
         self.queue = EntryQueue(store, state.get("queue"))
 
@@ -128,14 +131,11 @@ class EntryStore:
         return {"index": self._index.snapshot(), "queue": self.queue.snapshot()}
 
     def rows_of(self, hashes: U64) -> pl.DataFrame | None:
-        """The rows of those of these distinct, ascending key hashes that have one, ascending; None when none has."""
-        parts = self._index.ranges(hashes)
+        """The rows of the keys with these distinct, ascending hashes, one of each key, by hash; None where there are none."""
+        parts = self._index.ranges(Keys(hashes))
         if len(parts) < 2:
             return parts[0] if parts else None
-        rows = pl.concat(parts).sort(KEY_HASH, maintain_order=True)  # newer segments come later
-        own = rows[KEY_HASH].to_numpy()
-        is_newest = np.append(own[1:] != own[:-1], [True])
-        return rows.filter(pl.Series(is_newest))
+        return newest_of_each(pl.concat(parts), self._key)
 
     def put(self, rows: pl.DataFrame, closed_to: int = BEFORE_ALL_TIME) -> None:
         """Replace the rows of some keys.
@@ -151,3 +151,12 @@ class EntryStore:
         order = np.lexsort((places, since))
         queued = {TS: since[order], PLACE: places[order], KEY_HASH: hashes[order]}
         self.queue.append(pl.DataFrame(queued))
+
+
+def newest_of_each(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return the last row of each key, by hash; newer rows stand behind older ones."""
+    _, numbers = Keys.of(rows[KEY_HASH].to_numpy(), [rows[name] for name in key])
+    order = stable_order(numbers)
+    numbers = numbers[order]
+    newest: I64 = order[np.append(numbers[1:] != numbers[:-1], True)[: len(order)]]
+    return rows[newest]

@@ -21,7 +21,6 @@ import polars as pl
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, empty_frame
-from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
 from engine.core.windows.window_store import HASH, NODE, WindowStore, sorted_run
 from engine.definition.types import STRING, Schema
@@ -129,6 +128,7 @@ class Corrections:
         self._clock: int | None = state.get("clock")
         self._closed: int = state.get("closed", -1)
         self._changes: int = state.get("changes", 0)
+        self._hashing = store.hashing
         self._store = WindowStore(store, self._latest, 1, state.get("segments"))
 
     @property
@@ -187,7 +187,7 @@ class Corrections:
         ends = changes[WINDOW_END].dt.epoch("ms").to_numpy()
         own = [
             pl.Series(NODE, ends, pl.Int64),
-            key_hash(changes, self._key).alias(HASH),
+            self._hashing.of(changes, self._key).alias(HASH),
             pl.Series(_ORDER, order, pl.Int64),
             pl.Series(_SINCE, order, pl.Int64),
             (changes[FIRST] if FIRST in changes.columns else changes[POS]).alias(FIRST),

@@ -115,7 +115,7 @@ class WindowAggregator(Operator):
         self._no_record = empty_frame(schema_in).clear(1)
         values = [name for name, _ in self._aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
-        self._grouping = Grouping.of(spec.group, schema_in)
+        self._grouping = Grouping.of(spec.group, schema_in, store.hashing)
         self._group = [f"g{i}" for i in range(len(spec.group))]
         state = state or {}
         by_window = [NODE, HASH, *self._group]

@@ -118,7 +118,7 @@ class SessionAggregator(Operator):
         self._fold = SessionFold(spec, schema)
         self.schema = self._fold.schema
         self._nothing = empty_frame(self.schema).with_columns(pl.lit(0, pl.Int64).alias(FIRST))
-        self._grouping = Grouping.of(spec.group, schema)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing)
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
         self._horizon: int = state.get("horizon", 0)

@@ -67,7 +67,7 @@ class SlidingAggregator(Operator):
         self.name = spec.name
         self._spec = spec
         self._results = SlidingResults(spec, schema)
-        self._grouping = Grouping.of(spec.group, schema)
+        self._grouping = Grouping.of(spec.group, schema, store.hashing)
         state = state or {}
         self._stream_time: int | None = state.get("stream_time")
         self._boundary: int = state.get("boundary", 0)

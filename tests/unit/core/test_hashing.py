@@ -8,7 +8,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.core.hashing import HASH_OF_NOTHING, key_hash
+from engine.core.hashing import HASH_OF_NOTHING, KeyHash, key_hash
 
 
 def hashed(*columns: pl.Series) -> list[int | None]:
@@ -66,3 +66,42 @@ def test_a_nested_key_is_refused() -> None:
 
 def test_no_rows_give_no_hashes() -> None:
     assert hashed(pl.Series([], dtype=pl.String), pl.Series([], dtype=pl.Int64)) == []
+
+
+def test_seeded_hashes_are_those_of_the_first_release_with_seeds() -> None:
+    frame = pl.DataFrame({"text": ["x"], "number": [1], "double": [1.5]})
+    seeded = KeyHash(0x0123_4567_89AB_CDEF)
+    assert [seeded.of(frame, [name])[0] for name in frame.columns] == [
+        5414319214606716839,
+        3519706209665466087,
+        14978074127885142793,
+    ]
+    assert seeded.of(frame, ["text", "number"])[0] == 4693887512697770825
+
+
+@pytest.mark.parametrize("values", [[1, 2, 2**62, -1], [0.5, -1.0, 2.5, 0.0], ["a", "b", "ab", ""]])
+def test_every_seed_gives_other_hashes_and_equal_values_one(values: list[object]) -> None:
+    frame = pl.DataFrame({"a": values * 2, "b": [1] * 8})
+    for columns in (["a"], ["a", "b"], ["b", "a"]):
+        found = [KeyHash(seed).of(frame, columns).to_list() for seed in (0, 1, 2**64 - 1)]
+        assert all(hashes[:4] == hashes[4:] for hashes in found)
+        assert len({value for hashes in found for value in hashes}) == 12
+
+
+def test_keys_made_to_share_a_hash_do_so_under_no_seed() -> None:
+    frame = pl.DataFrame({"a": [1, 2], "b": [1, -5986597001865693592]})
+    assert key_hash(frame, ["a", "b"]).n_unique() == 1
+    assert [KeyHash(seed).of(frame, ["a", "b"]).n_unique() for seed in range(1, 100)] == [2] * 99
+
+
+def test_long_texts_that_share_their_xxhash64_under_many_seeds_do_not_share_the_seeded_hash() -> None:
+    """Two changes of a lane of xxHash64 that cancel out whatever the seed, with a probability of a half."""
+    prime_1, prime_2, word = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 1 << 64
+    inverse = pow(prime_2, -1, word)
+    lanes = [[0] * 8 for _ in range(2)]
+    lanes[1][0] = (1 << 63) * inverse % word
+    lanes[1][4] = -(1 << 30) * prime_1 * inverse % word
+    frame = pl.DataFrame({"k": [b"".join(lane.to_bytes(8, "little") for lane in each) for each in lanes]})
+    xxhash64 = [frame.select(pl.col("k").nchash.xxhash64(seed=seed)).to_series().n_unique() for seed in range(64)]  # type: ignore[attr-defined]
+    assert 1 in xxhash64
+    assert [KeyHash(seed).of(frame, ["k"]).n_unique() for seed in range(1, 64)] == [2] * 63

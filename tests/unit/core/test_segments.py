@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from engine.core.ports import named_segments
+from engine.core.structures.keys import Keys
 from engine.core.structures.segments import (
     MERGED_AT_ONCE,
     MIN_MERGED,
@@ -16,7 +17,6 @@ from engine.core.structures.segments import (
     merge_start,
     upper_bound,
 )
-from engine.errors import InvariantBroken
 from engine.state.memory import MemorySegmentStore
 
 
@@ -40,7 +40,7 @@ def versions(*rows: tuple[int, int, int], op: int = 0, keys: list[str] | None = 
 
 
 def rows_of(index: KeyIndex, *hashes: int) -> list[tuple[int, ...]]:
-    parts = index.ranges(np.array(hashes, np.uint64))
+    parts = index.ranges(Keys(np.array(hashes, np.uint64)))
     return [row for part in parts for row in part.select("_key_hash", "_ts", "_pos").rows()]
 
 
@@ -67,7 +67,7 @@ def test_merges_take_the_longest_run_whose_oldest_is_not_the_largest() -> None:
 def test_a_lookup_takes_only_what_can_answer_for_its_times() -> None:
     index = KeyIndex(MemorySegmentStore(), None, is_by_time=True)
     index.append(versions(*((7, ts, ts) for ts in range(0, 100, 10)), (8, 5, 200)), horizon=-1)
-    [part] = index.ranges(np.array([7], np.uint64), np.array([35]), np.array([52]))
+    [part] = index.ranges(Keys(np.array([7], np.uint64)), np.array([35]), np.array([52]))
     assert part["_ts"].to_list() == [30, 40, 50, 90]
 
 
@@ -107,14 +107,28 @@ def test_an_index_by_arrival_keeps_the_last_row_of_each_key() -> None:
     assert rows_of(index, 1, 2) == [(1, 7, 3), (2, 5, 2)]
 
 
-def test_two_keys_of_one_hash_are_noticed_when_they_meet() -> None:
+@pytest.mark.parametrize("is_by_time", [True, False])
+def test_two_keys_of_one_hash_stay_apart_before_and_after_they_were_merged(is_by_time: bool) -> None:
+    index = KeyIndex(MemorySegmentStore(), None, is_by_time=is_by_time, key_columns=["key"])
+    asked = Keys.of(np.array([1, 1], np.uint64), [pl.Series(["b", "a"])])[0]
+    for i in range(2 * MIN_MERGED):
+        index.append(versions((1, 0, 2 * i), (1, 0, 2 * i + 1), keys=["a", "b"]), horizon=-1)
+        rows = [
+            (asked.columns[0][int(number)], position)
+            for part in index.find(asked)
+            for number, position in zip(part.keys, part.frame["_pos"], strict=True)
+        ]
+        newest = {key: max(position for own, position in rows if own == key) for key in ("a", "b")}
+        assert newest == {"a": 2 * i, "b": 2 * i + 1}
+        assert index.rows == 2 * len(index)
+
+
+def test_a_lookup_between_two_times_sees_past_the_rows_of_another_key_of_its_hash() -> None:
     index = KeyIndex(MemorySegmentStore(), None, is_by_time=True, key_columns=["key"])
-    index.append(versions((1, 0, 0), keys=["a"]), horizon=-1)
-    for i in range(1, MIN_MERGED - 1):
-        index.append(versions((1, i, i), keys=["b"]), horizon=-1)
-    last = versions((1, MIN_MERGED, MIN_MERGED), keys=["b"])
-    with pytest.raises(InvariantBroken):
-        index.append(last, horizon=-1)
+    index.append(versions((1, 10, 0), (1, 20, 1), (1, 30, 2), (1, 90, 3), keys=["a", "b", "b", "b"]), horizon=-1)
+    asked = Keys.of(np.array([1], np.uint64), [pl.Series(["a"])])[0]
+    [part] = index.ranges(asked, np.array([35]), np.array([52]))
+    assert part["_ts"].to_list() == [10]
 
 
 def test_a_large_merge_makes_one_run_of_several_segments() -> None:
@@ -133,7 +147,7 @@ def test_a_large_merge_makes_one_run_of_several_segments() -> None:
     again = KeyIndex(store, state, is_by_time=True)
     assert again.rows == MIN_MERGED * rows
     asked = np.sort(hashes[:100])
-    assert pl.concat(again.ranges(asked))["_key_hash"].to_list() == asked.tolist()
+    assert pl.concat(again.ranges(Keys(asked)))["_key_hash"].to_list() == asked.tolist()
     for batch in range(1, MIN_MERGED):  # as few as these leave a run as large as it is alone
         again.append(versions((7, batch, MIN_MERGED * rows + batch)), horizon=-1)
     assert [entry["is_continued"] for entry in again.snapshot()[:2]] == [False, True]

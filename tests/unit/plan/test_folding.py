@@ -10,7 +10,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import source_entry
-from engine.plan.folding import unfolded
+from engine.plan.folding import changes_with_readers, folded
 from engine.plan.model import Aggregation, Plan
 
 VIEWS = StreamDefinition.model_validate({"key": ["id"], "columns": {"id": "string", "ad": "string"}})
@@ -36,9 +36,18 @@ def folds(plan: Plan) -> bool:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_changes_of_an_unversioned_table_are_folded(window: dict[str, Any] | None) -> None:
     plan = build(window=window, into={"table": "out"}, select=None, having="ids is not null")
-    assert folds(plan)
-    assert not folds(unfolded(plan))
-    assert state_fingerprint(plan) == state_fingerprint(unfolded(plan))
+    assert not folds(plan)
+    assert folds(folded(plan))
+    assert state_fingerprint(plan) == state_fingerprint(folded(plan))
+
+
+@pytest.mark.parametrize(("function", "is_growing"), [("collect_list(id)", True), ("count(*)", False), ("top_k(id, 3)", False)])
+def test_what_queries_read_has_every_change_but_of_results_that_grow(function: str, is_growing: bool) -> None:
+    """P4: a reader of the table would find other groups, other matches, with other batches."""
+    plan = build(aggregate={"found": function}, into={"table": "out"})
+    assert folds(folded(plan))
+    assert folds(folded(plan, is_read=True)) == is_growing
+    assert changes_with_readers(plan) == (not is_growing)
 
 
 @pytest.mark.parametrize(
@@ -52,4 +61,5 @@ def test_the_changes_of_an_unversioned_table_are_folded(window: dict[str, Any] |
     ],
 )
 def test_where_each_change_counts_every_one_is_made(parts: dict[str, Any]) -> None:
-    assert not folds(build(**parts))
+    assert not folds(folded(build(**parts)))
+    assert not changes_with_readers(build(**parts))

@@ -176,7 +176,6 @@ def test_an_aggregation_over_a_table_sends_old_and_new_rows_to_their_groups() ->
         (("customer", "orders.customer"),),
         (AggregateColumn("total", "sum", '"orders"."amount"'),),
         '"total" > 0',
-        is_folded=True,
     )
     assert plan.output.key == ("customer",)
 
@@ -184,7 +183,7 @@ def test_an_aggregation_over_a_table_sends_old_and_new_rows_to_their_groups() ->
 def test_an_aggregation_over_a_stream_needs_no_window() -> None:
     plan = build(**{"from": {"stream": "clicks"}}, group_by=["customer"], aggregate={"n": "count(*)"})
     assert plan.stages[0].operators[0] == RunningAggregation(
-        "aggregate", (("customer", "clicks.customer"),), (AggregateColumn("n", "count", None),), is_folded=True
+        "aggregate", (("customer", "clicks.customer"),), (AggregateColumn("n", "count", None),)
     )
     assert plan.inputs[0].hash_key == ("customer",)
 

@@ -74,7 +74,7 @@ def test_another_checkpoint_begins_on_its_own(tmp_path: Path) -> None:
 
 def test_a_layout_outlives_other_settings(tmp_path: Path) -> None:
     layout = open_layout(tmp_path, 2, 2, nowhere)
-    assert layout == Layout(2, (2, 0), {"log:a": {"0": 0}})
+    assert layout == Layout(2, (2, 0), {"log:a": {"0": 0}}, hash_seed=layout.hash_seed)
     assert open_layout(tmp_path, 2, 8, lambda: {"log:a": {"0": 99}}) == layout
 
 
@@ -88,11 +88,18 @@ def test_a_layout_of_the_first_format_is_read(tmp_path: Path) -> None:
     assert open_layout(tmp_path, 2, 8, nowhere) == Layout(2, (2, 0), {"log:a": {"0": 7}})
 
 
+def test_every_new_checkpoint_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    seeds = {open_layout(tmp_path / name, 2, 2, nowhere).hash_seed for name in ("a", "b")}
+    assert len(seeds) == 2
+
+
 def test_a_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     open_layout(tmp_path, 2, 2, nowhere)
     path = tmp_path / "layout.json"
-    path.write_text(path.read_text().replace('"format": 2', '"format": 3'))
-    with pytest.raises(StateCorrupt, match="format 3"):
+    path.write_text(path.read_text().replace('"format": 3', '"format": 4'))
+    with pytest.raises(StateCorrupt, match="format 4"):
         open_layout(tmp_path, 2, 2, nowhere)
 
 
