@@ -11,7 +11,8 @@ from app.api.conditions import IdempotencyKey
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import APPENDED, DELETE_BODY, RECORDS_BODY
-from app.api.schemas import AppendAnswer, AppendedRange, AppendWarning, RejectedRecord
+from app.api.schemas import AppendAnswer, AppendedRange, RejectedRecord
+from app.api.warned import shown_warnings
 from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.store.append_transaction import Appended
 from app.store.gates import Passing
@@ -148,7 +149,7 @@ def _answer(appended: Appended) -> AppendAnswer:
         ],
         rejected_count=appended.rejected_count,
         rejected=[RejectedRecord(index=record.index, code=record.code, detail=record.detail) for record in appended.rejected],
-        warnings=[AppendWarning(code=w.code, pointer=w.pointer, detail=w.detail, cure=w.cure) for w in appended.warnings],
+        warnings=shown_warnings(appended.warnings),
     )
 
 

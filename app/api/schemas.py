@@ -48,11 +48,12 @@ class RelationAnswer(Answer):
 
 
 class WarningItem(Answer):
-    """Something that was accepted and may still surprise, with the ways out."""
+    """Something that was accepted and may still surprise."""
 
-    pointer: str = Field(description="JSON pointer of the field that could be changed.", examples=["/window/grace"])
+    pointer: str = Field(description="JSON pointer of the definition's field that could be changed.", examples=["/window/grace"])
     code: str = Field(examples=["no_grace_on_derived"])
-    detail: str
+    detail: str = Field(description="What happens.")
+    cure: str = Field(description="What to do where that is not meant.")
 
 
 class RegisteredAnswer(RelationAnswer):
@@ -85,15 +86,6 @@ class RejectedRecord(Answer):
     detail: str
 
 
-class AppendWarning(Answer):
-    """What is strange about records that were appended all the same."""
-
-    code: str = Field(examples=["event_times_before_1990"])
-    pointer: str = Field(description="The part of the relation's definition that it is about.", examples=["/event_time_unit"])
-    detail: str
-    cure: str = Field(description="What to do.")
-
-
 class AppendAnswer(Answer):
     """What became of the records of one request."""
 
@@ -101,7 +93,7 @@ class AppendAnswer(Answer):
     offsets: list[AppendedRange]
     rejected_count: int = Field(examples=[1])
     rejected: list[RejectedRecord] = Field(description="The refused records, the first thousand of them.")
-    warnings: list[AppendWarning] = Field(
+    warnings: list[WarningItem] = Field(
         description="`event_times_before_1990`: the event times of all appended records lie before 1990, as seconds do that are read as"
         " milliseconds."
     )

@@ -10,4 +10,4 @@ from engine.plan.warnings import DefinitionWarning
 
 def shown_warnings(warnings: Iterable[DefinitionWarning]) -> list[WarningItem]:
     """Return warnings as a part of an answer."""
-    return [WarningItem(pointer=each.pointer, code=each.code, detail=each.detail) for each in warnings]
+    return [WarningItem(pointer=each.pointer, code=each.code, detail=each.detail, cure=each.cure) for each in warnings]

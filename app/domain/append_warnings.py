@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from app.domain.explaining.sentences import shown
 from engine.plan.model import RelationSchema
+from engine.plan.warnings import DefinitionWarning
 
 EARLY_MS = 631_152_000_000
 """1990-01-01. Seconds of any day since 1990 that are read as milliseconds lie before it, and few records are as old."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendWarning:
-    """One warning.
-
-    Attributes:
-        pointer: the part of the relation's definition that it is about.
-        cure: what to do.
-    """
-
-    code: str
-    pointer: str
-    detail: str
-    cure: str
-
-    def to_json(self) -> list[str]:
-        """Return the form in which a repeat's answer keeps it."""
-        return [self.code, self.pointer, self.detail, self.cure]
-
-    @staticmethod
-    def kept(values: list[Any]) -> AppendWarning:
-        """Read what ``to_json`` made."""
-        return AppendWarning(*values)
-
-
-def warnings_of(relation: RelationSchema, newest_ms: int | None) -> tuple[AppendWarning, ...]:
+def warnings_of(relation: RelationSchema, newest_ms: int | None) -> tuple[DefinitionWarning, ...]:
     """Return what to tell whoever appended.
 
     Args:
@@ -47,7 +21,7 @@ def warnings_of(relation: RelationSchema, newest_ms: int | None) -> tuple[Append
         return ()
     pointer, reading, cure = _event_time(relation)
     detail = f"every record of this request has an event time before 1990, the newest of {shown(newest_ms)}: {reading}"
-    return (AppendWarning("event_times_before_1990", pointer, detail, f"{cure}; nothing if the records are that old"),)
+    return (DefinitionWarning(pointer, "event_times_before_1990", detail, f"{cure}; nothing if the records are that old"),)
 
 
 def _event_time(relation: RelationSchema) -> tuple[str, str, str]:

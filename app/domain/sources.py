@@ -43,8 +43,8 @@ def source_warnings(definition: SourceDefinition) -> list[DefinitionWarning]:
     return [
         DefinitionWarning(
             "/conflict", "arrival_decides_conflicts",
-            "a change with an older event time that arrives later overwrites a newer one, and is only counted as `out_of_order`. Write "
-            '"conflict": "latest_event_time" to let event time decide, "versioned": {"history_retention": …} to keep every version, or '
+            "a change with an older event time that arrives later overwrites a newer one, and is only counted as `out_of_order`",
+            'write "conflict": "latest_event_time" to let event time decide, "versioned": {"history_retention": …} to keep every version, or '
             '"conflict": "latest_arrival" if that is meant',
         )
     ]  # fmt: skip

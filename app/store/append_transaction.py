@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,7 +13,7 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.domain.append_warnings import AppendWarning, warnings_of
+from app.domain.append_warnings import warnings_of
 from app.domain.idempotency import TTL_MS, key_reused
 from app.domain.values import instant
 from app.errors import Unprocessable
@@ -26,6 +26,7 @@ from engine.connectors.log import (
     encode_batch,
     route,
 )
+from engine.plan.warnings import DefinitionWarning
 
 # An answer names this many refused records; all of them can be read at …/rejects.
 LISTED_REJECTS = 1_000
@@ -94,7 +95,7 @@ class Appended:
     ranges: tuple[Range, ...]
     rejected: tuple[Rejected, ...]
     reasons: dict[str, int] = field(default_factory=dict)
-    warnings: tuple[AppendWarning, ...] = ()
+    warnings: tuple[DefinitionWarning, ...] = ()
     is_repeated: bool = False
 
     @property
@@ -113,7 +114,7 @@ class Appended:
             "ranges": [[part.partition, part.first_offset, part.count] for part in self.ranges],
             "rejected": [[record.index, record.code, record.detail] for record in self.rejected],
             "reasons": self.reasons,
-            "warnings": [warning.to_json() for warning in self.warnings],
+            "warnings": [list(astuple(warning)) for warning in self.warnings],
         }
 
     @staticmethod
@@ -121,7 +122,7 @@ class Appended:
         """Read what ``to_json`` made."""
         ranges = tuple(Range(*part) for part in kept["ranges"])
         rejected = tuple(Rejected(*record) for record in kept["rejected"])
-        warnings = tuple(map(AppendWarning.kept, kept.get("warnings", ())))  # an earlier version kept none
+        warnings = tuple(DefinitionWarning(*values) for values in kept.get("warnings", ()))  # an earlier version kept none
         return Appended(ranges, rejected, kept["reasons"], warnings, is_repeated=True)
 
 

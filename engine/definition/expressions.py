@@ -8,7 +8,7 @@ number, a bigint overflow) is NULL: see ``operands`` and ``arithmetic``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -121,6 +121,37 @@ def parse_aggregate(text: str, schema: Schema) -> AggregateCall:
     scalar = compile_tree(written.argument, schema)
     argument = qualify(render(written.argument), schema)
     return AggregateCall(written.function, argument, written.limit, result_type(written.function, scalar.type))
+
+
+def name_aggregates(text: str, schema: Schema, named: Mapping[str, AggregateCall]) -> str:
+    """Return an expression over results with each aggregate in it replaced by the column that holds it, as ``count(*) > 0`` by ``n > 0``.
+
+    Args:
+        text: the expression.
+        schema: of what is aggregated.
+        named: column → its aggregate.
+
+    Raises:
+        ExpressionInvalid: as ``parse_aggregate``, and ``aggregate_unnamed`` where no column holds it.
+    """
+    tree = parse(text)
+    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.lower() in AGGREGATE_NAMES]
+    if not calls:
+        return text
+    for node in calls:
+        written = render(node)
+        call = parse_aggregate(written, schema)
+        name = next((name for name, own in named.items() if own == call), None)
+        if name is None:
+            raise ExpressionInvalid(
+                "aggregate_unnamed", f'no column holds {written}; add it to `aggregate`, as in "n": "{written}"'
+            )
+        column = exp.column(exp.to_identifier(name, quoted=True))
+        if node is tree:
+            tree = column
+        else:
+            node.replace(column)
+    return render(tree)
 
 
 def resolve(column: exp.Column, schema: Schema) -> str:

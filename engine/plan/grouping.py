@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.definition.aggregates import is_undoable
-from engine.definition.expressions import AggregateCall, compile_scalar, parse_aggregate
+from engine.definition.expressions import AggregateCall, compile_scalar, name_aggregates, parse_aggregate
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
 from engine.plan.model import (
@@ -121,7 +121,7 @@ def plan_grouping(scope: Scope, sizes: Sizes | None, running: Running) -> Groupi
         _result_schema(scope, groups, calls),
         frozenset({*arguments, *(name for group in groups for name in group.value.scalar.columns)}),
     )
-    return _with_having(grouping, definition.having, problems)
+    return _with_having(grouping, _having(scope, schema, calls), problems)
 
 
 def _operator(
@@ -154,6 +154,16 @@ def _result_schema(scope: Scope, groups: tuple[Group, ...], calls: dict[str, Agg
     if scope.definition.window is not None and EMIT.get(scope.definition.suppress.mode) == "corrections":
         columns.append((STATE, STRING))
     return Schema(tuple(columns))
+
+
+def _having(scope: Scope, schema: Schema, calls: dict[str, AggregateCall]) -> str | None:
+    """Return ``having`` over the result's columns: it may name them, or write their aggregates out as SQL does (A2)."""
+    having = scope.definition.having
+    try:
+        return None if having is None else name_aggregates(having, schema, calls)
+    except ExpressionInvalid as error:
+        scope.problems.add("/having", error.code, error.detail)
+        return None
 
 
 def _with_having(grouping: Grouping, having: str | None, problems: Problems) -> Grouping | None:

@@ -1,4 +1,4 @@
-"""Warnings: definitions that are accepted and may still surprise, each with a pointer to its field and the ways out. Pure.
+"""Warnings: definitions that are accepted and may still surprise, each with a pointer to its field and the cure. Pure.
 
 Codes:
 
@@ -28,12 +28,14 @@ class DefinitionWarning:
     Attributes:
         pointer: JSON pointer of the field that could be changed.
         code: stable.
-        detail: what happens, and what can be done.
+        detail: what happens.
+        cure: what can be done.
     """
 
     pointer: str
     code: str
     detail: str
+    cure: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,8 @@ def _of_order(judge: _Judge, definition: QueryDefinition, plan: Plan, producers:
         yield DefinitionWarning(
             judge.pointer, "lateness_depends_on_tasks",
             f"{judge.what} reads what {_listed(both.waiting)} lets go after waiting up to {wait}. Each task waits by its own stream time "
-            f"(T1), so which records are late here depends on the number of tasks. Give a grace of at least {wait}, or run what waits "
-            "with \"tasks\": 1",
+            f"(T1), so which records are late here depends on the number of tasks",
+            f"give a grace of at least {wait}, or run what waits with \"tasks\": 1",
         )  # fmt: skip
     if judge.grace_ms == 0 and derived.total_ms > tolerance_ms:
         yield _no_grace("no_grace_on_derived", judge, derived)
@@ -128,7 +130,8 @@ def _no_grace(code: str, judge: _Judge, disorder: Disorder) -> DefinitionWarning
     return DefinitionWarning(
         judge.pointer, code,
         f"{judge.what} has no grace, and {causes} lets results go out of the order of event time, by about {least}: what comes behind "
-        f"newer results is late here. Give a grace of at least {least}, beside what the sources themselves need",
+        f"newer results is late here",
+        f"give a grace of at least {least}, beside what the sources themselves need",
     )  # fmt: skip
 
 
@@ -156,7 +159,8 @@ def _of_arrival(pointer: str, name: str, catalog: Catalog, producers: Producers)
     yield DefinitionWarning(
         pointer, "event_time_is_arrival",
         f"{origin} names no `event_time` column: unless each record brings `$event_time_ms`, windows and graces over {name!r} count by the "
-        f"time of arrival, and the same records read again later give other results. Register {declared} with `event_time`",
+        f"time of arrival, and the same records read again later give other results",
+        f"register {declared} with `event_time`",
     )  # fmt: skip
 
 

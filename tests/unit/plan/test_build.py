@@ -179,6 +179,8 @@ def test_a_query_that_would_read_its_own_result_through_another_is_refused() -> 
          ("/aggregate/group_2", "name_clash")),
         ({"window": WINDOW, "aggregate": COUNT, "having": "n"}, ("/having", "type_mismatch")),
         ({"having": "delay > 1"}, ("/having", "having_without_aggregate")),
+        ({"window": WINDOW, "aggregate": COUNT, "having": "sum(delay) > 1"}, ("/having", "aggregate_unnamed")),
+        ({"window": WINDOW, "aggregate": COUNT, "having": "sum(nothing) > 1"}, ("/having", "unknown_column")),
         ({"into": {"table": "result"}, "select": {"dest": "dest"}}, ("/select", "key_missing_in_select")),
         ({"from": {"stream": "keyless"}, "into": {"table": "result"}}, ("/into/table", "key_missing_in_select")),
         ({"into": {"stream": "flights"}}, ("/into", "query_cycle")),

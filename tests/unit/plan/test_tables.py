@@ -180,6 +180,26 @@ def test_an_aggregation_over_a_table_sends_old_and_new_rows_to_their_groups() ->
     assert plan.output.key == ("customer",)
 
 
+@pytest.mark.parametrize(
+    ("having", "meant"),
+    [
+        ("count(*) > 0", '"n" > 0'),
+        ("COUNT(*)>0 AND sum(orders.amount) > 1", '"n" > 0 AND "total" > 1'),
+        ("count(*)", None),
+    ],
+)
+def test_having_may_write_aggregates_out(having: str, meant: str | None) -> None:
+    """A2: as SQL writes it."""
+    aggregate = {"n": "count(*)", "total": "sum(amount)"}
+    if meant is None:
+        with pytest.raises(DefinitionInvalid):
+            build(group_by=["customer"], aggregate=aggregate, having=having)
+        return
+    found = build(group_by=["customer"], aggregate=aggregate, having=having).stages[-1].operators[0]
+    assert isinstance(found, TableAggregation)
+    assert found.having == meant
+
+
 def test_an_aggregation_over_a_stream_needs_no_window() -> None:
     plan = build(**{"from": {"stream": "clicks"}}, group_by=["customer"], aggregate={"n": "count(*)"})
     assert plan.stages[0].operators[0] == RunningAggregation(
