@@ -63,7 +63,12 @@ def materialised_output(stored: RelationRow) -> Output | None:
     """Return what the rows of a source are kept as; None where they are not."""
     if stored.origin != "source" or stored.kind != "table" or not stored.definition.get("materialize"):
         return None
-    return _output(stored.name, source_of("table", stored.definition))
+    return output_of_source(stored.name, stored.definition)
+
+
+def output_of_source(name: str, definition: Mapping[str, Any]) -> Output:
+    """Return what the rows of a source table are kept as, by its stored definition."""
+    return _output(name, source_of("table", definition))
 
 
 def follow(

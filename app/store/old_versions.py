@@ -13,6 +13,7 @@ import structlog
 from psycopg import sql
 
 from app.store.catalog import output_of
+from app.store.materialisations import PREFIX, output_of_source
 from engine.connectors.column_names import bound_column
 from engine.connectors.postgres import connect
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier
@@ -25,9 +26,12 @@ SCAN_ROWS = 500_000
 """Rows that one look through a history finds at most: 50 MB of their places."""
 
 _TABLES = """
-    SELECT r.definition, q.id FROM slackwater.relation r JOIN slackwater.query q ON q.id = r.produced_by
-    WHERE r.kind = 'table' AND r.definition ->> 'history_retention_ms' IS NOT NULL ORDER BY r.name
+    SELECT r.name, r.origin, r.definition, q.id FROM slackwater.relation r
+    JOIN slackwater.query q ON q.id = r.produced_by OR (r.origin = 'source' AND q.name = %(prefix)s || r.name AND q.deleted_at IS NULL)
+    WHERE r.kind = 'table' AND (r.definition ->> 'history_retention_ms' IS NOT NULL OR r.definition ->> 'versioned' IS NOT NULL)
+    ORDER BY r.name
 """
+"""Versioned results, and versioned sources whose rows are kept."""
 _STREAM_TIME = "SELECT stream_time_ms FROM log.commit WHERE query_id = %s"
 # It is the row that every commit locks first: a version that comes meanwhile waits.
 _LOCKED = " FOR UPDATE"
@@ -42,8 +46,8 @@ def forget_versions(dsn: str) -> int:
     """
     removed = 0
     with connect(dsn, "slackwater-versions") as connection:
-        for definition, query_id in connection.execute(_TABLES).fetchall():
-            output = output_of(definition)
+        for name, origin, definition, query_id in connection.execute(_TABLES, {"prefix": PREFIX}).fetchall():
+            output = output_of(definition) if origin == "derived" else output_of_source(name, definition)
             while (round_removed := _forget_some(connection, output, query_id)) > 0:
                 removed += round_removed
     if removed:

@@ -566,7 +566,6 @@ class Output:
     is_windowed: bool
     is_final: bool
     retention_ms: int | None
-    partitions: int = 1
     history_retention_ms: int | None = None
     closes_after_ms: int | None = None
     has_open: bool = False

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from app.store.old_versions import forget_versions
 from tests.api.conftest import TABLE, Problem
 
 WEATHER = {**TABLE, "materialize": True}
@@ -47,6 +48,17 @@ async def test_a_materialised_source_is_read_like_a_result(client: httpx.AsyncCl
     history = (await client.get("/v1/tables/weather/rows/JFK", params={"from": 0})).json()
     assert (len(history["rows"]), history["truncated"]) == (1, True)
     assert (await client.get("/v1/tables/weather/changes", params={"from": "earliest"})).status_code == 200
+
+
+async def test_versions_that_no_read_reaches_go_from_a_materialised_source_too(client: httpx.AsyncClient, dsn: str) -> None:
+    play_the_sink(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for days, temp in ((1, 2.5), (9, 3.5)):
+            values = (temp, 1_356_998_400_000 + days * 86_400_000)
+            connection.execute("INSERT INTO history.weather VALUES ('JFK', %s, '2013-01-01T00:00:00Z', %s, false)", values)
+        connection.execute("UPDATE log.commit SET stream_time_ms = 1356998400000 + 9 * 86400000")
+        assert forget_versions(dsn) == 1
+        assert connection.execute("SELECT temp FROM history.weather ORDER BY 1").fetchall() == [(2.5,), (3.5,)]
 
 
 async def test_the_internal_query_is_visible_and_marked(client: httpx.AsyncClient) -> None:
