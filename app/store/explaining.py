@@ -44,7 +44,6 @@ class StoredFacts:
             wakes=detail.get("wakes", {}),
             position=query.committed.position,
             ends={item.feed.name: _ends(raw(connection), item.feed) for item in query.plan.inputs if item.feed.type == "log"},
-            hash_seed=detail.get("hash_seed", 0),
         )
         self._search = RecordSearch(raw(connection), query.committed.position)
 

@@ -24,8 +24,7 @@ class CommitRow:
     ``ReportedNames``, the last two without what is not known), ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest
     event time read: of a derived feed the greatest head), ``emitted_rows``, ``wakes``
     (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
-    ``hash_seed`` (of the hashes of keys, which say whose task a key is), ``phases_ms`` (of this batch: ``process``, the stages' work, and
-    ``sink``, from the arrival of its packets on; of the batch before,
+    ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
     for Spark reports on a batch only after its commit: ``engine.spark.reports.SPARK_PHASES``, absent after the first of a launch).
     """
 
@@ -42,9 +41,7 @@ class CommitRow:
         detail = {**self.detail, **parts, "wakes": kept(self.detail.get("wakes", {}))}
         return CommitRow(self.position, detail)
 
-    def advanced(
-        self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames, hash_seed: int = 0
-    ) -> CommitRow:
+    def advanced(self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames) -> CommitRow:
         """Return what is true once the batch is in."""
         position = {feed: dict(partitions) for feed, partitions in self.position.items()}
         read = dict(self.detail.get("read_rows", {}))
@@ -64,7 +61,6 @@ class CommitRow:
             "read_to": read_to,
             "emitted_rows": self.detail.get("emitted_rows", 0) + emitted,
             "max_ts": newest,
-            "hash_seed": hash_seed,
         }
         for part in _BY_TASK:
             detail[part] = _merged(self.detail.get(part, {}), part, stats, names)

@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 
 from engine.connectors.admission import Chunk
 from engine.connectors.packets import Packet
-from engine.core.hashing import UNSEEDED, KeyHash
 from engine.plan.model import Feed, Input, RelationSchema
 
 Start = Literal["earliest", "latest"] | int
@@ -55,13 +54,11 @@ class ReadRequest:
         inputs: the inputs that read this feed.
         now_ms: the batch's wall clock (T5).
         tasks: task ids by ordinal.
-        hashing: of the checkpoint's keys.
     """
 
     inputs: Sequence[Input]
     now_ms: int
     tasks: Sequence[int]
-    hashing: KeyHash = UNSEEDED
 
 
 class FeedReader(Protocol):

@@ -19,6 +19,7 @@ from engine.connectors.packets import Packet, encode_frame, encode_json, split_b
 from engine.connectors.postgres import shared_connection
 from engine.core.chain import running_schema
 from engine.core.frames import KEY_HASH, TS
+from engine.core.hashing import key_hash
 from engine.core.replay import OPERATOR, RECORD, STAGE, decoded
 from engine.plan.model import Feed, Plan, StreamTableJoin
 from engine.plan.task_keys import task_key
@@ -110,7 +111,7 @@ class ReplayReader:
         stage = self.plan.stages[index]
         key = task_key(stage, self.plan)
         keys = decoded(records.get_column(RECORD), running_schema(stage, self.plan).select(key))
-        hashed = records.select(TS, OPERATOR, RECORD).with_columns(request.hashing.of(keys, key))
+        hashed = records.select(TS, OPERATOR, RECORD).with_columns(key_hash(keys, key).alias(KEY_HASH))
         for task, part in split_by_task(hashed, request.tasks):
             blob = encode_frame(part.drop(KEY_HASH))
             yield Packet(task, "replay", index, 0, 0, part.height, None, None, request.now_ms, blob)

@@ -19,7 +19,7 @@ from engine.connectors.packets import Packet, PacketKind, Route, data_packets, e
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
 from engine.core.frames import HEAD, Counters
 from engine.core.gaps import GapCounter
-from engine.core.hashing import UNSEEDED, KeyHash
+from engine.core.hashing import key_hash
 from engine.definition.expressions import compile_scalar
 from engine.plan.model import Feed, Input, RelationSchema
 
@@ -123,7 +123,7 @@ def _shape_piece(
         placed = accepted.with_columns(pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
         for source_input, where in reading.inputs:
             yield from _uncomputed(accepted, source_input, split, request)
-            frame = _for_input(placed, source_input, where, request.hashing)
+            frame = _for_input(placed, source_input, where)
             if frame.height:
                 yield from data_packets(frame, request.tasks, Route(source_input.index, split.partition, request.now_ms))
 
@@ -156,17 +156,17 @@ def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64, before: int | Non
     return found
 
 
-def for_input(accepted: pl.DataFrame, source_input: Input, hashing: KeyHash = UNSEEDED) -> pl.DataFrame:
+def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
     """Filter, project and hash a relation's judged records for one input."""
-    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation), hashing)
+    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation))
 
 
-def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None, hashing: KeyHash) -> pl.DataFrame:
+def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None) -> pl.DataFrame:
     if where is not None:
         accepted = accepted.filter(where)
     if isinstance(source_input.start, int):
         accepted = accepted.filter(pl.col("_ts") >= source_input.start)
-    hashed = accepted.with_columns(hashing.of(accepted, source_input.hash_key))
+    hashed = accepted.with_columns(key_hash(accepted, source_input.hash_key).alias("_key_hash"))
     heads = [HEAD] if HEAD in hashed.columns else []
     return hashed.select("_key_hash", "_ts", "_offset", "_op", *heads, *source_input.columns)
 

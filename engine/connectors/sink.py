@@ -265,7 +265,7 @@ class Sink:
         emitted = self._write_changes(cursor, batch, changes, again, counters, before.stream_time(self._plan))
         if self._plan.output.has_open:
             apply_open(cursor, self._plan.output, batch.opened, [*changes, *again])
-        after = before.advanced(batch.progress, batch.stats, emitted, ReportedNames(self._plan), self._plan.hash_seed)
+        after = before.advanced(batch.progress, batch.stats, emitted, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
         if stream_time_ms is not None and self._plan.output.kind == "table":
             expire_windows(cursor, self._plan.output, stream_time_ms)

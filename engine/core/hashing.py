@@ -1,4 +1,4 @@
-"""Key hashes: which task a record belongs to, and where its key lies in an index.
+"""Key hashes: which task a record belongs to (without a seed), and where its key lies in the state of a checkpoint (with its seed).
 
 The hash is part of checkpoints and of the log: it must never change between versions, platforms or column types of equal
 values (``pl.Expr.hash`` gives no such promise). Without a seed: strings and bytes xxHash64; integers, booleans, dates, times and timestamps

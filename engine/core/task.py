@@ -33,7 +33,7 @@ from engine.core.frames import (
     empty_late,
     merge_counters,
 )
-from engine.core.hashing import KeyHash
+from engine.core.hashing import UNSEEDED, KeyHash, key_hash
 from engine.core.joins.stream_table import StreamTableJoiner
 from engine.core.lateness import LatenessMeter
 from engine.core.operators import Moment, Operator
@@ -46,7 +46,7 @@ from engine.core.structures.spans import bounded
 from engine.errors import EngineError, InvariantBroken, StateCorrupt
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Filter, Plan, Projection, Stage, StreamTableJoin, TableFilter
-from engine.plan.task_keys import task_key
+from engine.plan.task_keys import input_key, task_key
 
 STATE_FORMAT: Final = 2
 """Raised when a manifest's meaning changes; a task refuses any other."""
@@ -127,6 +127,9 @@ class Task:
     ) -> None:
         state = state or {}
         self._hashing = hashing
+        self._keys = {item.index: input_key(item.index, plan) for item in plan.inputs if item.stage == stage.index}
+        if stage.index:
+            self._keys[UPSTREAM] = plan.stages[stage.index - 1].exchange_key
         self._stage, self._plan = stage, plan
         self._inputs = tuple(item for item in plan.inputs if item.stage == stage.index)
         self._running = UPSTREAM if stage.running is None else stage.running
@@ -242,7 +245,7 @@ class Task:
         position = first + 1 + sum(frame.height for frame in batch.frames.values())
         self._next_pos = position + 2
         self._lateness.enter(batch.frames, self._chain)
-        frames = self._conflicts.winning(batch.frames, made.counters)
+        frames = self._conflicts.winning(self._hashed(batch.frames), made.counters)
         running = frames.get(self._running)
         forced = _forced(running) if self._has_idle else _NOTHING
         if step.advance_ms:
@@ -256,6 +259,16 @@ class Task:
             for result in results:
                 made.take(result)
         self._emit(frame, batch, moment, step, made)
+
+    def _hashed(self, frames: Mapping[int, pl.DataFrame]) -> Mapping[int, pl.DataFrame]:
+        """Give records the hash by which the task's state is kept; the one that they come with, without a seed, has chosen the task."""
+        if self._hashing == UNSEEDED:
+            return frames
+        keys = {index: self._keys[index] for index in frames}
+        return {
+            index: frame.with_columns(self._hashing.of(frame, keys[index])) if set(keys[index]) <= set(frame.columns) else frame
+            for index, frame in frames.items()
+        }
 
     def _replayed(self, replays: Replays | None, made: _Made) -> pl.DataFrame:
         """Let late records through again, and what the stage before made of some; returns what comes of them."""
@@ -333,7 +346,7 @@ class Task:
         if self._is_last:
             return frame[[TS, OP, *self._output]]
         added = [
-            self._hashing.of(frame, self._stage.exchange_key),
+            key_hash(frame, self._stage.exchange_key),
             pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
             frame.get_column(OFFSET).alias(ORIGIN)
             if self._keeps_offset

@@ -256,7 +256,6 @@ def _packets(
         surroundings,
         layout.generation,
         aside,
-        plan.hash_seed,
     )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:

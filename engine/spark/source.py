@@ -29,7 +29,6 @@ from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.core.hashing import KeyHash
 from engine.errors import StateCorrupt
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
@@ -92,7 +91,6 @@ class SourceSpec:
         generation: of the tasks (``Layout.generation``). Where the offset log has another one, the next batch brings every task a tick: each
             then commits what it has taken over, and tells of it.
         aside: where large blobs go; None: through Spark.
-        hash_seed: of the hashes of keys.
     """
 
     dsn: str
@@ -107,7 +105,6 @@ class SourceSpec:
     surroundings: Surroundings | None = None
     generation: int = 0
     aside: BlobFolder | None = None
-    hash_seed: int = 0
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -311,9 +308,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield packet_batch([self._counted(partition)])
             for index, split in partition.splits:
                 reader, inputs = self._feeds[index]
-                packets = reader.read(
-                    split, ReadRequest(inputs, partition.now_ms, self._spec.tasks, KeyHash(self._spec.hash_seed))
-                )
+                packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
                 told = self._told(packets, partition, index)
                 yield packet_batch(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
 

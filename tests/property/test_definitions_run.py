@@ -88,7 +88,7 @@ def run(
     pipeline = Pipeline(plan, None, store)
     changes: list[tuple[Any, ...]] = []
     for start, stop in pairwise([0, *cuts, len(records)]):
-        step = pipeline.process(_slices(plan, records[start:stop], start, hashing), now_ms=start * 40_000)
+        step = pipeline.process(_slices(plan, records[start:stop], start), now_ms=start * 40_000)
         for frame in step.changes:
             assert dict(frame.schema) == {"_ts": pl.Int64, "_op": pl.Int8, **plan.output.columns.polars()}
             changes += map(_comparable, frame.rows())
@@ -109,7 +109,7 @@ def table(plan: Plan, changes: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...
     return {key: change for key, change in last.items() if change[1] == "0"}
 
 
-def _slices(plan: Plan, records: Sequence[Record], first: int, hashing: KeyHash) -> list[Slice]:
+def _slices(plan: Plan, records: Sequence[Record], first: int) -> list[Slice]:
     slices = []
     for item in plan.inputs:
         own = [(first + place, record) for place, record in enumerate(records) if record.relation == item.relation.name]
@@ -121,7 +121,7 @@ def _slices(plan: Plan, records: Sequence[Record], first: int, hashing: KeyHash)
                 pl.Series("_op", [record.op for _, record in own], dtype=pl.Int8),
                 pl.Series("_offset", [offset for offset, _ in own], dtype=pl.Int64),
             )
-            slices.append(Slice(item.index, FEED.name, 0, for_input(frame, item, hashing)))
+            slices.append(Slice(item.index, FEED.name, 0, for_input(frame, item)))
     return slices
 
 

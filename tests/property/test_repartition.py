@@ -62,7 +62,7 @@ class Tasks:
         self._pipeline = Pipeline(self.plan, shared, lambda *place: self._stores[place])
 
     def process(self, records: Sequence[Any], first: int, now_ms: int) -> tuple[list[tuple[Any, ...]], bool]:
-        step = self._pipeline.process(slices(self.plan, records, first, self._hashing), now_ms=now_ms)
+        step = self._pipeline.process(slices(self.plan, records, first), now_ms=now_ms)
         return [_comparable(row) for frame in step.changes for row in frame.rows()], step.failure is None
 
 

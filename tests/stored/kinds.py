@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from engine.connectors.shaping import for_input
-from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.order import Slice
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.catalog import source_entry
@@ -188,7 +187,7 @@ def record(chosen: random.Random, name: str, ts: int) -> Record:
     )
 
 
-def slices(plan: Plan, given: Sequence[Record], first: int, hashing: KeyHash = UNSEEDED) -> list[Slice]:
+def slices(plan: Plan, given: Sequence[Record], first: int) -> list[Slice]:
     """Return records as the tasks of a plan get them; ``first`` is the offset of the first."""
     found = []
     for item in plan.inputs:
@@ -199,5 +198,5 @@ def slices(plan: Plan, given: Sequence[Record], first: int, hashing: KeyHash = U
                 pl.Series("_op", [each.op for _, each in own], dtype=pl.Int8),
                 pl.Series("_offset", [offset for offset, _ in own], dtype=pl.Int64),
             )
-            found.append(Slice(item.index, FEED, 0, for_input(frame, item, hashing)))
+            found.append(Slice(item.index, FEED, 0, for_input(frame, item)))
     return found

@@ -19,6 +19,7 @@ from engine.connectors.packets import decode_frame
 from engine.core.task import STATE_FORMAT, build_task
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateCorrupt
+from engine.plan.folding import folded
 from engine.spark.checkpoint import open_layout
 from engine.spark.source import OFFSET_FORMAT, _require_whole
 from engine.state.memory import MemorySegmentStore
@@ -72,7 +73,7 @@ ADDED_SINCE: set[str] = set()
 def test_stored_state_goes_on_and_gives_what_it_gave(stored: Path, tmp_path: Path) -> None:
     catalog = catalog_of(read(stored / "relations.json"))
     for folder in sorted((stored / "kinds").iterdir()):
-        plan = plan_of(read(folder / "definition.json"), catalog)
+        plan = folded(plan_of(read(folder / "definition.json"), catalog))
         before, after = read(folder / "before.json"), read(folder / "after.json")
         segments = tmp_path / folder.name
         if (folder / "segments").exists():
@@ -89,7 +90,7 @@ def test_stored_definitions_mean_what_they_meant(stored: Path, tmp_path: Path) -
         spelled_out = opened(QueryDefinition, definition).model_dump(mode="json", by_alias=True)
         assert within(definition, spelled_out), folder.name
         before = read(folder / "before.json")
-        made, _ = run(plan_of(definition, catalog), None, tmp_path / folder.name, records_of(before), 0)
+        made, _ = run(folded(plan_of(definition, catalog)), None, tmp_path / folder.name, records_of(before), 0)
         assert still_meant(folder.name, made) == still_meant(folder.name, before["made"]), folder.name
 
 

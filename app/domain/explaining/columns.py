@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from app.domain.explaining.facts import Values
-from engine.core.hashing import KeyHash
+from engine.core.hashing import key_hash
 from engine.definition.types import Schema
 from engine.plan.model import (
     Input,
@@ -79,7 +79,7 @@ def typed(plan: Plan) -> Schema:
     return Schema(tuple((f"{item.alias}.{name}", kind) for item in plan.inputs for name, kind in item.relation.columns.items()))
 
 
-def task_of(stage: Stage, plan: Plan, values: Values, hashing: KeyHash) -> int | None:
+def task_of(stage: Stage, plan: Plan, values: Values) -> int | None:
     """Return the ordinal of the task that the values' key belongs to in a stage; None where the key is not known."""
     if stage.running is None:
         before = plan.stages[stage.index - 1]
@@ -92,7 +92,7 @@ def task_of(stage: Stage, plan: Plan, values: Values, hashing: KeyHash) -> int |
     if any(name not in values or name not in schema for name in columns):
         return None
     frame = pl.DataFrame({name: pl.Series([values[name]], dtype=schema[name].polars) for name in columns})
-    hashed = hashing.of(frame, columns)[0]
+    hashed = key_hash(frame, columns)[0]
     return 0 if hashed is None else int(hashed) % plan.tasks
 
 

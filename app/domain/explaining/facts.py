@@ -120,7 +120,6 @@ class Committed:
         wakes: ``stage:task`` → wall clock at which the task has something to do without input.
         position: feed → partition → next offset.
         ends: feed → partition → end; feeds outside of the log are absent.
-        hash_seed: of the hashes that choose a key's task.
     """
 
     clocks: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
@@ -128,7 +127,6 @@ class Committed:
     wakes: Mapping[str, int] = field(default_factory=dict)
     position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    hash_seed: int = 0
 
     def lag(self, feed: str) -> int:
         """Count the records of a feed that are not read yet, as far as known."""

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from app.domain.explaining.columns import task_of
 from app.domain.explaining.facts import Clock, Code, Facts, LateFact, Place, Record, ResultFact, Step
-from engine.core.hashing import KeyHash
 from engine.plan.model import Operator, Plan, Stage
 
 
@@ -38,7 +37,7 @@ class Subject:
 
     def task(self, stage: Stage) -> int | None:
         """Return the task that handles it in a stage, None where that is not known."""
-        return task_of(stage, self.plan, self.values, KeyHash(self.facts.committed.hash_seed))
+        return task_of(stage, self.plan, self.values)
 
     def clock(self, name: str, task: int | None) -> int | None:
         """Return an operator's clock in a task, the smallest of all where the task is not known; None before the first record."""

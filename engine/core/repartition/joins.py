@@ -14,7 +14,9 @@ import polars as pl
 
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import POS, TS
+from engine.core.hashing import UNSEEDED
 from engine.core.joins.hold_buffer import BUFFERED_AT
+from engine.core.ports import SegmentStore
 from engine.core.repartition.segments import INDEX, LATEST, QUEUE, Kind, moved, read_all
 from engine.core.repartition.shares import Rows, Shares, Source, greatest, hashed
 from engine.plan.model import (
@@ -61,10 +63,15 @@ def subscription(_spec: ForeignKeySubscription, sources: Sequence[Source], share
 
 
 def lookup(spec: ForeignKeyLookup, sources: Sequence[Source], shares: Shares) -> States:
-    """Share subscriptions, which are hashed by the foreign key as their stage's records are, and the right table."""
+    """Share subscriptions and the right table."""
     right = _table(_parts(sources, "right"), shares, "rows", LATEST, shares.inputs[spec.table_index])
-    subscriptions = moved(LATEST, _parts(sources, "subscriptions"), shares, hashed)
+    subscriptions = moved(LATEST, _parts(sources, "subscriptions"), shares, _foreign_key(shares, sources[0].store))
     return shares.states({"right": right, "subscriptions": subscriptions}, next=greatest(sources, "next", 0))
+
+
+def _foreign_key(shares: Shares, store: SegmentStore) -> Rows:
+    """Say what spread subscriptions. Those that earlier versions kept lack the foreign key, but their hash has no seed."""
+    return hashed if store.hashing == UNSEEDED else shares.key
 
 
 def result(_spec: ForeignKeyResult, sources: Sequence[Source], shares: Shares) -> States:

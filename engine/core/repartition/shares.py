@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.frames import KEY_HASH
+from engine.core.hashing import key_hash
 from engine.core.ports import SegmentStore
 from engine.errors import InvariantBroken
 
@@ -68,7 +69,7 @@ class Shares:
         Raises:
             InvariantBroken: rows are not in the task that their key says.
         """
-        hashed = rows(frame) if callable(rows) else source.store.hashing.of(frame, rows)
+        hashed = rows(frame) if callable(rows) else key_hash(frame, rows)
         hashes = hashed.fill_null(0).to_numpy()
         if (hashes % np.uint64(self.tasks_before) != source.ordinal).any():
             raise InvariantBroken(
@@ -96,7 +97,7 @@ class Shares:
 
 
 def hashed(frame: pl.DataFrame) -> pl.Series:
-    """Say that ``_key_hash`` is the hash that spread the records."""
+    """Say that ``_key_hash``, without a seed, is the hash that spread the records."""
     return frame.get_column(KEY_HASH)
 
 

@@ -203,13 +203,6 @@ def test_the_clock_is_that_of_the_keys_own_task() -> None:
     assert found.now_ms == (times[str(step.task)] if found.code == "buffered_until" else None)
 
 
-def test_the_keys_own_task_follows_from_the_checkpoints_seed() -> None:
-    plan = join(4, grace="1h")
-    times = {str(task): AT for task in range(4)}
-    found = {ask(plan, Known(Committed({"w": times}, hash_seed=seed), READ)).answer.task for seed in range(20)}
-    assert found == {0, 1, 2, 3}
-
-
 def test_a_kept_late_record_is_late_with_the_policys_reason() -> None:
     known = Known(clocks(AT + 9 * H), READ, late_records=[LateFact("w", "late_diverted", AT, AT + 5 * H)])
     found = answer(join(grace="1h", late="divert"), known)
