@@ -3,7 +3,7 @@
 AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
 ├── Unauthorized             401  api_key_missing, api_key_invalid, api_key_expired
-├── Forbidden                403  role_too_low
+├── Forbidden                403  role_too_low, foreign_origin, keys_from_command_line
 ├── NotFound                 404  relation_not_found, query_not_found, api_key_not_found, row_not_found, row_deleted, not_found
 ├── MethodNotAllowed         405  method_not_allowed
 ├── NotAcceptable            406  not_acceptable
@@ -12,7 +12,8 @@ AppError
 ├── Gone                     410  offset_expired, history_expired
 ├── PreconditionFailed       412  version_mismatch
 ├── BodyTooLarge             413  body_too_large
-├── UnsupportedMediaType     415  unsupported_media_type
+├── UnsupportedMediaType     415  unsupported_media_type, media_type_missing
+├── Misdirected              421  host_not_allowed
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
 ├── TooManyRequests          429  too_many_streams, too_many_requests
 ├── Unavailable              503  not_ready, database_unavailable, database_busy, database_full
@@ -145,6 +146,13 @@ class UnsupportedMediaType(AppError):
 
     status = 415
     title = "Unsupported media type"
+
+
+class Misdirected(AppError):
+    """The request is for a host that this service is not."""
+
+    status = 421
+    title = "Not this host"
 
 
 class Unprocessable(AppError):

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 import structlog
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from app import __version__
 from app.api import (
@@ -29,6 +30,7 @@ from app.api import (
     validations,
 )
 from app.api.access import guards
+from app.api.browsers import BrowserGuard
 from app.api.deps import PageRead, Services
 from app.api.documented import problems
 from app.api.edge import Edge
@@ -103,19 +105,24 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         gates,
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
-    app = FastAPI(
+    app = FastAPIOffline(
+        docs_url="/docs",
+        redoc_url=None,
+        static_url="/docs/assets",
         title="Slackwater",
         version=__version__,
         description=DESCRIPTION,
         openapi_tags=TAGS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         lifespan=_lifespan(services, supervisor, tracing),
-        redoc_url=None,
+        redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services
     app.state.guards = guards(KeyRing(database.reads), is_required=settings.is_key_required)
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app)
+    if not settings.is_key_required:
+        app.add_middleware(BrowserGuard, names=settings.host_names)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes, tracing=tracing)
     for router in ROUTERS:
         is_paged = router in PAGED

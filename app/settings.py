@@ -172,7 +172,8 @@ class Settings(BaseSettings):
             file system that the driver's host and every worker's have mounted at this path.
         auth: whether requests need an API key; ``auto``: not where only this machine can reach the service, else yes.
         api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
-        files_root: sources read directories below it only; None: any where only this machine can reach the service, none elsewhere.
+        allowed_hosts: names, separated by commas, under which a service that asks for no keys answers beside localhost and addresses.
+        files_root: sources read directories below it only; None: they read none.
         max_body_bytes: larger request bodies answer 413.
         client_timeout_s: a request's head must come within it, and its body bring a KiB per second; slower connections are closed.
         trim_interval_s: how often the log drops what its retention no longer keeps.
@@ -198,6 +199,7 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=1, le=65_535)
     auth: Literal["auto", "on", "off"] = "auto"
     api_key: SecretStr | None = None
+    allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9._:, -]*$")
     files_root: Path | None = None
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
     client_timeout_s: float = Field(default=20.0, gt=0)
@@ -274,6 +276,11 @@ class Settings(BaseSettings):
     def is_key_required(self) -> bool:
         """Whether requests need an API key."""
         return self.auth == "on" or (self.auth == "auto" and not self.is_loopback)
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """``allowed_hosts`` one by one, and the host that was bound."""
+        return frozenset(name.strip() for name in f"{self.allowed_hosts},{self.host}".split(",")) - {""}
 
     @property
     def is_loopback(self) -> bool:

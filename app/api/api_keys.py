@@ -10,11 +10,12 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import DEFAULT_LIMIT, Limit, OnlyKnownParameters, Transaction
+from app.api.deps import DEFAULT_LIMIT, Limit, OnlyKnownParameters, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.paging import Cursor, bad_cursor, decode_cursor, page
 from app.api.schemas import Answer
 from app.domain.access import NAME_PATTERN, Role
+from app.errors import Forbidden
 from app.store.api_keys import ApiKeyRow, create_key, list_keys, revoke_key
 from engine.definition.durations import Duration
 
@@ -77,7 +78,7 @@ KeyName = Annotated[str, Path(description="Name of the key.", examples=["dashboa
     summary="Create an API key",
     status_code=201,
     response_model=NewApiKeyAnswer,
-    responses={201: answered(_NEW, "Created; the key is shown this once."), **problems(400, 409, 413, 415, 422)},
+    responses={201: answered(_NEW, "Created; the key is shown this once."), **problems(400, 403, 409, 413, 415, 422)},
     openapi_extra=request_body(
         "ApiKeyBody",
         body_examples(
@@ -86,11 +87,17 @@ KeyName = Annotated[str, Path(description="Name of the key.", examples=["dashboa
         ),
     ),
 )
-def post_api_key(body: JsonBody, transaction: Transaction, response: Response) -> NewApiKeyAnswer:
+def post_api_key(body: JsonBody, transaction: Transaction, services: ServicesOf, response: Response) -> NewApiKeyAnswer:
     """Make a key. The service keeps its SHA-256 only: a key that was not written down is replaced by a new one.
 
-    The first key of a service that asks for keys is made on its machine: `slackwater keys create --role admin`.
+    The first key is made on the service's machine: `slackwater keys create first --role admin`. A service that asks for no keys makes none
+    over HTTP: whoever reached it once would keep what they made.
     """
+    if not services.settings.is_key_required:
+        raise Forbidden(
+            "keys_from_command_line",
+            "this service asks for no keys, so nobody is known to be allowed to make one; `slackwater keys create` does on its machine",
+        )
     wanted = validated(ApiKeyBody, body)
     row, made = create_key(transaction, wanted.name, Role.of(wanted.role), wanted.expires_in)
     response.headers["Cache-Control"] = "no-store"

@@ -103,7 +103,7 @@ async def post_table_records(
 
 async def _append(kind: str, name: str, request: Request, services: Services, idempotency_key: str | None) -> AppendAnswer:
     refuse_encoding(request)
-    media_type = media_type_of(request) or "application/json"
+    media_type = media_type_of(request, *MEDIA_TYPES)
     if media_type not in MEDIA_TYPES:
         raise UnsupportedMediaType(
             "unsupported_media_type", f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}"

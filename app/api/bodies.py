@@ -17,9 +17,9 @@ JSON_TYPE = "application/json"
 
 
 async def _read_json(request: Request) -> Any:
-    kind = media_type_of(request)
+    kind = media_type_of(request, JSON_TYPE)
     refuse_encoding(request)
-    if kind not in ("", JSON_TYPE) and not kind.endswith("+json"):
+    if kind != JSON_TYPE and not kind.endswith("+json"):
         raise UnsupportedMediaType("unsupported_media_type", f"send {JSON_TYPE}, not {kind}")
     return parse_json(await request.body())
 
@@ -27,9 +27,16 @@ async def _read_json(request: Request) -> Any:
 JsonBody = Annotated[Any, Depends(_read_json)]
 
 
-def media_type_of(request: Request) -> str:
-    """Return the body's media type without parameters; empty where none is given."""
-    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+def media_type_of(request: Request, *expected: str) -> str:
+    """Return the body's media type without parameters.
+
+    Raises:
+        UnsupportedMediaType: ``media_type_missing``. What says nothing is what a page of another site can send without being asked.
+    """
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if not kind:
+        raise UnsupportedMediaType("media_type_missing", f"say what the body is: Content-Type: {' or '.join(expected)}")
+    return kind
 
 
 def refuse_encoding(request: Request) -> None:

@@ -13,6 +13,7 @@ from app.api.documented import answered, problems
 from app.api.examples import REJECTS, RUNS
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import Reject, RejectPage, Run, RunPage
+from app.domain.access import WITHHELD, may_see_files
 from app.store import history
 from app.store.queries import query_not_found
 from app.store.relations import of_kind
@@ -57,7 +58,10 @@ async def get_runs(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMI
 async def get_rejects(
     plural: Plural, name: Name, services: ServicesOf, reason: Reason = None, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> RejectPage:
-    """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query."""
+    """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
+
+    Details and excerpts of records from files are shown to the role `admin` only.
+    """
     before = _number(cursor)
     kind = cast("Literal['stream', 'table']", plural[:-1])
     async with services.database.reads.connect() as connection:
@@ -65,10 +69,14 @@ async def get_rejects(
         found = await history.rejects_of(connection, relation.name, limit + 1, before, reason)
         kept = await history.rejects_by_reason(connection, relation.name)
     rows, following = page(found, limit, lambda row: [row.id])
+    is_shown = may_see_files() or relation.definition.get("connector", {}).get("type") != "files"
     items = [
-        Reject(id=r.id, partition=r.partition, offset=r.offset, reason=r.reason, detail=r.detail, excerpt=r.excerpt, at=r.at)
+        Reject(
+            id=r.id, partition=r.partition, offset=r.offset, reason=r.reason, detail=r.detail if is_shown else WITHHELD,
+            excerpt=r.excerpt if is_shown else None, at=r.at,
+        )
         for r in rows
-    ]
+    ]  # fmt: skip
     return RejectPage(items=items, next=following, kept=kept)
 
 

@@ -117,6 +117,16 @@ class NewKey:
 PRINCIPAL: ContextVar[Principal | None] = ContextVar("principal", default=None)
 """Whose request this task answers; None where keys are not asked for."""
 
+WITHHELD = "what a file holds is shown to keys of the role admin"
+"""In place of the words of a refused record from a file: a directory that a source names may hold anything."""
+
+
+def may_see_files() -> bool:
+    """Whether the request at hand may see what stands in files, be it records or not."""
+    principal = PRINCIPAL.get()
+    return principal is None or principal.role >= Role.ADMIN
+
+
 ANYBODY = "api"
 """The actor of a request without a key."""
 

@@ -9,6 +9,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
+from app.domain.access import WITHHELD, may_see_files
 from app.domain.explaining.facts import Committed, Found, LateFact, Place, Record, RejectFact, ResultFact, Values, Versions
 from app.domain.late_records import matches
 from app.store.log_tables import late_record, reject
@@ -86,10 +87,15 @@ class StoredFacts:
         if place is not None:
             statement = statement.where(reject.c.partition == place.partition, reject.c.offset == place.offset)
         rows = self._connection.execute(statement.order_by(reject.c.id.desc()).limit(LOOKED_THROUGH))
+        is_shown = may_see_files() or source.feed.type != "files"
         return [
-            RejectFact(row.reason, row.detail, None if row.partition is None else Place(row.partition, row.offset))
+            RejectFact(
+                row.reason,
+                row.detail if is_shown else WITHHELD,
+                None if row.partition is None else Place(row.partition, row.offset),
+            )
             for row in rows
-            if place is not None or matches(row.excerpt, values)
+            if place is not None or (is_shown and matches(row.excerpt, values))
         ]
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:

@@ -16,15 +16,15 @@ _POINTER = "/connector/path"
 def check_directory(path: str, settings: Settings) -> None:
     """Refuse a directory that is not below ``files_root``, links resolved.
 
-    Without a root any directory will do where only this machine can reach the service, and none elsewhere.
+    Without a root none will do: on a machine of one's own a web page may be the one that asks.
 
     Raises:
         DefinitionInvalid: ``path_not_allowed``.
     """
     if settings.files_root is None:
-        if not settings.is_loopback:
-            raise _refused("this service reads no files; SLACKWATER_FILES_ROOT names the directory below which sources may read")
-        return
+        raise _refused(
+            "this service was started without SLACKWATER_FILES_ROOT, which names the directory below which sources may read files"
+        )
     root = settings.files_root.expanduser().resolve()
     if ".." in Path(path).parts or not Path(path).resolve().is_relative_to(root):
         raise _refused(

@@ -50,7 +50,8 @@ RECORD: dict[str, Any] = {"origin": "JFK", "flight": 725, "delay": 2.5, "departe
 
 @pytest.fixture(scope="module")
 def settings(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return Settings(database_url=SecretStr(dsn), data_dir=Path(tmp_path_factory.mktemp("data")), max_body_bytes=MAX_BODY_BYTES)
+    data_dir = Path(tmp_path_factory.mktemp("data"))
+    return Settings(database_url=SecretStr(dsn), data_dir=data_dir, max_body_bytes=MAX_BODY_BYTES, files_root=Path("/"))
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ async def app(settings: Settings) -> AsyncIterator[FastAPI]:
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         yield http
 
 

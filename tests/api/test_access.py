@@ -84,7 +84,7 @@ def keys(dsn: str) -> dict[str, str | None]:
 @pytest.fixture
 async def admin(app: FastAPI, keys: dict[str, str | None]) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"authorization": keys["admin"] or ""}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service", headers=headers) as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers) as http:
         yield http
 
 

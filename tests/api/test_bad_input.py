@@ -340,7 +340,7 @@ async def test_a_fault_of_ours_shows_nothing_but_the_request_id(client: httpx.As
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("ALTER TABLE slackwater.relation RENAME COLUMN definition TO mislaid")
         try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 response = await http.get("/v1/tables/weather", headers={"x-request-id": "my-id"})
         finally:
             connection.execute("ALTER TABLE slackwater.relation RENAME COLUMN mislaid TO definition")

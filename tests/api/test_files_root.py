@@ -66,17 +66,17 @@ def test_a_root_that_is_a_link_is_where_it_leads(root: Path) -> None:
     check_directory(str(root / "flights"), Settings(files_root=root.parent / "to_root"))
 
 
-def test_without_a_root_only_a_service_of_this_machine_reads_files(root: Path) -> None:
-    check_directory("/etc", Settings())
-    with pytest.raises(DefinitionInvalid, match="reads no files"):
-        check_directory(str(root), Settings(host="::", auth="off"))
+@pytest.mark.parametrize("settings", [Settings(), Settings(auth="on"), Settings(host="::", auth="off")])
+def test_without_a_root_no_service_reads_files(root: Path, settings: Settings) -> None:
+    with pytest.raises(DefinitionInvalid, match="SLACKWATER_FILES_ROOT"):
+        check_directory(str(root), settings)
 
 
 async def test_a_source_outside_of_the_root_is_not_registered(settings: Settings, root: Path, problem: Problem) -> None:
     app = create_app(settings.model_copy(update={"files_root": root}))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             for path in (root / "link", root / ".." / "secret", "/etc"):
                 problem(await http.put("/v1/streams/files", json=reading(path)), 422, "path_not_allowed", "/connector/path")
             assert (await http.put("/v1/streams/files", json=reading(root / "flights"))).status_code == 201

@@ -117,7 +117,7 @@ async def test_a_query_tells_what_its_driver_committed(client: httpx.AsyncClient
 async def test_a_scrape_without_the_database_tells_what_the_process_counted(tmp_path: Path) -> None:
     url = f"postgresql://nobody@/nothing?host={tmp_path}&connect_timeout=1"
     app: FastAPI = create_app(Settings(database_url=SecretStr(url), data_dir=tmp_path))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         await http.get("/healthz")
         response = await http.get("/metrics")
     assert response.status_code == 200

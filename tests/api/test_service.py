@@ -50,7 +50,7 @@ async def test_metrics_count_requests_records_and_queries(client: httpx.AsyncCli
 
 async def test_without_its_database_the_service_lives_but_is_not_ready(without_database: FastAPI, problem: Problem) -> None:
     transport = httpx.ASGITransport(without_database, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         assert (await http.get("/healthz")).status_code == 200
         problem(await http.get("/readyz"), 503, "not_ready")
         response = await http.get("/v1/queries")

@@ -48,6 +48,7 @@ def fresh_service(work: Path) -> Iterator[Service]:
         "SLACKWATER_DATA_DIR": str(data_dir),
         "SLACKWATER_PORT": str(port),
         "SLACKWATER_DATABASE_URL": postgres.start(),
+        "SLACKWATER_FILES_ROOT": str(work),
         "SLACKWATER_SPARK__DRIVER_MEMORY": "4g",
         "SLACKWATER_SPARK__CLASS_ARCHIVE": "false",  # made a minute after the start, in the middle of what is measured
     }

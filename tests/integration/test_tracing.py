@@ -90,7 +90,7 @@ async def test_each_request_is_a_span_of_its_callers_trace_without_its_path(
     caller = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-Id": "mine"}
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http,
     ):
         await http.get("/v1/tables/secret/rows/key", headers=caller)
         await http.get("/healthz", headers={"traceparent": "nonsense"})
