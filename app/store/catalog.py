@@ -87,6 +87,7 @@ def output_to_json(output: Output) -> dict[str, Any]:
         "is_windowed": output.is_windowed,
         "is_final": output.is_final,
         "retention_ms": output.retention_ms,
+        "partitions": 1,  # versions before numbered results read it
         "history_retention_ms": output.history_retention_ms,
         "closes_after_ms": output.closes_after_ms,
         "has_open": output.has_open,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,7 @@ from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, fits_kept_state, normalise
+from engine.plan.catalog import Catalog
 from engine.plan.folding import changes_with_readers
 from engine.plan.model import Output, Plan
 
@@ -264,29 +265,41 @@ def _log_feed(output: Output) -> str:
     return change_feed(output.name) if output.kind == "table" else output.name
 
 
-def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
+def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
+    """Note what a query reads; ``before`` is what it read until now."""
     refuse_forgotten_changes(connection, plan)
     names = {source.relation.name for source in plan.inputs}
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
-    _tell_producers(connection, names)
+    _tell_producers(connection, names.difference(before))
 
 
 def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
-    """Launch anew what leaves changes out as long as nobody reads them, where these relations have their first reader (P4)."""
+    """Launch anew what leaves changes out as long as nobody reads them, where these relations have their first reader (P11).
+
+    What has failed stays so: it looks for readers when it is launched.
+    """
     first_read = (
         sa.select(relation.c.produced_by)
         .join_from(relation, query_read)
-        .where(relation.c.name.in_(names), relation.c.produced_by.is_not(None))
+        .join(query_status, query_status.c.query_id == relation.c.produced_by)
+        .where(relation.c.name.in_(names), query_status.c.state != "failed")
         .group_by(relation.c.produced_by)
         .having(sa.func.count() == 1)
     )
     catalog = load_catalog(raw(connection))
     for row in connection.execute(sa.select(query.c.id, query.c.definition).where(query.c.id.in_(first_read))).all():
-        if changes_with_readers(build_plan(opened(QueryDefinition, row.definition), catalog)):
+        if _changes_with_readers(row.definition, catalog):
             once_more = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
             connection.execute(once_more)
             add_event(connection, row.id, "restart_requested", {"reason": "its changes are read by a query from now on"})
+
+
+def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
+    try:
+        return changes_with_readers(build_plan(opened(QueryDefinition, stored), catalog))
+    except DefinitionInvalid:
+        return False  # no launch of it succeeds either; its readers are not to blame
 
 
 def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
@@ -295,8 +308,10 @@ def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None
     forget_results(connection, stored.id)
     _drop_relation(connection, stored.id)
     _make_relation(connection, stored.id, plan)
-    connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
-    _note_reads(connection, stored.id, plan)
+    own = query_read.c.query_id == stored.id
+    before = connection.execute(sa.select(relation.c.name).join_from(relation, query_read).where(own)).scalars().all()
+    connection.execute(sa.delete(query_read).where(own))
+    _note_reads(connection, stored.id, plan, before)
 
 
 def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:

@@ -264,11 +264,7 @@ class Task:
         """Give records the hash by which the task's state is kept; the one that they come with, without a seed, has chosen the task."""
         if self._hashing == UNSEEDED:
             return frames
-        keys = {index: self._keys[index] for index in frames}
-        return {
-            index: frame.with_columns(self._hashing.of(frame, keys[index])) if set(keys[index]) <= set(frame.columns) else frame
-            for index, frame in frames.items()
-        }
+        return {index: frame.with_columns(self._hashing.of(frame, self._keys[index])) for index, frame in frames.items()}
 
     def _replayed(self, replays: Replays | None, made: _Made) -> pl.DataFrame:
         """Let late records through again, and what the stage before made of some; returns what comes of them."""

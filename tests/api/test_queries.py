@@ -172,6 +172,31 @@ async def test_a_table_that_folds_is_launched_anew_with_its_first_reader_and_no_
         assert sum(row[0] for row in rows) == rows[0][0] == expected, name
 
 
+async def test_a_reader_that_begins_anew_leaves_its_producer_alone_and_a_failed_one_stays_failed(
+    client: httpx.AsyncClient, dsn: str
+) -> None:
+    """P11."""
+
+    def relaunches() -> int:
+        with psycopg.connect(dsn) as connection:
+            row = connection.execute("SELECT restart_nonce FROM slackwater.query WHERE name = 'counted'").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    counted = {"name": "counted", "from": {"stream": "departures"}, "group_by": ["origin"], "aggregate": {"n": "count(*)"}}
+    reader = {"name": "first", "from": {"table": "counted"}, "group_by": ["n"], "aggregate": {"origins": "count(*)"}}
+    assert (await client.post("/v1/queries", json={**counted, "into": {"table": "counted"}})).status_code == 201
+    facts(dsn, "failed")
+    assert (await client.post("/v1/queries", json={**reader, "into": {"table": "first"}})).status_code == 201
+    assert relaunches() == 0
+    facts(dsn, "stopped")
+    anew = await client.put(
+        "/v1/queries/first", params={"state": "discard", "from": "earliest"}, json={**reader, "into": {"table": "first"}}
+    )
+    assert anew.status_code == 200, anew.text
+    assert relaunches() == 0
+
+
 async def test_a_deleted_query_takes_its_relation_along(client: httpx.AsyncClient, dsn: str, problem: Problem) -> None:
     await client.put("/v1/queries/delays", json=WINDOWS)
     assert (await client.delete("/v1/queries/delays")).status_code == 204

@@ -34,6 +34,7 @@ from engine.core.ports import SegmentStore
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
+from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.state.files import FileSegmentStore
 from engine.state.memory import MemorySegmentStore
@@ -93,7 +94,7 @@ def run_job(job: CoreJob, size: str) -> CoreRun:
     """Run a job once, from empty state."""
     feeds = job.feeds(size)
     catalog = {name: source_entry(name, feed.definition) for name, feed in feeds.items()}
-    plan = build_plan(QueryDefinition.model_validate(job.query), catalog)
+    plan = folded(build_plan(QueryDefinition.model_validate(job.query), catalog))
     batches = list(_batches(plan, feeds, job.batch_records))
     counters: Counters = {}
     rows = 0
