@@ -78,6 +78,7 @@ class EmbeddedPostgres:
         self._process = psutil.Process(int(server.get_pid()))
         dsn = str(server.get_uri())
         _wait_until_reachable(dsn, self._process, deadline)
+        _log_no_values(dsn)
         return dsn
 
     def keep(self) -> None:
@@ -192,6 +193,14 @@ def _start(server: Any, directory: Path, deadline: float) -> None:
             _runs_or_is_cleared(directory, deadline)
         else:
             return
+
+
+def _log_no_values(dsn: str) -> None:
+    """Keep users' data out of the server's log: statements that fail, and the details and contexts of errors, quote rows."""
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        for name, value in (("log_error_verbosity", "terse"), ("log_min_error_statement", "panic")):
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 def _wait_until_reachable(dsn: str, process: psutil.Process, deadline: float) -> None:

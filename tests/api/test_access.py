@@ -261,3 +261,22 @@ def test_an_event_stream_ends_when_its_key_is_revoked(settings: Settings, keys: 
             revoked = time.monotonic()
             assert [(event.kind, event.data["reason"]) for event in events] == [("reconnect", "key_refused")]
             assert time.monotonic() - revoked < CACHE_SECONDS + 5
+
+
+@pytest.mark.parametrize(("kind", "is_shown"), [("read", False), ("write", False), ("admin", True)])
+@pytest.mark.parametrize("connector", ["files", "log"])
+async def test_what_stands_in_files_is_shown_to_administrators_only(
+    connector: str, kind: str, is_shown: bool, client: httpx.AsyncClient, keys: dict[str, str | None], dsn: str
+) -> None:
+    admin, own = ({"authorization": str(keys[role])} for role in ("admin", kind))
+    where = {"type": "files", "path": "/data", "format": "ndjson"} if connector == "files" else STREAM["connector"]
+    put = await client.put("/v1/streams/departures", json={**STREAM, "connector": where}, headers=admin)
+    assert put.status_code == 201, put.text
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO log.reject (owner, feed, reason, detail, excerpt, at) VALUES "
+            "('departures', 'x', 'malformed_json', 'no JSON: BEGIN KEY', 'BEGIN KEY', now())"
+        )
+    (found,) = (await client.get("/v1/streams/departures/rejects", headers=own)).json()["items"]
+    assert ("BEGIN KEY" in str(found)) == (is_shown or connector == "log")
+    assert (found["reason"], found["excerpt"] is None) == ("malformed_json", not (is_shown or connector == "log"))

@@ -100,6 +100,23 @@ def test_a_server_that_runs_already_is_adopted(directory: Path) -> None:
     second.stop()
 
 
+def test_the_log_quotes_no_values(directory: Path) -> None:
+    postgres = EmbeddedPostgres(directory)
+    with psycopg.connect(postgres.start(), autocommit=True) as connection:
+        time.sleep(0.5)  # settings are taken over with a signal
+        connection.execute("CREATE TABLE kept (id text PRIMARY KEY)")
+        connection.execute("INSERT INTO kept VALUES ('a secret')")
+        for statement in ("INSERT INTO kept VALUES ('a secret')", "SELECT 'a secret'::int"):
+            with pytest.raises(psycopg.Error):
+                connection.execute(statement)
+        with pytest.raises(psycopg.Error), connection.cursor().copy("COPY kept FROM STDIN") as copy:
+            copy.write("a secret\n")
+    postgres.stop()
+    logged = "".join(path.read_text() for path in directory.rglob("*log") if path.is_file())
+    assert "duplicate key value" in logged
+    assert logged.count("a secret") <= 1, "the message of an invalid input quotes it, nothing else does"
+
+
 def test_a_server_that_is_kept_comes_back_whenever_it_was_killed(directory: Path) -> None:
     kept = EmbeddedPostgres(directory)
     dsn = kept.start()
