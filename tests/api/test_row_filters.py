@@ -13,6 +13,7 @@ import pytest
 
 from tests.api.conftest import Problem
 
+JSON = {"content-type": "application/json"}
 PATH = "/v1/tables/scores/rows"
 COLUMNS = {
     "team": "string",
@@ -212,7 +213,7 @@ async def test_many_keys_are_looked_up_in_their_order(client: httpx.AsyncClient)
 async def test_a_lookup_of_bad_keys_is_refused(
     client: httpx.AsyncClient, problem: Problem, body: dict[str, Any], code: str, pointer: str
 ) -> None:
-    problem(await client.post(f"{PATH}:lookup", content=json.dumps(body)), 422, code, pointer)
+    problem(await client.post(f"{PATH}:lookup", content=json.dumps(body), headers=JSON), 422, code, pointer)
 
 
 async def test_a_lookup_refuses_what_a_table_cannot_answer(client: httpx.AsyncClient, problem: Problem) -> None:
@@ -220,7 +221,7 @@ async def test_a_lookup_refuses_what_a_table_cannot_answer(client: httpx.AsyncCl
     problem(await client.post(f"{PATH}:lookup", json=keys, params={"as_of": 5}), 409, "table_not_versioned", "?as_of")
     problem(await client.post(f"{PATH}:lookup", json=keys, params={"limit": 5}), 400, "unknown_parameter", "?limit")
     problem(await client.post("/v1/tables/nowhere/rows:lookup", json=keys), 404, "relation_not_found")
-    problem(await client.post(f"{PATH}:lookup", content=b"{"), 400, "malformed_json")
+    problem(await client.post(f"{PATH}:lookup", content=b"{", headers=JSON), 400, "malformed_json")
 
 
 @pytest.mark.parametrize("parameter", ["as_of", "as_of_ms", "from", "to"])

@@ -19,7 +19,7 @@ from app.settings import Settings
 from tests.api.live_server import live
 
 TIMEOUT_S = 0.5
-HEAD = b"POST /v1/queries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n"
+HEAD = b"POST /v1/queries HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_body_that_drips_in_is_cut_off(connection: socket.socket) -> None:
 
 
 def test_the_second_request_of_a_connection_is_watched_too(connection: socket.socket) -> None:
-    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"200 OK" in connection.recv(4096)
     drip(connection, HEAD)
     assert seconds_until_closed(connection) < 20 * TIMEOUT_S
@@ -92,7 +92,7 @@ def test_the_second_request_of_a_connection_is_watched_too(connection: socket.so
 
 def test_a_body_at_a_fair_rate_and_one_that_the_service_is_slow_to_take_are_whole(connection: socket.socket) -> None:
     body = b"x" * int(MIN_BODY_BYTES_PER_S * TIMEOUT_S * 1000)
-    connection.sendall(f"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+    connection.sendall(f"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode())
     connection.sendall(body)
     answer = connection.recv(4096)
     while str(len(body)).encode() not in answer:
@@ -103,7 +103,7 @@ def test_a_body_at_a_fair_rate_and_one_that_the_service_is_slow_to_take_are_whol
 
 
 def test_line_ends_between_requests_keep_no_connection_open(connection: socket.socket) -> None:
-    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"200 OK" in connection.recv(4096)
     drip(connection, b"\r\n" * 500)
     assert seconds_until_closed(connection) < 20 * TIMEOUT_S
@@ -113,7 +113,7 @@ def test_line_ends_between_requests_keep_no_connection_open(connection: socket.s
 def test_a_head_without_end_is_refused(connection: socket.socket, number: int) -> None:
     fields = b"".join(b"X-%d: %s\r\n" % (place, b"x" * (2 * MAX_HEAD_BYTES // number)) for place in range(number))
     try:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + fields)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + fields)
         answer = connection.recv(4096)
     except ConnectionError:  # closed before all of it was sent; the answer may be lost then
         return
@@ -121,7 +121,7 @@ def test_a_head_without_end_is_refused(connection: socket.socket, number: int) -
 
 
 def test_heads_that_are_long_enough_together_only_are_taken(connection: socket.socket) -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n"
     for _ in range(4):
         connection.sendall(request)
         assert b"200 OK" in connection.recv(4096)
