@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import psycopg
 import structlog
+from psycopg import sql
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 
@@ -77,8 +78,8 @@ class EmbeddedPostgres:
         _start(server, self._directory, deadline)
         self._process = psutil.Process(int(server.get_pid()))
         dsn = str(server.get_uri())
-        _wait_until_reachable(dsn, self._process, deadline)
-        _log_no_values(dsn)
+        with _connected(dsn, self._process, deadline) as connection:
+            _log_no_values(connection)
         return dsn
 
     def keep(self) -> None:
@@ -195,21 +196,23 @@ def _start(server: Any, directory: Path, deadline: float) -> None:
             return
 
 
-def _log_no_values(dsn: str) -> None:
+def _log_no_values(connection: psycopg.Connection[Any]) -> None:
     """Keep users' data out of the server's log: statements that fail, and the details and contexts of errors, quote rows."""
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-        for name, value in (("log_error_verbosity", "terse"), ("log_min_error_statement", "panic")):
-            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-        connection.execute("SELECT pg_reload_conf()")
+    wanted = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
+    found = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", (list(wanted),)).fetchall()
+    if dict(found) == wanted:
+        return  # since an earlier start
+    for name, value in wanted.items():
+        connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+    connection.execute("SELECT pg_reload_conf()")
 
 
-def _wait_until_reachable(dsn: str, process: psutil.Process, deadline: float) -> None:
+def _connected(dsn: str, process: psutil.Process, deadline: float) -> psycopg.Connection[Any]:
+    """Connect as soon as the server lets anybody."""
     while True:
         try:
-            psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS).close()
+            return psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
         except psycopg.OperationalError:
             if time.monotonic() > deadline or not _lives(process):
                 raise
             time.sleep(POLL_SECONDS)
-        else:
-            return

@@ -287,8 +287,9 @@ def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
         .group_by(relation.c.produced_by)
         .having(sa.func.count() == 1)
     )
-    catalog = load_catalog(raw(connection))
-    for row in connection.execute(sa.select(query.c.id, query.c.definition).where(query.c.id.in_(first_read))).all():
+    producers = connection.execute(sa.select(query.c.id, query.c.definition).where(query.c.id.in_(first_read))).all()
+    catalog = load_catalog(raw(connection)) if producers else {}
+    for row in producers:
         if _changes_with_readers(row.definition, catalog):
             once_more = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
             connection.execute(once_more)

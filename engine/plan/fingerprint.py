@@ -41,10 +41,9 @@ def state_fingerprint(plan: Plan) -> str:
         late_records=LateRecords(0, 0),
         idle_after_ms=None,
         release=0,
+        hash_seed=0,
     )
-    described = asdict(kept)
-    del described["hash_seed"]
-    parts = {"plan": described, "operators": list(map(_operator_types, plan.stages))}
+    parts = {"plan": asdict(kept), "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

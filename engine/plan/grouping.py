@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from engine.definition.aggregate_calls import AggregateCall, name_aggregates, parse_aggregate
 from engine.definition.aggregates import is_undoable
-from engine.definition.expressions import AggregateCall, compile_scalar, name_aggregates, parse_aggregate
+from engine.definition.expressions import compile_scalar
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
 from engine.plan.model import (

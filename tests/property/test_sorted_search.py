@@ -23,9 +23,9 @@ def unsigned(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 def test_ordering_by_packed_numbers_is_stable(values: list[int]) -> None:
     hashes = unsigned(values)
     assert stable_order(hashes).tolist() == np.argsort(hashes, kind="stable").tolist()
-    wanted, inverse = np.unique(hashes, return_inverse=True)
-    found, numbers = numbered(hashes)
-    assert (found.tolist(), numbers.tolist()) == (wanted.tolist(), inverse.tolist())
+    wanted, starts, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    found, numbers, firsts = numbered(hashes)
+    assert (found.tolist(), numbers.tolist(), firsts.tolist()) == (wanted.tolist(), inverse.tolist(), starts.tolist())
     assert distinct(hashes).tolist() == wanted.tolist()
 
 

@@ -112,9 +112,8 @@ class JoinSide:
         hashes = probes.hashes[order]
         firsts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
         low, high = np.minimum.reduceat(probes.low[order], firsts), np.maximum.reduceat(probes.high[order], firsts)
-        parts = self._index.ranges(
-            Keys(hashes[firsts]), low - 1, high
-        )  # a range leaves out all but the last row at its beginning
+        # A range leaves out all but the last row at its beginning.
+        parts = self._index.ranges(Keys(hashes[firsts]), low - 1, high)
         return pl.concat([part[self.empty.columns] for part in parts]) if parts else self.empty
 
     def take_closed(self, until: int) -> pl.DataFrame:

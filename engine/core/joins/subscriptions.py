@@ -116,7 +116,7 @@ class Subscriptions:
     def _spans(self, source: pl.DataFrame, rows: I64, keys: I64) -> _Spans:
         """Say how long the subscriptions in some rows last, given the numbers of their foreign keys."""
         hashes, places = (source.get_column(name).to_numpy()[rows] for name in (MEMBER, POS))
-        found, members = numbered(hashes)
+        found, members, _ = numbered(hashes)
         if len(found) < len(rows):
             _, members = Keys.of(hashes, source[list(self._key)][rows].get_columns())
         order = np.argsort(places)

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64, Bools
-from engine.core.structures.sorted_search import U64, search, stable_order
+from engine.core.structures.sorted_search import U64, numbered, search
 
 NO_KEY: Final = -1
 """Number of a row whose key is not among those asked for."""
@@ -52,16 +52,11 @@ class Keys:
             hashes: of the rows.
             columns: the key's columns in these rows.
         """
-        rows = stable_order(hashes)
-        found = hashes[rows]
-        is_first = np.ones(len(found), np.bool_)
-        is_first[1:] = found[1:] != found[:-1]
-        numbers = np.empty(len(found), np.int64)
-        numbers[rows] = np.cumsum(is_first) - 1
+        found, numbers, firsts = numbered(hashes)
         if tells_keys([column.dtype for column in columns]):
-            return Keys(found[is_first]), numbers
-        keys = Keys(found[is_first], _gathered(columns, rows[is_first]))
-        others = keys.differing(numbers, columns) if len(keys.hashes) < len(rows) else _NOTHING
+            return Keys(found), numbers
+        keys = Keys(found, _gathered(columns, firsts))
+        others = keys.differing(numbers, columns) if len(found) < len(hashes) else _NOTHING
         return _split(hashes, columns, numbers, others) if len(others) else (keys, numbers)
 
     @property
@@ -77,13 +72,7 @@ class Keys:
         """Return the rows whose key has not the values of the key with that number."""
         if not self.columns or not len(numbers):
             return _NOTHING
-        places = pl.Series(numbers.astype(np.uint32))
-        is_other = np.zeros(len(numbers), np.bool_)
-        for own, values in zip(self.columns, columns, strict=True):
-            differs = values.ne(own.gather(places))
-            if differs.any():
-                is_other |= differs.fill_null(value=False).to_numpy()
-        return np.flatnonzero(is_other)
+        return np.flatnonzero(_differ(_gathered(self.columns, numbers), columns, len(numbers)))
 
     def numbers(self, hashes: U64, columns: Sequence[pl.Series]) -> I64:
         """Return the number of each row's key, ``NO_KEY`` where it is none of these."""
@@ -119,12 +108,9 @@ class Keys:
 
 def different_keys(columns: Sequence[pl.Series], left: I64, right: I64) -> Bools:
     """Say where the keys of rows that have one hash, at ``left`` and at ``right``, are not equal."""
-    is_other = np.zeros(len(left), np.bool_)
-    if len(left) and not tells_keys([column.dtype for column in columns]):
-        places = pl.Series(left.astype(np.uint32)), pl.Series(right.astype(np.uint32))
-        for column in columns:
-            is_other |= column.gather(places[0]).ne(column.gather(places[1])).fill_null(value=False).to_numpy()
-    return is_other
+    if not len(left) or tells_keys([column.dtype for column in columns]):
+        return np.zeros(len(left), np.bool_)
+    return _differ(_gathered(columns, left), _gathered(columns, right), len(left))
 
 
 def layers(hashes: Sequence[U64], columns: Sequence[pl.Series]) -> I64:
@@ -184,6 +170,16 @@ def _values(columns: Sequence[pl.Series], rows: I64, hashes: U64) -> list[Any]:
 def _plain(value: tuple[Any, ...]) -> tuple[Any, ...]:
     """Write a NaN, which Python finds equal to nothing, as a text."""
     return tuple("nan" if part != part else part for part in value)
+
+
+def _differ(left: Sequence[pl.Series], right: Sequence[pl.Series], rows: int) -> Bools:
+    """Say in which rows any column differs; a null differs from nothing."""
+    is_other = np.zeros(rows, np.bool_)
+    for own, other in zip(left, right, strict=True):
+        differs = own.ne(other)
+        if differs.any():
+            is_other |= differs.fill_null(value=False).to_numpy()
+    return is_other
 
 
 def _gathered(columns: Sequence[pl.Series], rows: I64) -> tuple[pl.Series, ...]:

@@ -71,15 +71,15 @@ def stable_order(values: NDArray[np.uint64] | I64) -> I64:
     return rows
 
 
-def numbered(hashes: U64) -> tuple[U64, I64]:
-    """Return the distinct hashes in ascending order, and the index of each row's hash among them."""
+def numbered(hashes: U64) -> tuple[U64, I64, I64]:
+    """Return the distinct hashes in ascending order, the index of each row's hash among them, and the first row of each."""
     rows = stable_order(hashes)
     found = hashes[rows]
     is_first = np.ones(len(found), np.bool_)
     is_first[1:] = found[1:] != found[:-1]
     numbers = np.empty(len(found), np.int64)
     numbers[rows] = np.cumsum(is_first) - 1
-    return found[is_first], numbers
+    return found[is_first], numbers, rows[is_first]
 
 
 def runs_of(own: U64, hashes: U64) -> Runs:

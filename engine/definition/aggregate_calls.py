@@ -1,0 +1,76 @@
+"""Aggregates as users write them, read against the columns that they aggregate: in `aggregate`, and written out in `having`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from engine.definition.aggregates import AGGREGATE_NAMES, AggregateName, read_call, result_type
+from engine.definition.expressions import compile_tree, qualify
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.syntax import parse, render
+from engine.definition.types import BIGINT, ColumnType, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate as the plan needs it.
+
+    Attributes:
+        function: which aggregate.
+        argument: canonical text of its argument over the schema, None for ``count(*)``.
+        limit: k of ``top_k``, else None.
+        type: of the result.
+    """
+
+    function: AggregateName
+    argument: str | None
+    limit: int | None
+    type: ColumnType
+
+
+def parse_aggregate(text: str, schema: Schema) -> AggregateCall:
+    """Read an aggregate such as ``count(*)``, ``count(distinct x)``, ``sum(a * b)`` or ``top_k(x, 3)``.
+
+    Raises:
+        ExpressionInvalid: as ``compile_scalar``, and ``not_supported_yet`` for aggregates of later releases.
+    """
+    written = read_call(parse(text))
+    if written.argument is None:
+        return AggregateCall(written.function, None, None, BIGINT)
+    scalar = compile_tree(written.argument, schema)
+    argument = qualify(render(written.argument), schema)
+    return AggregateCall(written.function, argument, written.limit, result_type(written.function, scalar.type))
+
+
+def name_aggregates(text: str, schema: Schema, named: Mapping[str, AggregateCall]) -> str:
+    """Return an expression over results with each aggregate in it replaced by the column that holds it, as ``count(*) > 0`` by ``n > 0``.
+
+    Args:
+        text: the expression.
+        schema: of what is aggregated.
+        named: column → its aggregate.
+
+    Raises:
+        ExpressionInvalid: as ``parse_aggregate``, and ``aggregate_unnamed`` where no column holds it.
+    """
+    tree = parse(text)
+    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.lower() in AGGREGATE_NAMES]
+    if not calls:
+        return text
+    for node in calls:
+        written = render(node)
+        call = parse_aggregate(written, schema)
+        name = next((name for name, own in named.items() if own == call), None)
+        if name is None:
+            raise ExpressionInvalid(
+                "aggregate_unnamed", f'no column holds {written}; add it to `aggregate`, as in "n": "{written}"'
+            )
+        column = exp.column(exp.to_identifier(name, quoted=True))
+        if node is tree:
+            tree = column
+        else:
+            node.replace(column)
+    return render(tree)
