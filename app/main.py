@@ -14,6 +14,7 @@ from app import __version__
 from app.api import (
     api_keys,
     appending,
+    audit,
     changes,
     explain,
     history,
@@ -45,6 +46,7 @@ from app.store.bell import Bell
 from app.store.database import Database
 from app.store.gates import Gates
 from app.store.readable import Readables
+from app.store.refusals import RefusalLog
 from app.store.retention import Kept, trim_periodically
 from app.store.tails import Tails
 from app.telemetry import Metrics
@@ -69,9 +71,10 @@ ROUTERS = (
     late_records.router,
     validations.router,
     api_keys.router,
+    audit.router,
     service.router,
 )
-PAGED = (records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
+PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -118,7 +121,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services
-    app.state.guards = guards(KeyRing(database.reads), is_required=settings.is_key_required)
+    app.state.guards = guards(KeyRing(database.reads), RefusalLog(database.reads), is_required=settings.is_key_required)
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app)
     if not settings.is_key_required:
@@ -150,7 +153,11 @@ def _lifespan(
                         services.database.dsn,
                         services.metrics,
                         services.settings.trim_interval_s,
-                        Kept(services.settings.changes_retention_ms, services.settings.history_rows),
+                        Kept(
+                            services.settings.changes_retention_ms,
+                            services.settings.history_rows,
+                            services.settings.audit_retention_ms,
+                        ),
                     )
                 ),
             ]

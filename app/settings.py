@@ -179,6 +179,7 @@ class Settings(BaseSettings):
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
         history_rows: how many events, and how many runs, of each query are kept: the newest.
+        audit_retention_ms: how long entries of the audit log are kept.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
         pool_size: database connections per pool (control plane, reads, appends).
     """
@@ -206,6 +207,7 @@ class Settings(BaseSettings):
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
     history_rows: int = Field(default=10_000, ge=100)
+    audit_retention_ms: int = Field(default=366 * 86_400_000, ge=86_400_000)
     otel_endpoint: str | None = None
     pool_size: int = Field(default=8, ge=1, le=200)
     spark: SparkSettings = SparkSettings()

@@ -10,11 +10,14 @@ from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
 
+from app.api.deps import MAX_NAME_LENGTH
 from app.api.documented import problems
 from app.api.edge import KEY_NAME
 from app.domain.access import PRINCIPAL, RULES, Principal, Role
+from app.domain.audit import Refusal, ResourceKind
 from app.errors import Forbidden, Unauthorized
 from app.store.api_keys import KeyRing
+from app.store.refusals import RefusalLog
 
 SCHEME = "ApiKey"
 _RECHECK = "slackwater.recheck_key"
@@ -23,7 +26,7 @@ _RECHECK = "slackwater.recheck_key"
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
 
 
-def guards(key_ring: KeyRing, *, is_required: bool) -> list[Dependency]:
+def guards(key_ring: KeyRing, refusals: RefusalLog, *, is_required: bool) -> list[Dependency]:
     """Return what every router depends on first; nothing where keys are not required, so that it costs nothing."""
 
     async def guard(request: Request) -> None:
@@ -33,8 +36,12 @@ def guards(key_ring: KeyRing, *, is_required: bool) -> list[Dependency]:
         if role is not None:
             text = _presented(request)
             principal = await key_ring.recognise(text)
-            _check(principal, role)
             request.scope[KEY_NAME] = principal.name
+            try:
+                _check(principal, role)
+            except Forbidden as refusal:
+                await refusals.note(principal, _refused(request, route, refusal.code))
+                raise
             request.scope[_RECHECK] = partial(key_ring.recognise, text)
             PRINCIPAL.set(principal)
 
@@ -80,6 +87,17 @@ def _presented(request: Request) -> str:
     if scheme.lower() != "bearer":
         raise Unauthorized("api_key_missing", "send an API key: Authorization: Bearer sw_…", headers=_CHALLENGE)
     return text.strip()
+
+
+_KINDS: dict[str, ResourceKind] = {"streams": "stream", "tables": "table", "queries": "query", "api-keys": "api_key"}
+
+
+def _refused(request: Request, route: APIRoute, code: str) -> Refusal:
+    _, _, plural, *_ = (*request.url.path.split("/"), "", "")
+    name = request.path_params.get("name")
+    # What is longer is no name of anything.
+    named = name if name is not None and len(name) <= MAX_NAME_LENGTH and "\0" not in name else None
+    return Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), named, code, repeats=0)
 
 
 def _check(principal: Principal, needed: Role) -> None:

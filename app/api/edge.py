@@ -14,6 +14,7 @@ from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.domain.audit import REQUEST_ID
 from app.telemetry import Metrics
 from app.tracing import Done, Tracing
 
@@ -59,6 +60,7 @@ class Edge:
         # Ids need to differ, not to be hard to guess.
         request_id = offered if _ACCEPTABLE_ID.fullmatch(offered) else str(uuid.UUID(int=random.getrandbits(128), version=4))
         scope[_SCOPE_KEY] = request_id
+        REQUEST_ID.set(request_id)
         started = time.perf_counter()
         status = 500
 

@@ -37,6 +37,7 @@ TAGS = [
     {"name": "queries", "description": "Stored definitions with a wish (running, paused, stopped); each writes one relation."},
     {"name": "reads", "description": "Pull reads of materialised tables."},
     {"name": "api keys", "description": "Who may read, write and administer."},
+    {"name": "audit", "description": "Who changed what."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
 _BODIES = (ApiKeyBody, ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)

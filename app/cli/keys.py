@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal
@@ -12,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.cli.opening import make_current, open_database, read_settings
-from app.domain.access import Role, key_name
+from app.domain.access import PRINCIPAL, Principal, Role, key_name
 from app.errors import AppError
 from app.settings import Settings
 from app.store.api_keys import create_key, has_keys, list_keys, revoke_key
@@ -94,11 +96,20 @@ def _transaction() -> Iterator[sa.Connection]:
     try:
         with open_database(settings) as dsn:
             make_current(dsn)
+            PRINCIPAL.set(Principal("cli", None, _user(), Role.ADMIN))
             with _connected(dsn) as connection:
                 yield connection
     except AppError as error:
         _err.print(f"[red]{error.detail}[/]", soft_wrap=True)
         raise typer.Exit(1) from error
+
+
+def _user() -> str:
+    """Return who runs the command; a container's user may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from uuid import UUID
+from typing import Literal
 
 from app.errors import Unprocessable
 
@@ -86,16 +86,26 @@ RULES: Mapping[str, Role | None] = MappingProxyType(
         "GET /v1/api-keys": ADMIN,
         "POST /v1/api-keys": ADMIN,
         "DELETE /v1/api-keys/{name}": ADMIN,
+        "GET /v1/audit": ADMIN,
     }
 )
 """Method and path template of every route → the role that it needs; one that is missing here needs ADMIN."""
 
 
+PrincipalKind = Literal["api_key", "cli"]
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whose key a request carries."""
+    """Who asks for something.
 
-    id: UUID
+    Attributes:
+        kind: how it is known: by an API key, or as who may run commands on the service's machine.
+        id: the key's; None on the command line.
+    """
+
+    kind: PrincipalKind
+    id: str | None
     name: str
     role: Role
 

@@ -8,13 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain.access import NewKey, Principal, Role, digest_of_key, is_key, make_key
+from app.domain.audit import Action, Change
 from app.errors import Conflict, NotFound, Unauthorized
+from app.store.audit import note
 from app.store.tables import api_key
 
 CACHE_SECONDS = 5.0
@@ -36,6 +39,12 @@ class ApiKeyRow:
     last_used_at: datetime | None
     expires_at: datetime | None
     revoked_at: datetime | None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What it is, as the audit log shows it."""
+        expires_at = None if self.expires_at is None else self.expires_at.isoformat()
+        return {"prefix": self.prefix, "role": self.role, "expires_at": expires_at}
 
 
 _ROWS = sa.select(*(api_key.c[name] for name in ApiKeyRow.__dataclass_fields__))
@@ -63,7 +72,9 @@ def create_key(connection: sa.Connection, name: str, role: Role, valid_ms: int |
     ).scalar_one_or_none()
     if inserted is None:
         raise Conflict("name_taken", f"there is a key named '{name}' already; revoke it first, or take another name")
-    return ApiKeyRow(*connection.execute(_ROWS.where(api_key.c.id == inserted)).one()), made
+    row = ApiKeyRow(*connection.execute(_ROWS.where(api_key.c.id == inserted)).one())
+    note(connection, Change(Action.CREATE, "api_key", name, None, row.body))
+    return row, made
 
 
 def list_keys(connection: sa.Connection, limit: int, after: UUID | None = None) -> list[ApiKeyRow]:
@@ -87,8 +98,11 @@ def revoke_key(connection: sa.Connection, name: str) -> None:
         NotFound: ``api_key_not_found``.
     """
     live = sa.and_(api_key.c.name == name, api_key.c.revoked_at.is_(None))
-    if connection.execute(sa.update(api_key).where(live).values(revoked_at=sa.func.now())).rowcount == 0:
+    revoked = sa.update(api_key).where(live).values(revoked_at=sa.func.now()).returning(*_ROWS.selected_columns)
+    row = connection.execute(revoked).one_or_none()
+    if row is None:
         raise NotFound("api_key_not_found", f"there is no key named '{name}' to revoke; GET /v1/api-keys lists them")
+    note(connection, Change(Action.REVOKE, "api_key", name, ApiKeyRow(*row).body, None))
 
 
 class KeyRing:
@@ -151,7 +165,7 @@ class KeyRing:
         valid_s = float("inf") if row.left is None else float(row.left)
         if valid_s <= 0:
             raise _refusal("api_key_expired", f"the key '{row.name}' has expired; ask an administrator for a new one")
-        return Principal(row.id, row.name, Role.of(row.role)), valid_s
+        return Principal("api_key", str(row.id), row.name, Role.of(row.role)), valid_s
 
 
 def _invalid() -> Unauthorized:

@@ -10,7 +10,9 @@ from uuid import UUID, uuid4
 import polars as pl
 import sqlalchemy as sa
 
+from app.domain.audit import Action, Change
 from app.domain.late_records import Refusal, refusal_of
+from app.store.audit import note
 from app.store.log_tables import counter, late_record
 from app.store.queries import add_event
 from app.store.query_plans import PlannedQuery
@@ -154,7 +156,9 @@ def replay(
         .where(late_record.c.query_id == query.row.id, late_record.c.id.in_(accepted))
         .values(replayed_at=sa.func.now(), replay_id=replay_id)
     )
-    add_event(connection, query.row.id, "late_records_replayed", {"replay_id": str(replay_id), "count": len(accepted)})
+    done = {"replay_id": str(replay_id), "count": len(accepted)}
+    add_event(connection, query.row.id, "late_records_replayed", done)
+    note(connection, Change(Action.REPLAY, "query", query.row.name, None, done))
     return Replay(replay_id, accepted, already, refused, (), position, has_more)
 
 

@@ -10,8 +10,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.domain.access import actor
+from app.domain.audit import Action, Change
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, NotFound
+from app.store.audit import note
 from app.store.tables import query, query_event, query_status
 
 
@@ -30,6 +32,11 @@ class QueryRow:
     created_at: datetime
     updated_at: datetime
     state: str
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What users wrote, as the audit log shows it."""
+        return {"definition": self.definition, "desired_state": self.desired_state, "generation": self.generation}
 
 
 _COLUMNS = (
@@ -94,6 +101,8 @@ def set_desired_state(connection: sa.Connection, name: str, state: str, conditio
         .values(desired_state=state, version=query.c.version + 1, updated_at=sa.func.now())
     )
     add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": state})
+    before, after = {"desired_state": stored.desired_state}, {"desired_state": state}
+    note(connection, Change(Action.SET_DESIRED_STATE, "query", name, before, after))
     return get_query(connection, name), True
 
 
@@ -116,6 +125,8 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
         .values(restart_nonce=query.c.restart_nonce + 1, version=query.c.version + 1, updated_at=sa.func.now())
     )
     add_event(connection, stored.id, "restart_requested", {"restart_nonce": stored.restart_nonce + 1})
+    before, after = {"restart_nonce": stored.restart_nonce}, {"restart_nonce": stored.restart_nonce + 1}
+    note(connection, Change(Action.RESTART, "query", name, before, after))
     return get_query(connection, name)
 
 

@@ -10,9 +10,11 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from app.domain.audit import Action, Change
 from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict
+from app.store.audit import note
 from app.store.catalog import load_catalog, output_of, output_to_json
 from app.store.change_retention import refuse_forgotten_changes
 from app.store.forgetting import forget_results
@@ -98,7 +100,9 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
     _make_relation(connection, query_id, plan)
     _note_reads(connection, query_id, plan)
     add_event(connection, query_id, "query_created", {"generation": 1})
-    return get_query(connection, definition.name)
+    created = get_query(connection, definition.name)
+    note(connection, Change(Action.CREATE, "query", created.name, None, created.body))
+    return created
 
 
 def replace_query(connection: sa.Connection, definition: QueryDefinition, asked: Replacement) -> Replaced:
@@ -141,7 +145,10 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     values |= {"version": query.c.version + 1, "updated_at": sa.func.now()}
     connection.execute(sa.update(query).where(query.c.id == stored.id, query.c.version == stored.version).values(values))
     _note_edit(connection, stored, edit, wish, is_anew=is_anew, is_release=asked.is_release)
-    return Replaced(get_query(connection, definition.name), edit)
+    replaced = get_query(connection, definition.name)
+    options = {"state_discarded": is_anew, "released": asked.is_release and not is_anew}
+    note(connection, Change(Action.REPLACE, "query", replaced.name, stored.body, replaced.body | options))
+    return Replaced(replaced, edit)
 
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
@@ -194,7 +201,9 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
         .where(query.c.id == stored.id, query.c.version == stored.version)
         .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
     )
-    add_event(connection, stored.id, "query_deleted", {"result": "kept" if keeps_result else "discarded"})
+    outcome = {"result": "kept" if keeps_result else "discarded"}
+    add_event(connection, stored.id, "query_deleted", outcome)
+    note(connection, Change(Action.DELETE, "query", name, stored.body, outcome))
     return stored.state in _AT_REST
 
 

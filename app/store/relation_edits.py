@@ -8,9 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.audit import Action, Change
 from app.domain.edits import differences
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
+from app.store.audit import note
 from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow, is_internal
@@ -56,6 +58,7 @@ def put_source(
     if stored is None:
         row = _register(connection, kind, name, definition)
         follow(connection, name, None, definition, is_empty=True)
+        note(connection, Change(Action.CREATE, kind, name, None, row.body))
         return PutResult(row, is_created=True)
     if stored.kind != kind:
         raise Conflict("name_taken", f"the name '{name}' is taken by a {stored.kind}; streams and tables share one namespace")
@@ -74,6 +77,7 @@ def put_source(
     changed = differences(before, wanted)
     if changed:
         _change(connection, stored, definition, (before, wanted), changed)
+        note(connection, Change(Action.REPLACE, kind, name, stored.body, {"definition": wanted}))
     return PutResult(get_relation(connection, kind, name), is_created=False)
 
 
@@ -105,6 +109,7 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
         drop_view(raw(connection), name)
     connection.execute(sa.delete(relation).where(relation.c.id == stored.id))
     connection.execute(sa.delete(reject).where(reject.c.owner == name))
+    note(connection, Change(Action.DELETE, kind, name, stored.body, None))
 
 
 def in_use(name: str, readers: list[str]) -> Conflict:

@@ -45,6 +45,12 @@ class RelationRow:
     updated_at: datetime
     kept: dict[str, Any] | None = None
 
+    @property
+    def body(self) -> dict[str, Any]:
+        """What it is, as the audit log shows it."""
+        origin = {} if self.kept is None else {"kept_of": self.kept["query"]}
+        return {"definition": self.definition, **origin}
+
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     relation.c.id,

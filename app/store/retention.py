@@ -13,6 +13,7 @@ import anyio.to_thread
 import psycopg
 import structlog
 
+from app.store.audit import TRIM_SQL
 from app.store.change_retention import trim_changes, trim_replays, trim_streams
 from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.store.old_versions import forget_versions
@@ -61,10 +62,12 @@ class Kept:
     Attributes:
         changes_ms: how long changes of derived tables, and replays that were taken in; feeds of sources and derived streams say so themselves.
         history_rows: how many events, and how many runs, of each query: the newest.
+        audit_ms: how long entries of the audit log.
     """
 
     changes_ms: int
     history_rows: int = 10_000
+    audit_ms: int = 366 * 86_400_000
 
 
 async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: Kept) -> None:
@@ -96,6 +99,8 @@ def trim_once(dsn: str, kept: Kept) -> int:
         connection.execute(_FORGET_DRIVERS)
         for statement in _TRIM_HISTORY:
             connection.execute(statement, {"kept": kept.history_rows})
+        for statement in TRIM_SQL:
+            connection.execute(statement, {"audit_ms": kept.audit_ms})
         connection.execute(FORGET_EXPIRED_SQL)
         for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
             connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

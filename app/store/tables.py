@@ -126,6 +126,25 @@ idempotency = sa.Table(
     sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
 )
 
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    _moment("at"),
+    sa.Column("actor_kind", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("actor_id", sa.Text),
+    sa.Column("request_id", sa.Text),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("resource_kind", sa.Text),
+    sa.Column("resource", sa.Text),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("code", sa.Text),
+    sa.Column("repeats", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("before", sa.JSON),
+    sa.Column("after", sa.JSON),
+)
+
 api_key = sa.Table(
     "api_key",
     metadata,

@@ -1,0 +1,256 @@
+"""The audit log: every changing route leaves an entry, in the transaction of its change; refusals are bounded; who may read it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import polars as pl
+import psycopg
+import pytest
+from fastapi import FastAPI
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from app.cli.keys import create as create_by_command
+from app.domain.access import RULES, Principal, Role, make_key
+from app.domain.audit import Refusal
+from app.main import create_app
+from app.settings import Settings
+from app.store.audit import REFUSALS_KEPT
+from app.store.database import sqlalchemy_url
+from app.store.refusals import NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
+from app.store.retention import Kept, trim_once
+from engine.core.frames import LATE_SCHEMA
+from tests.api.committed import commit, emitted
+from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
+
+NO_CHANGE = {
+    "POST /v1/streams/{name}/records",  # records are data, not definitions
+    "POST /v1/tables/{name}/records",
+    "POST /v1/tables/{name}/rows:lookup",
+    "POST /v1/validations",
+}
+WISH = "/v1/queries/joined/desired-state"
+DIVERTING = {**JOIN, "joins": [{**JOIN["joins"][0], "late": "divert"}]}
+GRACEFUL = {**DIVERTING, "joins": [{**DIVERTING["joins"][0], "grace": "2h"}]}
+
+
+@pytest.fixture(scope="module")
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"auth": "on"})
+
+
+@pytest.fixture
+def keys(dsn: str) -> dict[str, str]:
+    texts = {}
+    with psycopg.connect(dsn) as connection:
+        connection.execute("TRUNCATE slackwater.api_key")
+        for role in ("read", "write", "admin"):
+            made = make_key()
+            connection.execute(
+                "INSERT INTO slackwater.api_key (id, name, prefix, digest, role) VALUES (gen_random_uuid(), %s, %s, %s, %s)",
+                (f"my-{role}", made.prefix, made.digest, role),
+            )
+            texts[role] = made.text
+    return texts
+
+
+@pytest.fixture
+async def admin(app: FastAPI, keys: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"authorization": f"Bearer {keys['admin']}"}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
+        yield http
+
+
+async def entries(http: httpx.AsyncClient, **params: Any) -> list[dict[str, Any]]:
+    response = await http.get("/v1/audit", params=params)
+    assert response.status_code == 200, response.text
+    items: list[dict[str, Any]] = response.json()["items"]
+    return items
+
+
+def late_record(dsn: str) -> None:
+    """Play the driver: the query `joined` has diverted a record."""
+    row = ("w", "late_diverted", 1_000, 1_009, 0, '{"departures.origin":"JFK","departures.flight":1}')
+    commit(dsn, "joined", [(0, 0, emitted({"w": 9_000}, late=pl.DataFrame([row], schema=LATE_SCHEMA, orient="row")))])
+
+
+async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_after(admin: httpx.AsyncClient, dsn: str) -> None:
+    steps: list[tuple[str, str, str, Any, tuple[str, str, str]]] = [
+        ("PUT /v1/streams/{name}", "PUT", "/v1/streams/departures", STREAM, ("create", "stream", "departures")),
+        ("PUT /v1/tables/{name}", "PUT", "/v1/tables/weather", TABLE, ("create", "table", "weather")),
+        (
+            "PUT /v1/tables/{name}",
+            "PUT",
+            "/v1/tables/weather",
+            {**TABLE, "versioned": {"history_retention": "3d"}},
+            ("replace", "table", "weather"),
+        ),
+        ("POST /v1/queries", "POST", "/v1/queries", DIVERTING, ("create", "query", "joined")),
+        ("PUT /v1/queries/{name}", "PUT", "/v1/queries/joined", GRACEFUL, ("replace", "query", "joined")),
+        ("PUT /v1/queries/{name}", "PUT", "/v1/queries/delays", WINDOWS, ("create", "query", "delays")),
+        ("PUT /v1/queries/{name}/desired-state", "PUT", WISH, {"state": "paused"}, ("set_desired_state", "query", "joined")),
+        ("PUT /v1/queries/{name}/desired-state", "PUT", WISH, {"state": "running"}, ("set_desired_state", "query", "joined")),
+        ("POST /v1/queries/{name}/restart", "POST", "/v1/queries/joined/restart", None, ("restart", "query", "joined")),
+        (
+            "POST /v1/queries/{name}/late-records/replay",
+            "POST",
+            "/v1/queries/joined/late-records/replay",
+            {"filter": {"reason": "late_diverted"}},
+            ("replay", "query", "joined"),
+        ),
+        ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/joined", None, ("delete", "query", "joined")),
+        ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/delays?state=keep", None, ("delete", "query", "delays")),
+        ("DELETE /v1/tables/{name}", "DELETE", "/v1/tables/delays", None, ("delete", "table", "delays")),
+        ("DELETE /v1/streams/{name}", "DELETE", "/v1/streams/departures", None, ("delete", "stream", "departures")),
+        ("POST /v1/api-keys", "POST", "/v1/api-keys", {"name": "x", "role": "read"}, ("create", "api_key", "x")),
+        ("DELETE /v1/api-keys/{name}", "DELETE", "/v1/api-keys/x", None, ("revoke", "api_key", "x")),
+    ]
+    changing = {rule for rule in RULES if not rule.startswith("GET ")}
+    assert {route for route, *_ in steps} == changing - NO_CHANGE, "a new route needs its line here, and its entry in the log"
+    for seen, (route, method, path, body, (action, kind, name)) in enumerate(steps):
+        if "replay" in route:
+            late_record(dsn)
+        response = await admin.request(method, path, json=body)
+        assert response.status_code < 300, f"{route}: {response.text}"
+        found, *others = await entries(admin)
+        assert len(others) == seen, f"{route}: one entry and no more"
+        assert (found["action"], found["resource"], found["outcome"]) == (action, {"type": kind, "name": name}, "done")
+        assert (found["actor"]["type"], found["actor"]["name"]) == ("api_key", "my-admin")
+        assert found["request_id"] == response.headers["x-request-id"]
+        assert (found["before"] is None) == (action in ("create", "replay")), route
+        assert found["before"] != found["after"]
+    by_action = {(e["action"], e["resource"]["name"]): e for e in await entries(admin)}
+    replaced = by_action["replace", "joined"]
+    assert [replaced[side]["definition"]["joins"][0]["grace"] for side in ("before", "after")] == ["1h", "2h"]
+    assert by_action["replace", "weather"]["before"]["definition"]["versioned"] == {"history_retention": "2d"}
+    assert by_action["delete", "departures"]["before"]["definition"]["columns"] == STREAM["columns"]
+    assert by_action["set_desired_state", "joined"]["before"] == {"desired_state": "running"}
+
+
+async def test_what_changes_nothing_leaves_no_entry(admin: httpx.AsyncClient, problem: Problem) -> None:
+    await admin.put("/v1/streams/departures", json=STREAM)
+    await admin.put("/v1/streams/departures", json=STREAM)
+    problem(await admin.put("/v1/tables/departures", json=TABLE), 409, "name_taken")
+    problem(await admin.delete("/v1/streams/nothing"), 404, "relation_not_found")
+    await admin.post("/v1/validations", json=WINDOWS)
+    assert [entry["action"] for entry in await entries(admin)] == ["create"]
+
+
+async def test_a_change_that_cannot_be_noted_is_not_made(admin: httpx.AsyncClient, dsn: str, problem: Problem) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION slackwater.full_up() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$"
+        )
+        connection.execute("CREATE TRIGGER f BEFORE INSERT ON slackwater.audit EXECUTE FUNCTION slackwater.full_up()")
+        problem(await admin.put("/v1/streams/departures", json=STREAM), 503, "database_full")
+        connection.execute("DROP FUNCTION slackwater.full_up CASCADE")
+    assert (await admin.get("/v1/streams/departures")).status_code == 404
+
+
+async def test_secrets_are_never_noted(admin: httpx.AsyncClient, dsn: str) -> None:
+    key = (await admin.post("/v1/api-keys", json={"name": "x", "role": "read"})).json()["key"]
+    with psycopg.connect(dsn) as connection:
+        written = str(connection.execute("SELECT a::text FROM slackwater.audit a").fetchall())
+    assert key.rsplit("_", 1)[0] in written
+    assert key.rsplit("_", 1)[1] not in written
+
+
+async def test_a_refused_request_is_noted_once_a_minute(
+    admin: httpx.AsyncClient, client: httpx.AsyncClient, keys: dict[str, str], problem: Problem
+) -> None:
+    reader = {"authorization": f"Bearer {keys['read']}"}
+    for _ in range(3):
+        problem(await client.put("/v1/streams/departures", json=STREAM, headers=reader), 403, "role_too_low")
+    problem(await client.get("/v1/audit", headers=reader), 403, "role_too_low")
+    problem(await client.get("/v1/audit", headers={"authorization": f"Bearer {keys['write']}"}), 403, "role_too_low")
+    found = await entries(admin)
+    assert [(e["actor"]["name"], e["action"], e["resource"]["name"], e["code"]) for e in found] == [
+        ("my-write", "GET /v1/audit", None, "role_too_low"),
+        ("my-read", "GET /v1/audit", None, "role_too_low"),
+        ("my-read", "PUT /v1/streams/{name}", "departures", "role_too_low"),
+    ]
+
+
+async def test_refusals_between_two_entries_are_counted_and_the_memory_for_it_is_bounded(dsn: str) -> None:
+    now = [0.0]
+    engine = create_async_engine(sqlalchemy_url(dsn))
+    refusals = RefusalLog(engine, lambda: now[0])
+    who = Principal("api_key", None, "x", Role.READ)
+    for second in (0.0, 1.0, NOTED_EVERY_SECONDS - 1, NOTED_EVERY_SECONDS):
+        now[0] = second
+        await refusals.note(who, Refusal("PUT /v1/streams/{name}", "stream", "a", "role_too_low", 0))
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT repeats FROM slackwater.audit ORDER BY id").fetchall() == [(0,), (2,)]
+    await engine.dispose()
+    assert REMEMBERED <= REFUSALS_KEPT
+
+
+async def test_entries_are_filtered_and_paged(admin: httpx.AsyncClient, problem: Problem) -> None:
+    for name in ("a", "b", "c"):
+        await admin.put(f"/v1/streams/{name}", json=STREAM)
+    first = (await admin.get("/v1/audit?limit=2")).json()
+    second = (await admin.get("/v1/audit", params={"limit": 2, "cursor": first["next"]})).json()
+    assert [e["resource"]["name"] for page in (first, second) for e in page["items"]] == ["c", "b", "a"]
+    assert second["next"] is None
+    moment = first["items"][0]["at"]
+    for params, names in (
+        ({"resource": "b"}, ["b"]),
+        ({"actor": "my-admin"}, ["c", "b", "a"]),
+        ({"actor": "nobody"}, []),
+        ({"outcome": "refused"}, []),
+        ({"since": "2999-01-01T00:00:00Z"}, []),
+        ({"until": "2000-01-01T00:00:00Z"}, []),
+        ({"since": "2000-01-01T00:00:00Z", "until": "2999-01-01T00:00:00Z", "resource": "a"}, ["a"]),
+        ({"since": moment, "resource": "a"}, []),
+    ):
+        assert [e["resource"]["name"] for e in await entries(admin, **params)] == names, params
+    problem(await admin.get("/v1/audit?since=yesterday"), 400, "bad_parameter")
+    problem(await admin.get("/v1/audit?since=99999999999999999"), 400, "bad_parameter")
+    problem(await admin.get("/v1/audit?limit=1001"), 400, "bad_parameter")
+
+
+async def test_without_keys_the_entry_says_anonymous(app: FastAPI) -> None:
+    built = create_app(app.state.services.settings.model_copy(update={"auth": "off"}))
+    transport = httpx.ASGITransport(built)
+    async with built.router.lifespan_context(built), httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        assert (await http.put("/v1/streams/departures", json=STREAM)).status_code == 201
+        (found,) = await entries(http)
+    assert found["actor"] == {"type": "anonymous", "name": "anonymous", "id": None}
+
+
+async def test_a_command_is_noted_with_the_user_of_the_machine(
+    admin: httpx.AsyncClient, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACKWATER_DATABASE_URL", dsn)
+    monkeypatch.setenv("USER", "operator")
+    monkeypatch.setenv("LOGNAME", "operator")
+    create_by_command("by-hand", "read", None)
+    (found,) = await entries(admin, resource="by-hand")
+    assert found["actor"] == {"type": "cli", "name": "operator", "id": None}
+    assert (found["action"], found["request_id"]) == ("create", None)
+
+
+def test_old_entries_go_and_refusals_beyond_their_bound(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO slackwater.audit (at, actor_kind, actor, action, outcome) VALUES "
+            "(now() - %s::interval, 'cli', 'x', 'old', 'done'), (now(), 'cli', 'x', 'new', 'done')",
+            (timedelta(days=3),),
+        )
+        connection.execute(
+            "INSERT INTO slackwater.audit (actor_kind, actor, action, outcome) "
+            "SELECT 'api_key', 'x', n::text, 'refused' FROM generate_series(1, %s) n",
+            (REFUSALS_KEPT + 5,),
+        )
+        trim_once(dsn, Kept(10**12, audit_ms=2 * 86_400_000))
+        done = connection.execute("SELECT action FROM slackwater.audit WHERE outcome = 'done'").fetchall()
+        refused = connection.execute(
+            "SELECT min(action::int), count(*) FROM slackwater.audit WHERE outcome = 'refused'"
+        ).fetchone()
+    assert done == [("new",)]
+    assert refused == (6, REFUSALS_KEPT)
