@@ -16,7 +16,7 @@ AppError
 ├── Misdirected              421  host_not_allowed
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
 ├── TooManyRequests          429  too_many_streams, too_many_requests
-├── Unavailable              503  not_ready, database_unavailable, database_busy, database_full
+├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full
 ├── NotInTime                504  position_not_reached
 └── Internal                 500  internal_error (the body carries the request id only)
 """

@@ -122,6 +122,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     )
     app.state.services = services
     app.state.guards = guards(KeyRing(database.reads), RefusalLog(database.reads), is_required=settings.is_key_required)
+    app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
     install_error_handlers(app)
     if not settings.is_key_required:

@@ -312,7 +312,7 @@ class Readiness(Answer):
     """What the service needs, and whether it is there."""
 
     status: Literal["ready", "not_ready"]
-    checks: dict[str, str] = Field(description="`database`, the `schema`'s version, `driver`: ready, starting or none.")
+    checks: dict[str, str] = Field(description="`database`, the `schema`'s version, `driver`: ready, starting, failing or none.")
 
 
 class Version(Answer):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import psycopg
 import sqlalchemy as sa
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -15,12 +17,18 @@ from app.api.deps import OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
 from app.api.schemas import Health, Readiness, Version
 from app.api.scraping import Scraper
-from app.errors import Unavailable
+from app.errors import Fault, Unavailable
 from app.store.schema_version import find_schema
 from app.store.statuses import find_fleet
 
 READY = {"status": "ready", "checks": {"database": "ok", "schema": "0008", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
+Purpose = Annotated[
+    Literal["all", "reads"],
+    Query(
+        alias="for", description="What it is to be ready for: `reads` leaves the driver out, for results can be read without one."
+    ),
+]
 router = APIRouter(tags=["service"], dependencies=[OnlyKnownParameters])
 
 
@@ -36,27 +44,33 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", summary="Can it serve?", response_model=Readiness, responses={200: answered(READY), **problems(400)})
-async def readyz(services: ServicesOf) -> Readiness:
-    """Answers 200 when the database answers and its schema is this version's: the readiness probe.
+async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all") -> Readiness:
+    """Answers 200 when the database answers, its schema fits this version, and nothing keeps the driver from coming up: the readiness probe.
 
-    `driver` says whether one is `ready`, `starting`, or there is `none`; results can be read either way, so it is ready without one.
+    `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
+    ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
+    another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`.
     """
     try:
         async with services.database.reads.connect() as connection:
             schema = await find_schema(connection)
             fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms)
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
-        raise _not_ready(f"the database is not usable: {type(error).__name__}") from error
+        raise _not_ready("database", f"the database is not usable: {type(error).__name__}") from error
     if schema.is_behind:
         raise _not_ready(
-            f"the database's schema is at {schema.found}, this version needs {schema.needed}: run `slackwater migrate`"
+            "schema", f"the database's schema is at {schema.found}, this version needs {schema.needed}: run `slackwater migrate`"
         )
-    driver = "ready" if fleet.drivers else "starting" if starting else "none"
+    driver_trouble: Callable[[], str | None] = request.app.state.driver_trouble
+    trouble = None if fleet.drivers else driver_trouble()
+    if trouble is not None and purpose == "all":
+        raise _not_ready("driver", f"queries do not run: {trouble}. Results can be read", code="driver_not_ready")
+    driver = "ready" if fleet.drivers else "failing" if trouble is not None else "starting" if starting else "none"
     return Readiness(status="ready", checks={"database": "ok", "schema": schema.found, "driver": driver})
 
 
-def _not_ready(detail: str) -> Unavailable:
-    return Unavailable("not_ready", detail, headers={"Retry-After": "1"})
+def _not_ready(check: str, detail: str, code: str = "not_ready") -> Unavailable:
+    return Unavailable(code, detail, [Fault(f"/checks/{check}", code, detail)], {"Retry-After": "1"})
 
 
 @router.get(

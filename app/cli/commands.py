@@ -21,6 +21,7 @@ from app.cli.test_command import run_tests
 from app.main import create_app
 from app.settings import effective
 from app.telemetry import configure_logging
+from engine.python_processes import make_children_safe
 
 # Long polls end with the connection; a client that follows reconnects.
 GRACEFUL_SECONDS = 5
@@ -38,6 +39,7 @@ _out = Console()
 
 def main() -> None:
     """Entry point of ``slackwater``."""
+    make_children_safe()
     cli()
 
 

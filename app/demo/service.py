@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+
+from engine.python_processes import import_environment, python_command
 
 START_SECONDS = 180.0  # a cold machine compiles Python and starts a JVM meanwhile
 STOP_SECONDS = 60.0
@@ -35,10 +35,10 @@ def running_service(base_url: str, environment: dict[str, str], log: Path) -> It
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
+            python_command("app.cli", "serve"),
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
+            env={**import_environment(), **environment},
             start_new_session=True,  # Ctrl-C reaches the demo, which then stops the service in order
         )
     try:

@@ -17,7 +17,7 @@ class Reason:
 
 NO_DRIVER = Reason(
     "no_driver",
-    "no driver is alive: `slackwater serve` starts one unless told --no-driver, `python -m app.driver` is another. If it does not stay "
+    "no driver is alive: `slackwater serve` starts one unless told --no-driver, `python -P -m app.driver` is another. If it does not stay "
     "alive, `slackwater doctor` looks for the cause, and driver.log in the data directory tells what it said",
 )
 DRIVER_STARTING = Reason("driver_starting", "the driver is starting its engine; that takes some seconds")

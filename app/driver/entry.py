@@ -15,6 +15,7 @@ from app.driver.ports import Runner
 from app.driver.process import Identity, run_driver
 from app.settings import Settings, load_settings
 from app.telemetry import configure_logging
+from engine.python_processes import make_children_safe
 
 EXIT_CRASHED = 1
 log = structlog.stdlib.get_logger(__name__)
@@ -26,13 +27,14 @@ def main(make_runner: Callable[[Settings], Runner]) -> None:
     Under a supervisor it gets its id and the pid of the supervisor; started by hand or by an orchestrator it needs neither.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m app.driver", description="Runs streaming queries; told by SLACKWATER_ variables."
+        prog="python -P -m app.driver", description="Runs streaming queries; told by SLACKWATER_ variables."
     )
     parser.add_argument(
         "--driver-id", type=uuid.UUID, default=None, help="name of this process in slackwater.driver (default: a new one)"
     )
     parser.add_argument("--supervisor-pid", type=int, default=None, help="end when this process, the parent, is gone")
     arguments = parser.parse_args()
+    make_children_safe()
     settings = load_settings()
     # What this process and its children write holds users' records: nobody else on the machine is to read it.
     os.umask(0o077)

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import socket
-import sys
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,14 +25,16 @@ import psycopg
 import structlog
 from pydantic import BaseModel, SecretStr
 
+from app.driver.health import HEALTHY_S, DriverHealth
 from app.driver.process import CLOSE_S
 from app.driver.process_group import create_time, end_session, is_same_process
 from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
 from app.store.drivers import DriverRow
 from engine.connectors.postgres import connect
+from engine.python_processes import import_environment, python_command
 
-DRIVER_COMMAND = (sys.executable, "-m", "app.driver")
+DRIVER_COMMAND = tuple(python_command("app.driver"))
 # A driver that is not heard of for two times to live of a lease has lost its queries anyway.
 LOST_AFTER_LEASES = 2
 # In a row, and as far apart as heartbeats are.
@@ -42,8 +44,6 @@ FIRST_HEARTBEAT_S = 30.0
 # A killed process is gone within milliseconds, its JVM within about two seconds.
 KILL_PATIENCE_S = 15.0
 FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
-# A driver that lived this long did not die of its start: the next one starts at once.
-HEALTHY_S = 60.0
 MAX_LOG_BYTES = 64 * 1024 * 1024
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
@@ -71,13 +71,19 @@ class Supervisor:
         self._settings = settings
         self._dsn = dsn
         self._command = tuple(command)
-        self._environment = {**os.environ, **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
+        self._environment = {**import_environment(), **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
         self._log_path = settings.data_dir / "driver.log"
         self._ending = asyncio.Event()
+        self._health = DriverHealth(unready_since=None)
         self._task: asyncio.Task[None] | None = None
+
+    def trouble(self) -> str | None:
+        """Say why this supervisor has no ready driver; None where it has one, or where one may still come up."""
+        return self._health.trouble(time.monotonic())
 
     async def start(self) -> None:
         """Begin to supervise; returns at once."""
+        self._health = DriverHealth(unready_since=time.monotonic())
         self._task = asyncio.create_task(self._supervise(), name="driver-supervisor")
 
     async def stop(self) -> None:
@@ -101,7 +107,10 @@ class Supervisor:
             try:
                 await self._end_orphans()
                 lived_s = await self._keep_one()
-            except (OSError, psycopg.Error) as error:
+            except psycopg.Error as error:
+                log.warning("supervision_failed", error=str(error))
+            except OSError as error:
+                self._health.did_not_start(error.strerror or type(error).__name__)
                 log.warning("supervision_failed", error=str(error))
             pause_s = FIRST_RESTART_S if lived_s > HEALTHY_S else min(LONGEST_RESTART_S, pause_s * 2)
             await self._wait(pause_s)
@@ -114,7 +123,7 @@ class Supervisor:
         finally:
             # Also when cancelled: a driver must not outlive the one who would restart it.
             is_gone = await asyncio.shield(self._finish(driver))
-        lived_s = asyncio.get_running_loop().time() - driver.started_at
+        lived_s = time.monotonic() - driver.started_at
         ended = {
             "exit_code": driver.process.returncode,
             "lived_s": round(lived_s, 1),
@@ -124,6 +133,7 @@ class Supervisor:
         if self._ending.is_set():
             log.info("driver_stopped", driver_id=str(driver.id), **ended)
         else:
+            self._health.ended(driver.process.returncode, lived_s, time.monotonic())
             log.warning("driver_lost", driver_id=str(driver.id), **ended)
         return lived_s
 
@@ -143,7 +153,7 @@ class Supervisor:
                 start_new_session=True,
             )
         log.info("driver_spawned", driver_id=str(driver_id), pid=process.pid)
-        return _Driver(driver_id, process, asyncio.get_running_loop().time())
+        return _Driver(driver_id, process, time.monotonic())
 
     async def _until_it_ends(self, driver: _Driver) -> None:
         """Return when the driver ended, was asked to end, or is not heard of any more."""
@@ -179,9 +189,11 @@ class Supervisor:
         except psycopg.OperationalError:
             return False
         lost_after_s = LOST_AFTER_LEASES * self._settings.driver.lease_ttl_ms / 1000
+        if row is not None and row.phase == "ready":
+            self._health.saw_ready(time.monotonic() - driver.started_at)
         if row is not None:
             return row.heartbeat_age_s > lost_after_s
-        return asyncio.get_running_loop().time() - driver.started_at > max(lost_after_s, FIRST_HEARTBEAT_S)
+        return time.monotonic() - driver.started_at > max(lost_after_s, FIRST_HEARTBEAT_S)
 
     async def _finish(self, driver: _Driver) -> bool:
         """Make an end of a driver's session, then of its leases. Returns whether everything is gone."""

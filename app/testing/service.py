@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +15,8 @@ from typing import Final, TypeVar
 
 import httpx
 import psutil
+
+from engine.python_processes import import_environment, python_command
 
 READY_S: Final = 90.0
 """An embedded Postgres makes its cluster on the first start: seconds, on a busy machine tens of them."""
@@ -63,7 +63,7 @@ class Service:
         Raises:
             ServiceNotStarted: it ended, or was not ready within ``READY_S``.
         """
-        command = [sys.executable, "-m", "app.cli", "serve", *self.arguments]
+        command = python_command("app.cli", "serve", *self.arguments)
         self._process = subprocess.Popen(
             command, env=self.environment(), stdout=self._log, stderr=self._log, start_new_session=True
         )
@@ -75,7 +75,7 @@ class Service:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which it is started."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLACKWATER_")}
+        inherited = {name: value for name, value in import_environment().items() if not name.startswith("SLACKWATER_")}
         return inherited | {
             "SLACKWATER_DATA_DIR": str(self.data_dir),
             "SLACKWATER_PORT": str(self.port),

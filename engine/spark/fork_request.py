@@ -28,7 +28,7 @@ def main() -> int:
     try:
         connection = _asked(os.environ[ADDRESS_VARIABLE], sys.argv[1:])
     except (KeyError, OSError):
-        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606 - what Spark asked for
+        os.execv(sys.executable, [sys.executable, "-P", *sys.argv[1:]])  # noqa: S606 - what Spark asked for
     # The process has these streams now: should it end, nobody may wait for this one to close them.
     for stream in STANDARD_STREAMS:
         os.close(stream)

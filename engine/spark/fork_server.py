@@ -33,6 +33,7 @@ from typing import Any
 
 import polars as pl
 
+from engine.python_processes import import_environment, python_command
 from engine.spark.fork_request import ADDRESS_VARIABLE, STANDARD_STREAMS
 
 DAEMON = "pyspark.daemon"
@@ -103,8 +104,13 @@ def start_fork_server(directory: Path) -> ForkServer:
     listener = _listening(address)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(listener.fileno())],
-            env={**os.environ, **_THREADS, ADDRESS_VARIABLE: str(address), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            python_command(__name__, str(listener.fileno())),
+            env={
+                **import_environment(),
+                **_THREADS,
+                ADDRESS_VARIABLE: str(address),
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
             stdin=subprocess.PIPE,
             pass_fds=(listener.fileno(),),
         )

@@ -20,6 +20,7 @@ import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
+from engine.python_processes import SAFE_PATH_VARIABLE, make_children_safe
 from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
@@ -73,6 +74,7 @@ _SETTINGS = {
     # Two Python workers fight over the cores when each brings a thread per core.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
+    f"spark.executorEnv.{SAFE_PATH_VARIABLE}": "1",
     "spark.hadoop.fs.file.impl": "slackwater.LocalFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "slackwater.LocalFilesContext",
 }
@@ -110,6 +112,8 @@ def build_session(settings: SparkSettings) -> SparkSession:
     home = (settings.data_dir / "spark").resolve()
     scratch = _scratch(home)
     java = find_java()
+    # The JVM passes it on to every Python that it starts.
+    make_children_safe()
     os.environ["JAVA_HOME"] = str(launchable_home(java, home))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.master.startswith("local") and sys.platform == "linux":

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructType
 
 from engine.connectors.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
+from engine.python_processes import import_environment, python_command
 from engine.spark.class_archive import can_archive, remove_stale
 from engine.spark.cluster import ClusterSettings, is_cluster
 from engine.spark.java import find_java
@@ -129,9 +130,9 @@ def make_class_archive(settings: SparkSettings) -> bool:
     remove_stale(archive)
     lean = replace(settings, driver_memory=_ARCHIVING_MEMORY, cluster=ClusterSettings())
     done = subprocess.run(
-        [sys.executable, "-m", __name__],
+        python_command("engine.spark.warm_up"),
         input=json.dumps({name: str(value) for name, value in asdict(lean).items() if name in ("data_dir", "master")}),
-        text=True, capture_output=True, check=False,
+        text=True, capture_output=True, check=False, env=import_environment(),
     )  # fmt: skip
     if done.returncode != 0 or not archive.exists():
         log.warning("class_archive_not_made", exit_code=done.returncode, detail=done.stderr[-500:])

@@ -37,6 +37,18 @@ async def test_a_live_and_ready_service_says_so(client: httpx.AsyncClient) -> No
     assert (version["version"], version["api"]) == (__version__, "v1")
 
 
+async def test_a_service_whose_own_driver_does_not_come_up_is_ready_for_reads_only(
+    app: FastAPI, client: httpx.AsyncClient, problem: Problem
+) -> None:
+    app.state.driver_trouble = lambda: "3 drivers in a row ended"
+    body = problem(await client.get("/readyz"), 503, "driver_not_ready")
+    assert "3 drivers in a row ended" in body["detail"]
+    assert [fault["pointer"] for fault in body["errors"]] == ["/checks/driver"]
+    for_reads = await client.get("/readyz", params={"for": "reads"})
+    assert (for_reads.status_code, for_reads.json()["checks"]["driver"]) == (200, "failing")
+    assert (await client.get("/readyz", params={"for": "writes"})).status_code == 400
+
+
 async def test_metrics_count_requests_records_and_queries(client: httpx.AsyncClient, sources: None) -> None:
     await client.post("/v1/streams/departures/records", json=[RECORD, {}])
     await client.post("/v1/queries", json=WINDOWS)

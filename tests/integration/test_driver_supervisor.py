@@ -90,6 +90,19 @@ async def test_a_clock_of_the_database_that_is_set_ahead_ends_no_driver(dsn: str
         assert await asyncio.to_thread(stays, lambda: [row["id"] for row in control.drivers()] == [first["id"]], 3.5)
 
 
+async def test_drivers_that_die_of_their_start_are_told(dsn: str, tmp_path: Path) -> None:
+    async with Supervisor(fast_settings(tmp_path), dsn, (sys.executable, "-c", "raise SystemExit(3)")) as supervisor:
+        assert supervisor.trouble() is None
+        trouble = await asyncio.to_thread(until, "the supervisor tells", supervisor.trouble)
+        assert "exit code 3" in str(trouble)
+
+
+async def test_a_ready_driver_is_no_trouble(dsn: str, tmp_path: Path, control: Control) -> None:
+    async with Supervisor(fast_settings(tmp_path), dsn, STUB) as supervisor:
+        await ready(control)
+        assert supervisor.trouble() is None
+
+
 async def test_nobody_else_reads_what_a_driver_writes(dsn: str, tmp_path: Path, control: Control) -> None:
     async with Supervisor(fast_settings(tmp_path), dsn, STUB):
         first = await ready(control)

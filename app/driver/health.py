@@ -1,0 +1,73 @@
+"""Whether the driver that a supervisor keeps comes up. Pure: told what happened, with times in seconds of one clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FAILED_LIVES = 3
+"""Drivers that ended soon, one after another. One or two may be an accident: a killed process, a database that went away."""
+
+READY_WITHIN_S = 180.0
+"""A cold machine compiles Python and starts a JVM in half a minute, a loaded one takes several times as long."""
+
+HEALTHY_S = 60.0
+"""A driver that lived this long did not die of its start."""
+
+_ENDS = {1: "it crashed", 3: "its engine (Spark) did not start or ended", 4: "a query did not stop in time"}
+_ADVICE = "driver.log in the data directory says why, and `slackwater doctor` looks for the cause"
+
+
+@dataclass(slots=True)
+class DriverHealth:
+    """What a supervisor has seen of its drivers.
+
+    Attributes:
+        unready_since: when there was last a ready driver, or when the supervisor began; None: there is one now.
+        failed_lives: drivers in a row that ended sooner than ``HEALTHY_S`` or were never ready.
+        last_end: how the last of them ended.
+        waits_for: why no driver is started at all; None: nothing stands in the way.
+    """
+
+    unready_since: float | None
+    failed_lives: int = 0
+    last_end: str = ""
+    waits_for: str | None = None
+
+    def saw_ready(self, lived_s: float) -> None:
+        """Note that the driver is ready."""
+        self.unready_since = None
+        if lived_s > HEALTHY_S:
+            self.failed_lives = 0
+
+    def ended(self, exit_code: int | None, lived_s: float, now_s: float) -> None:
+        """Note that a driver ended which was not asked to."""
+        was_ready = self.unready_since is None
+        self.unready_since = now_s if was_ready else self.unready_since
+        self.failed_lives = 0 if was_ready and lived_s > HEALTHY_S else self.failed_lives + 1
+        self.last_end = _words(exit_code)
+
+    def did_not_start(self, error: str) -> None:
+        """Note that the process could not even be made."""
+        self.failed_lives += 1
+        self.last_end = error
+
+    def trouble(self, now_s: float) -> str | None:
+        """Say why no driver is ready, for a person; None where one is, or may still come up. Names no path and no record."""
+        if self.waits_for is not None:
+            return self.waits_for
+        if self.failed_lives >= FAILED_LIVES:
+            return (
+                f"{self.failed_lives} drivers in a row ended soon after their start, the last one so: {self.last_end}; {_ADVICE}"
+            )
+        if self.unready_since is not None and now_s - self.unready_since > READY_WITHIN_S:
+            return f"no driver has become ready for {now_s - self.unready_since:.0f} s; {_ADVICE}"
+        return None
+
+
+def _words(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "it fell silent and could not be killed"
+    if exit_code < 0:
+        return f"signal {-exit_code} killed it"
+    meaning = _ENDS.get(exit_code)
+    return f"exit code {exit_code}" + (f" ({meaning})" if meaning else "")
