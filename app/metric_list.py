@@ -92,8 +92,12 @@ COUNTED = Metric(
 STATE_BYTES = Metric(
     "slackwater_query_state_bytes", "gauge", "Size of a query's checkpoint and state, where this machine holds them", ("query",)
 )
-DRIVER_QUERIES = Metric("slackwater_driver_queries", "gauge", "Queries a driver holds", ("driver",))
-DRIVER_MAX = Metric("slackwater_driver_max_queries", "gauge", "Queries a driver takes at most", ("driver",))
+DRIVER_QUERIES = Metric(
+    "slackwater_driver_queries", "gauge", "Queries a driver holds, without internal ones (materialize)", ("driver",)
+)
+DRIVER_MAX = Metric(
+    "slackwater_driver_max_queries", "gauge", "Queries a driver takes at most, without internal ones", ("driver",)
+)
 DRIVER_HEARTBEAT = Metric(
     "slackwater_driver_heartbeat_age_seconds", "gauge", "Time since a driver was heard of", ("driver", "phase")
 )

@@ -100,7 +100,8 @@ class DriverSettings(BaseModel):
     """Timings of the managed driver, in milliseconds, and how many queries it takes.
 
     Attributes:
-        max_queries: more wait for another driver; light queries need about 100 MB each, and twenty of them saturate two cores.
+        max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light
+            queries need about 100 MB each, and twenty of them saturate two cores.
         rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -84,7 +85,7 @@ PageRead: Dependency = Depends(_behind_gate, scope="function")
 
 
 def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
-    """Refuse a query parameter that the endpoint does not know: a misspelt filter must not answer everything.
+    """Refuse a query parameter that the endpoint does not know, or that comes twice: a misspelt filter must not answer everything.
 
     Args:
         prefixes: names that start with one of them are the endpoint's own business.
@@ -94,6 +95,10 @@ def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
         if not request.query_params:
             return
         known = set(_parameter_names(request.scope["route"].dependant))
+        given = Counter(name for name, _ in request.query_params.multi_items())
+        for name, times in given.items():
+            if times > 1 and name in known:
+                raise bad_parameter(name, f"is given {times} times; give it once")
         unknown = [name for name in request.query_params if name not in known and not name.startswith(prefixes)]
         if unknown:
             raise unknown_parameter(unknown, [*sorted(known), *(f"{prefix}<column>" for prefix in prefixes)])

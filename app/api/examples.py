@@ -96,6 +96,7 @@ WISH: dict[str, Any] = {
     "generation": 1,
     "version": 2,
     "status": "/v1/queries/delays_by_airport/status?wait_for=paused",
+    "warnings": [],
 }
 STREAM: dict[str, Any] = {
     "name": "departures",

@@ -9,8 +9,10 @@ from fastapi import APIRouter, Query, Request
 from app.api.deps import Name, Transaction, known_parameters, unknown_parameter
 from app.api.documented import answered, problems
 from app.api.explain_schemas import EXPLANATION, ExplainAnswer, ExplainStep, RecordPlace
+from app.domain.append_warnings import EARLY_MS
 from app.domain.explaining.columns import first_input, result_columns, typed
 from app.domain.explaining.facts import Place, Question, Step
+from app.domain.explaining.sentences import shown
 from app.domain.explaining.walk import explain
 from app.domain.values import parse_instant_ms, parse_value
 from app.errors import BadRequest, Fault
@@ -22,7 +24,13 @@ KEY_PREFIX = "key."
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[known_parameters((KEY_PREFIX,))])
 
 Key = Annotated[
-    str | None, Query(description="The key, where it has one column; else `key.<column>=`.", max_length=4096, examples=["JFK"])
+    str | None,
+    Query(
+        description="A value of the query's key, where that is one column; else `key.<column>=`. The answer's `key_columns` say which "
+        "columns they are.",
+        max_length=4096,
+        examples=["JFK"],
+    ),
 ]
 At = Annotated[
     str | None,
@@ -61,13 +69,18 @@ def get_explanation(
     given = _given(found.plan, key, request)
     values = _values(found.plan, given)
     place = _place(partition, offset)
+    if place is not None and (values or at is not None):
+        raise _bad("offset", "`partition` and `offset` name one record with its own key and time: leave `key` and `at` out")
     question = Question(values, _at(at, place), place)
     if not values and question.place is None:
-        raise _bad("key", f"say which key: `key=…`, or one of {', '.join(KEY_PREFIX + each for each in _allowed(found.plan))}")
-    explanation = explain(found.plan, question, StoredFacts(transaction, found))
+        raise _bad("key", f"say which key: {_way_to_ask(found.plan)}; or ask by one of {', '.join(_choices(found.plan))}")
+    facts = StoredFacts(transaction, found)
+    _check_partition(found.plan, place, facts)
+    explanation = explain(found.plan, question, facts)
     return ExplainAnswer(
         query=name,
         key={_allowed(found.plan)[column]: text for column, text in given},
+        key_columns=[f"{first_input(found.plan).alias}.{name}" for name in _key_columns(found.plan)],
         at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,
         answer=_step(explanation.answer),
         steps=[_step(step) for step in explanation.steps],
@@ -101,14 +114,31 @@ def _given(plan: Plan, key: str | None, request: Request) -> list[tuple[str, str
     ]
     if key is None:
         return given
+    columns = _key_columns(plan)
+    if len(columns) == 1:
+        return [(columns[0], key), *given]
+    detail = f"the key of this query is not one column; {_way_to_ask(plan)}"
+    raise BadRequest("composite_key", detail, [Fault("?key", "composite_key", detail)])
+
+
+def _key_columns(plan: Plan) -> tuple[str, ...]:
+    """Return the columns of the first input that the query's first step keeps together; of its relation's key where it has none."""
     source = first_input(plan)
-    for columns in (source.hash_key, source.relation.key):
-        if len(columns) == 1:
-            return [(columns[0], key), *given]
-    asked = "&".join(f"{KEY_PREFIX}{name}=…" for name in source.hash_key or source.relation.key or source.relation.columns.names)
-    raise BadRequest(
-        "composite_key", f"the key of this query is not one column; ask with {asked}", [Fault("?key", "composite_key", asked)]
+    return next((columns for columns in (source.hash_key, source.relation.key) if len(columns) == 1), source.hash_key) or (
+        source.relation.key or source.relation.columns.names
     )
+
+
+def _way_to_ask(plan: Plan) -> str:
+    columns = _key_columns(plan)
+    alias = first_input(plan).alias
+    if len(columns) == 1:
+        return f"`key=…` is a value of {alias}.{columns[0]}"
+    return f"ask with {'&'.join(f'{KEY_PREFIX}{name}=…' for name in columns)} (columns of {alias})"
+
+
+def _choices(plan: Plan) -> list[str]:
+    return [KEY_PREFIX + each for each in _allowed(plan)]
 
 
 def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
@@ -134,9 +164,12 @@ def _at(at: str | None, place: Place | None) -> int:
     try:
         if at is None:
             raise ValueError("say which event time: at=2013-01-01T12:00:00Z")
-        return parse_instant_ms(at)
+        ms = parse_instant_ms(at)
+        if at.isdigit() and ms < EARLY_MS:  # most likely seconds, or a year
+            raise ValueError(f"the number counts milliseconds and would be {shown(ms)}; if that is meant, write it in this form")
     except ValueError as error:
         raise _bad("at", str(error)) from error
+    return ms
 
 
 def _place(partition: int | None, offset: int | None) -> Place | None:
@@ -144,6 +177,14 @@ def _place(partition: int | None, offset: int | None) -> Place | None:
         missing = "partition" if partition is None else "offset"
         raise _bad(missing, "`partition` and `offset` go together")
     return None if partition is None or offset is None else Place(partition, offset)
+
+
+def _check_partition(plan: Plan, place: Place | None, facts: StoredFacts) -> None:
+    source = first_input(plan)
+    known = facts.committed.ends.get(source.feed.name)
+    if place is not None and known and place.partition not in known:
+        there = ", ".join(str(number) for number in sorted(known))
+        raise _bad("partition", f"{source.relation.name} has no partition {place.partition}; it has {there}")
 
 
 def _bad(parameter: str, detail: str) -> BadRequest:

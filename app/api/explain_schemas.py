@@ -47,6 +47,10 @@ class ExplainAnswer(Answer):
 
     query: str
     key: dict[str, str] = Field(description="The values asked for, by the columns' names in the query.")
+    key_columns: list[str] = Field(
+        description="What `key=` is a value of: the query's key. A composite key is asked for as `key.<column>=`.",
+        examples=[["departures.origin"]],
+    )
     at_ms: int
     answer: ExplainStep = Field(description="The first step that blocks, else the one that says the most.")
     steps: list[ExplainStep] = Field(description="One after the other, up to the first that blocks.")
@@ -89,6 +93,7 @@ _WAITING: dict[str, Any] = {
 EXPLANATION: dict[str, Any] = {
     "query": "departures_with_weather",
     "key": {"departures.origin": "JFK"},
+    "key_columns": ["departures.origin"],
     "at_ms": 1357041600000,
     "answer": _WAITING,
     "steps": [_STEP, _WAITING],

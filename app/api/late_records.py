@@ -111,7 +111,11 @@ def get_late_records(
     },
     openapi_extra=request_body(
         "ReplayBody",
-        body_examples(ids=("Chosen ones", REPLAY_BY_ID), filter=("Those of a key and a day", REPLAY_BY_FILTER)),
+        body_examples(
+            ids=("Chosen ones", REPLAY_BY_ID),
+            filter=("Those of a key and a day", REPLAY_BY_FILTER),
+            all=("All that were not replayed before", {"filter": {}}),
+        ),
     ),
     dependencies=[known_parameters()],
 )
@@ -122,6 +126,8 @@ def post_replay(name: Name, body: JsonBody, transaction: Transaction) -> ReplayA
     `join` would have done. It is not judged again, does not wait, and moves no clock of the join. What comes of it goes through the rest
     of the query like any other row (a window behind the join that has closed refuses it, and it is late there) and is marked: the result's
     records and changes have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
+
+    The filter `{}` means all late records that were not replayed before. Ten thousand go at once: where `more` is true, repeat the request.
 
     It is for records that a join of a stream with a table dropped, diverted, or found without history (`late_dropped`, `late_diverted`,
     `expired_dropped`, `expired_diverted`). Others are refused with `replay_not_possible`: what closed windows or a table's expired history

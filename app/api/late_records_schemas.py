@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from app.api.schemas import Answer, Counter, Position
 from app.domain.values import parse_instant_ms
@@ -37,8 +37,17 @@ class LateRecordPage(Answer):
     counters: list[Counter] = Field(description="Everything that was counted for the query, by input and reason; kept or not.")
 
 
+def _instant(value: str | int | None) -> str | int | None:
+    if value is not None:
+        parse_instant_ms(str(value))
+    return value
+
+
+Instant = Annotated[str | int | None, AfterValidator(_instant)]
+
+
 class LateRecordFilter(BaseModel):
-    """Which late records; at least one part is given."""
+    """Which late records: those that fit every part that is given; without a part all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -48,39 +57,37 @@ class LateRecordFilter(BaseModel):
     input: str | None = Field(
         default=None, max_length=255, pattern=r"^[^\x00]+$", description="Only those that this operator judged."
     )
-    from_: str | int | None = Field(
-        default=None, alias="from", description="First event time.", examples=["2013-01-01T00:00:00Z"]
-    )
-    to: str | int | None = Field(default=None, description="Up to, not including, this event time.")
+    from_: Instant = Field(default=None, alias="from", description="First event time.", examples=["2013-01-01T00:00:00Z"])
+    to: Instant = Field(default=None, description="Up to, not including, this event time.")
     key: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Column → value of the record.", examples=[{"origin": "JFK"}]
     )
 
-    @model_validator(mode="after")
-    def _says_something(self) -> LateRecordFilter:
-        if not self.model_fields_set:
-            raise ValueError("say which late records: reason, input, from, to, key")
-        for bound in (self.from_, self.to):
-            if bound is not None:
-                parse_instant_ms(str(bound))
-        return self
+
+LateRecordId = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class ReplayBody(BaseModel):
-    """Which late records go through the query again: by id, or all that a filter finds."""
+    """Which late records go through the query again: by id, or all that a filter finds. The filter `{}` finds all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ids: list[int] | None = Field(default=None, min_length=1, max_length=MAX_IDS, examples=[[12, 13]])
-    filter: LateRecordFilter | None = None
+    ids: list[LateRecordId] | None = Field(
+        default=None, min_length=1, max_length=MAX_IDS, description="Ids of `…/late-records`.", examples=[[12, 13]]
+    )
+    filter: LateRecordFilter | None = Field(default=None, description="Instead of `ids`: which late records. `{}`: all.")
     again: bool = Field(default=False, description="Also those that were replayed before.")
 
     @model_validator(mode="after")
     def _names_one(self) -> ReplayBody:
         if (self.ids is None) == (self.filter is None):
-            raise ValueError('give either {"ids": [...]} or {"filter": {...}}')
-        if any(not 0 < number < 2**63 for number in self.ids or ()):
-            raise ValueError("an id is a positive number")
+            is_neither = self.ids is None
+            raise ValueError(
+                'say which late records: `ids` ({"ids": [12, 13]}) or `filter` ({"filter": {"reason": "late_dropped"}}; all of them: '
+                '{"filter": {}})'
+                if is_neither
+                else "give `ids` or `filter`, not both"
+            )
         return self
 
 

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
+from app.api.near_misses import hint_for
 from app.errors import (
     AppError,
     BadRequest,
@@ -115,20 +116,22 @@ def definition_invalid(faults: Sequence[Fault]) -> Unprocessable:
     return Unprocessable(code, "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in faults), faults)
 
 
-def from_http_exception(error: HTTPException, methods: Set[str] = frozenset()) -> AppError:
+def from_http_exception(error: HTTPException, methods: Set[str] = frozenset(), hint: str | None = None) -> AppError:
     """Translate what Starlette raises itself: no such route, no such method, an unreadable body.
 
     Args:
         error: what was raised. Of a path with several routes its ``Allow`` names the first one's methods only.
         methods: all methods of the path, where they are known.
+        hint: what was most likely meant.
     """
     headers = dict(error.headers or {})
     match error.status_code:
         case 404:
-            return NotFound("not_found", "there is no such path; /docs lists every path", headers=headers)
+            return NotFound("not_found", f"there is no such path: {hint or '/docs lists every path'}", headers=headers)
         case 405:
             headers["Allow"] = ", ".join(sorted(methods)) or headers.get("Allow", "GET")
-            return MethodNotAllowed("method_not_allowed", f"this path takes {headers['Allow']} only", headers=headers)
+            also = "" if hint is None else f"; {hint}"
+            return MethodNotAllowed("method_not_allowed", f"this path takes {headers['Allow']} only{also}", headers=headers)
         case 413:
             return BodyTooLarge("body_too_large", str(error.detail), headers=headers)
         case status if status < 500:
@@ -162,10 +165,12 @@ def _body_fault(error: Any) -> Fault:
     return Fault(pointer, BODY_CODES.get(error["type"], "invalid_value"), error["msg"])
 
 
-def _methods(request: Request) -> Set[str]:
-    paths = request.app.openapi()["paths"]
-    found = (methods for path, methods in paths.items() if compile_path(path)[0].fullmatch(request.url.path))
-    return {method.upper() for methods in found for method in methods}
+def _no_route(request: Request, error: HTTPException) -> AppError:
+    paths = {path: {method.upper() for method in methods} for path, methods in request.app.openapi()["paths"].items()}
+    allowed = {
+        method for path, methods in paths.items() if compile_path(path)[0].fullmatch(request.url.path) for method in methods
+    }
+    return from_http_exception(error, allowed, hint_for(request.method, request.url.path, paths))
 
 
 def _internal() -> Internal:
@@ -213,9 +218,8 @@ def install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem_response(
-            request, from_http_exception(error, _methods(request) if error.status_code == 405 else frozenset())
-        )
+        is_lost = error.status_code in (404, 405)
+        return problem_response(request, _no_route(request, error) if is_lost else from_http_exception(error))
 
     async def _database(request: Request, error: Exception) -> JSONResponse:
         log.warning("database_unreachable", error=str(error))

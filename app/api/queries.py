@@ -22,17 +22,19 @@ from app.api.conditions import (
     set_etag,
     set_read_headers,
 )
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Transaction, bad_parameter
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf, Transaction, bad_parameter
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WishAnswer
-from app.api.warned import shown_warnings
+from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
+from app.api.warned import shown_reasons, shown_warnings
 from app.domain.access import actor
 from app.domain.idempotency import digest_of
+from app.domain.internal_queries import is_internal
 from app.errors import Fault, Unprocessable
+from app.store.fleet import warning_of_no_room
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
-from app.store.materialisations import is_internal, refuse_internal
+from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
@@ -109,6 +111,7 @@ EditParameters = Annotated[Replacement, Depends(_edit_parameters)]
 def post_query(
     body: JsonBody,
     transaction: Transaction,
+    services: ServicesOf,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> StoredQueryAnswer | Response:
@@ -119,23 +122,23 @@ def post_query(
     `Idempotency-Key` gets the first answer again; a refusal is not kept, for it has created nothing.
     """
     if idempotency_key is None:
-        return _created(body, transaction, response)
+        return _created(body, transaction, services, response)
     digest = digest_of(["POST", "/v1/queries"], json.dumps(body).encode())
     own = Claim(actor(), idempotency_key, digest)
     kept = claim(transaction, own)
     if kept is not None:
         return JSONResponse(kept.body, kept.status, kept.headers)
-    answer = _created(body, transaction, response)
+    answer = _created(body, transaction, services, response)
     headers = {name: response.headers[name] for name in _HEADERS}
     keep(transaction, own, KeptAnswer(201, answer.model_dump(mode="json"), headers))
     return answer
 
 
-def _created(body: Any, connection: sa.Connection, response: Response) -> StoredQueryAnswer:
+def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:
     definition = validated(QueryDefinition, body)
     row = create_query(connection, definition)
     response.headers["Location"] = f"/v1/queries/{row.name}"
-    return _stored(connection, row, definition, response)
+    return _stored(connection, services, row, definition, response)
 
 
 @router.put(
@@ -153,6 +156,7 @@ def put_query(
     name: Name,
     body: JsonBody,
     transaction: Transaction,
+    services: ServicesOf,
     response: Response,
     conditions: OfPut,
     wanted: EditParameters,
@@ -174,7 +178,7 @@ def put_query(
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"
-    return _stored(transaction, result.row, definition, response)
+    return _stored(transaction, services, result.row, definition, response)
 
 
 @router.get(
@@ -244,14 +248,14 @@ def delete_one_query(name: Name, transaction: Transaction, conditions: OfWrite, 
     ),
 )
 def put_desired_state(
-    name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfWrite
+    name: Name, body: JsonBody, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
 ) -> WishAnswer:
     """`running`, `paused` (state kept at hand) or `stopped` (resources released). State, position and results are kept in every case."""
     wanted = validated(DesiredStateBody, body)
     row, is_changed = set_desired_state(transaction, name, wanted.state, conditions)
     if not is_changed:
         response.status_code = 200
-    return _wish(row, response)
+    return _wish(transaction, services, row, response)
 
 
 @router.post(
@@ -261,9 +265,11 @@ def put_desired_state(
     response_model=WishAnswer,
     responses={202: answered(WISH, "Noted; a driver will see to it.", {"ETag": "The version."}), **problems(400, 404, 409, 412)},
 )
-def post_restart(name: Name, transaction: Transaction, response: Response, conditions: OfWrite) -> WishAnswer:
+def post_restart(
+    name: Name, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
+) -> WishAnswer:
     """Launch it anew with the state it has; also what a failed query needs once the cause is mended."""
-    return _wish(request_restart(transaction, name, conditions), response)
+    return _wish(transaction, services, request_restart(transaction, name, conditions), response)
 
 
 def _named(name: str, body: Any) -> Any:
@@ -271,8 +277,10 @@ def _named(name: str, body: Any) -> Any:
     return {"name": name, **body} if isinstance(body, dict) else body
 
 
-def _stored(connection: sa.Connection, row: QueryRow, definition: QueryDefinition, response: Response) -> StoredQueryAnswer:
-    warned = shown_warnings(warnings_about(connection, definition))
+def _stored(
+    connection: sa.Connection, services: Services, row: QueryRow, definition: QueryDefinition, response: Response
+) -> StoredQueryAnswer:
+    warned = shown_warnings(warnings_about(connection, definition)) + _placing(connection, services, row)
     return StoredQueryAnswer(**dict(_answer(row, response)), warnings=warned)
 
 
@@ -292,7 +300,11 @@ def _answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:
     )
 
 
-def _wish(row: QueryRow, response: Response) -> WishAnswer:
+def _placing(connection: sa.Connection, services: Services, row: QueryRow) -> list[WarningItem]:
+    return shown_reasons(warning_of_no_room(connection, services.settings.driver.lease_ttl_ms, row.name))
+
+
+def _wish(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> WishAnswer:
     set_etag(response, row.version)
     return WishAnswer(
         name=row.name,
@@ -301,4 +313,5 @@ def _wish(row: QueryRow, response: Response) -> WishAnswer:
         generation=row.generation,
         version=row.version,
         status=f"/v1/queries/{row.name}/status?wait_for={row.desired_state}",
+        warnings=_placing(connection, services, row),
     )

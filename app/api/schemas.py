@@ -143,6 +143,7 @@ class WishAnswer(Answer):
     generation: int
     version: int
     status: str = Field(description="Where to look.", examples=["/v1/queries/delays/status?wait_for=running"])
+    warnings: list[WarningItem] = Field(description="`no_driver_has_room`: what is wished waits for a driver.")
 
 
 class PartitionProgress(Answer):

@@ -18,8 +18,8 @@ from app.api.documented import answered, problems
 from app.api.schemas import Health, Readiness, Version
 from app.api.scraping import Scraper
 from app.errors import Fault, Unavailable
+from app.store.fleet import find_fleet
 from app.store.schema_version import find_schema
-from app.store.statuses import find_fleet
 
 READY = {"status": "ready", "checks": {"database": "ok", "schema": "0008", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}

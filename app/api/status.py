@@ -18,9 +18,10 @@ from app.domain.waiting import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
 from app.errors import AppError
 from app.store.bell import rung
+from app.store.fleet import find_fleet
 from app.store.producers import find_wait
 from app.store.queries import query_not_found
-from app.store.statuses import Status, counters_of, feeds_read, find_fleet, find_status, find_status_by_id, log_ends
+from app.store.statuses import Status, counters_of, feeds_read, find_status, find_status_by_id, log_ends
 from engine.plan.model import Feed
 
 MAX_WAIT_SECONDS = 60
@@ -75,7 +76,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         feeds = await feeds_read(connection, status.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
         counters = await counters_of(connection, status.query_id)
-        waits = await _reason_for_waiting(services, connection) if status.is_unplaced else None
+        waits = await _reason_for_waiting(services, connection, status.name) if status.is_unplaced else None
         # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
             waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
@@ -110,8 +111,8 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
     )
 
 
-async def _reason_for_waiting(services: Services, connection: AsyncConnection) -> Waiting | None:
-    fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms)
+async def _reason_for_waiting(services: Services, connection: AsyncConnection, name: str) -> Waiting | None:
+    fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms, name)
     return reason_for_waiting(fleet, starting)
 
 

@@ -1,7 +1,8 @@
 """Which driver takes how many queries, and how many it gives to others. Pure: knows no SQL, no process and no clock.
 
 Queries are spread evenly over the ready drivers, as far as each one's cap (``max_queries``) lets it. The *share* is the smallest number
-of queries with which the drivers, each holding that many or its cap, hold all of them.
+of queries with which the drivers, each holding that many or its cap, hold all of them. Internal queries are spread in the same way, as a fleet
+of their own without caps.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Fleet:
 
     @property
     def is_full(self) -> bool:
-        """Whether every ready driver holds as many queries as it may."""
-        return all(load.held >= load.max_queries for load in self.drivers)
+        """Whether the ready drivers have no room for one more than what they hold and what waits for them."""
+        free = sum(max(0, load.max_queries - load.held) for load in self.drivers)
+        return free <= self.unplaced
 
     def _wanted(self) -> list[tuple[DriverLoad, int]]:
         """Say how many queries each driver should hold: its share, or one less. Who holds most keeps most, so that little moves."""

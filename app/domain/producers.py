@@ -111,11 +111,11 @@ def _reason(graph: Graph, relation: RelationFact, producers: Sequence[QueryFact]
         *(["a `grace` with a `hold` and its `at_most` on the join bounds the wait"] if can_hold else []),
         f"DELETE /v1/queries/{first.name}?state=keep ends it for good and keeps what there is of the result",
     ]
-    detail = (
+    fact = (
         f"it reads its feeds together in event time, and no further than '{relation.name}' has come "
-        f"({shown(relation.feed.reached_ms)}): {'; '.join([so_far, *others])}. {_sentence(ways)}"
+        f"({shown(relation.feed.reached_ms)}): {'; '.join([so_far, *others])}"
     )
-    return Reason(WAITS_FOR_PRODUCER, detail)
+    return Reason(WAITS_FOR_PRODUCER, fact, _sentence(ways))
 
 
 def _unread(graph: Graph, query: QueryFact) -> str:

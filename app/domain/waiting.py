@@ -12,22 +12,29 @@ class Reason:
     """What keeps a query from its wish, and what can be done about it."""
 
     code: str
-    detail: str
+    fact: str
+    cure: str
+
+    @property
+    def detail(self) -> str:
+        """Both together."""
+        return f"{self.fact}. {self.cure[:1].upper()}{self.cure[1:]}"
 
 
 NO_DRIVER = Reason(
     "no_driver",
-    "no driver is alive: `slackwater serve` starts one unless told --no-driver, `python -P -m app.driver` is another. If it does not stay "
-    "alive, `slackwater doctor` looks for the cause, and driver.log in the data directory tells what it said",
+    "no driver is alive",
+    "`slackwater serve` starts one unless told --no-driver, `python -P -m app.driver` is another. If it does not stay alive, `slackwater "
+    "doctor` looks for the cause, and driver.log in the data directory tells what it said",
 )
-DRIVER_STARTING = Reason("driver_starting", "the driver is starting its engine; that takes some seconds")
+DRIVER_STARTING = Reason("driver_starting", "the driver is starting its engine", "wait some seconds")
 
 
 def reason_for_waiting(fleet: Fleet, starting_drivers: int) -> Reason | None:
     """Say why a query that wants to run has no driver; None: one will take it in a moment.
 
     Args:
-        fleet: the ready drivers.
+        fleet: the ready drivers, and the queries that wait for one, where they are known.
         starting_drivers: living drivers that are not ready yet.
     """
     if not fleet.drivers:
@@ -36,7 +43,7 @@ def reason_for_waiting(fleet: Fleet, starting_drivers: int) -> Reason | None:
         held, caps = sum(load.held for load in fleet.drivers), sum(load.max_queries for load in fleet.drivers)
         return Reason(
             "no_driver_has_room",
-            f"{len(fleet.drivers)} ready driver{'s hold' if len(fleet.drivers) > 1 else ' holds'} {held} of {caps} queries: start another"
-            " driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES",
+            f"{len(fleet.drivers)} ready driver{'s hold' if len(fleet.drivers) > 1 else ' holds'} {held} of {caps} queries",
+            "start another driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES",
         )
     return None

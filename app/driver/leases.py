@@ -52,19 +52,25 @@ class Leases:
     def claim(self, connection: psycopg.Connection[Any]) -> None:
         """Take what has no driver: everything that is to be brought to rest, and this driver's fair share of the rest."""
         claimed = transitions.claim_errands(connection, self._driver_id, self._ttl_ms)
-        if waiting := transitions.unplaced(connection):
-            room = self.fleet(connection, waiting).room(self._driver_id)
-            claimed += transitions.claim(connection, self._driver_id, self._ttl_ms, room) if room > 0 else []
+        for is_internal in (True, False):
+            if waiting := transitions.unplaced(connection, is_internal=is_internal):
+                room = self.fleet(connection, waiting, is_internal=is_internal).room(self._driver_id)
+                if room > 0:
+                    claimed += transitions.claim(connection, self._driver_id, self._ttl_ms, room, is_internal=is_internal)
         if claimed:
             log.info("queries_claimed", queries=[str(query_id) for query_id in claimed])
 
-    def surplus(self, connection: psycopg.Connection[Any]) -> int:
-        """Say how many of this driver's queries others have room for."""
-        return self.fleet(connection, transitions.unplaced(connection)).surplus(self._driver_id)
+    def surplus(self, connection: psycopg.Connection[Any], *, is_internal: bool) -> int:
+        """Say how many of this driver's queries (users' or internal ones) others have room for."""
+        waiting = transitions.unplaced(connection, is_internal=is_internal)
+        return self.fleet(connection, waiting, is_internal=is_internal).surplus(self._driver_id)
 
-    def fleet(self, connection: psycopg.Connection[Any], unplaced: int) -> Fleet:
-        """Return the drivers among which queries are spread. One that is silent for as long as a lease lives is not counted."""
-        return drivers.load_fleet(connection, unplaced, self._ttl_ms)
+    def fleet(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> Fleet:
+        """Return the drivers among which queries are spread. One that is silent for as long as a lease lives is not counted.
+
+        Users' queries and internal ones are spread apart: the first up to each driver's cap, the others without one.
+        """
+        return drivers.load_fleet(connection, unplaced, self._ttl_ms, is_internal=is_internal)
 
     def held(self, connection: psycopg.Connection[Any]) -> list[LeasedQuery]:
         """Return the queries whose leases are this driver's now."""

@@ -247,13 +247,15 @@ class DriverProcess:
 
     def _rebalance(self, connection: psycopg.Connection[Any]) -> None:
         """Hand queries over to drivers that have had room for a while: moving one costs it a restart, so not for every flicker."""
-        surplus = self._leases.surplus(connection)
-        if surplus == 0:
+        surplus = {is_internal: self._leases.surplus(connection, is_internal=is_internal) for is_internal in (True, False)}
+        if not any(surplus.values()):
             self._uneven_since = None
             return
         self._uneven_since = self._uneven_since or time.monotonic()
         if (time.monotonic() - self._uneven_since) * 1000 >= self._settings.rebalance_after_ms:
-            self._reconciler.hand_over(connection, surplus)
+            for is_internal, number in surplus.items():
+                if number:
+                    self._reconciler.hand_over(connection, number, is_internal=is_internal)
             self._uneven_since = None
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:

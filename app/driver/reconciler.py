@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from app.domain import internal_queries
 from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, State, Status, Wish
 from app.driver.leases import Leases
@@ -60,12 +61,19 @@ class Reconciler:
         due = [self._advance_alone(connection, leased) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
-    def hand_over(self, connection: psycopg.Connection[Any], number: int) -> None:
-        """Let go of the queries that were launched last: each is stopped in order, and its lease given back for another driver."""
-        held = self._leases.held(connection)
+    def hand_over(self, connection: psycopg.Connection[Any], number: int, *, is_internal: bool) -> None:
+        """Let go of the queries that were launched last: each is stopped in order, and its lease given back for another driver.
+
+        Args:
+            connection: to the database.
+            number: how many.
+            is_internal: of the internal queries; else of users'.
+        """
+        held = [leased for leased in self._leases.held(connection) if internal_queries.is_internal(leased.name) == is_internal]
         movable = [leased for leased in held if leased.wish.wants is not Desired.STOPPED and leased.status.state in _MOVABLE]
         movable.sort(key=lambda leased: leased.status.state_since_ms, reverse=True)
-        for leased in movable[: max(0, number - len(self._handing_over))]:
+        under_way = sum(leased.query_id in self._handing_over for leased in held)
+        for leased in movable[: max(0, number - under_way)]:
             log.info("query_handed_over", query=leased.name, epoch=leased.status.epoch)
             self._handing_over.add(leased.query_id)
 

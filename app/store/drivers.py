@@ -10,6 +10,7 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from app.domain.internal_queries import PREFIX
 from app.domain.placement import DriverLoad, Fleet
 
 Connection = psycopg.Connection[Any]
@@ -47,11 +48,14 @@ _ROWS = """
 
 
 UNCAPPED = 1_000_000
-"""The cap of a driver of an earlier version, which tells none."""
+"""The cap of a driver of an earlier version, which tells none; and of every driver for internal queries."""
 
 _LOADS = """
-    SELECT d.id AS driver_id, coalesce((d.detail ->> 'max_queries')::int, %(uncapped)s) AS max_queries, count(s.query_id)::int AS held
-    FROM slackwater.driver d LEFT JOIN slackwater.query_status s ON s.lease_owner = d.id
+    SELECT d.id AS driver_id,
+        CASE WHEN %(is_internal)s THEN %(uncapped)s ELSE coalesce((d.detail ->> 'max_queries')::int, %(uncapped)s) END AS max_queries,
+        count(q.id) FILTER (WHERE starts_with(q.name, %(prefix)s) = %(is_internal)s)::int AS held
+    FROM slackwater.driver d
+    LEFT JOIN slackwater.query_status s ON s.lease_owner = d.id LEFT JOIN slackwater.query q ON q.id = s.query_id
     WHERE d.phase = 'ready' AND d.heartbeat_at > now() - %(silent_ms)s * interval '1 ms'
     GROUP BY d.id ORDER BY d.id
 """
@@ -70,10 +74,11 @@ def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, 
         )
 
 
-def load_fleet(connection: Connection, unplaced: int, silent_ms: int) -> Fleet:
-    """Return the drivers that take queries: ready, and heard of within ``silent_ms``."""
+def load_fleet(connection: Connection, unplaced: int, silent_ms: int, *, is_internal: bool = False) -> Fleet:
+    """Return the drivers that take users' (or internal) queries: ready, and heard of within ``silent_ms``."""
+    values = {"silent_ms": silent_ms, "uncapped": UNCAPPED, "is_internal": is_internal, "prefix": PREFIX}
     with connection.transaction(), connection.cursor(row_factory=class_row(DriverLoad)) as cursor:
-        return Fleet(tuple(cursor.execute(_LOADS, {"silent_ms": silent_ms, "uncapped": UNCAPPED})), unplaced)
+        return Fleet(tuple(cursor.execute(_LOADS, values)), unplaced)
 
 
 def find_driver(connection: Connection, driver_id: UUID) -> DriverRow | None:

@@ -9,9 +9,9 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.internal_queries import is_internal
 from app.domain.lineage import FeedFact, Graph, Part, QueryFact, RelationFact
 from app.store.catalog import entry_of
-from app.store.materialisations import is_internal
 from engine.connectors.file_registry import PLACE_BITS
 from engine.connectors.sequences import LANE_PARTITION
 from engine.definition.queries import DEFAULT_TASKS

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.internal_queries import PREFIX, is_internal
 from app.errors import Conflict, Fault
 from app.store.catalog import load_catalog, source_of
 from app.store.forgetting import forget_results
@@ -30,18 +31,10 @@ from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Output, Plan
 
-PREFIX = "materialize:"
-"""Of internal queries' names. No user's query can have a colon in its name."""
-
 
 def materialisation_of(table: str) -> str:
     """Return the name of the internal query that keeps a source's rows."""
     return PREFIX + table
-
-
-def is_internal(query_name: str) -> bool:
-    """Whether a query belongs to a table and follows its definition."""
-    return query_name.startswith(PREFIX)
 
 
 def refuse_internal(query_name: str) -> None:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import metric_list as metrics
+from app.domain.internal_queries import PREFIX
 from app.metric_list import Metric
 
 Json = dict[str, Any]
@@ -53,7 +54,8 @@ _LAGS_AND_DRIVERS = sa.text(
     ), fleet AS (
         SELECT d.id, d.phase, (d.detail ->> 'max_queries')::integer AS most,
             extract(epoch FROM clock_timestamp() - d.heartbeat_at) AS age_s,
-            (SELECT count(*) FROM slackwater.query_status s WHERE s.lease_owner = d.id) AS held
+            (SELECT count(*) FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
+                WHERE s.lease_owner = d.id AND NOT starts_with(q.name, :prefix)) AS held
         FROM slackwater.driver d
     )
     SELECT (SELECT jsonb_agg(jsonb_build_array(query, feed, records, seconds)) FROM lag),
@@ -77,7 +79,7 @@ class Facts:
 async def read_facts(connection: AsyncConnection) -> Facts:
     """Return samples of every metric that the database knows."""
     rows = (await connection.execute(_QUERIES)).mappings().all()
-    lags, drivers = (await connection.execute(_LAGS_AND_DRIVERS)).one()
+    lags, drivers = (await connection.execute(_LAGS_AND_DRIVERS, {"prefix": PREFIX})).one()
     samples = [sample for row in rows for sample in _of_query(row["name"], dict(row))]
     states = [row["state"] for row in rows]
     samples += [(metrics.QUERIES, (state,), states.count(state)) for state in set(states)]

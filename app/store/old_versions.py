@@ -12,8 +12,9 @@ import psycopg
 import structlog
 from psycopg import sql
 
+from app.domain.internal_queries import PREFIX
 from app.store.catalog import output_of
-from app.store.materialisations import PREFIX, output_of_source
+from app.store.materialisations import output_of_source
 from engine.connectors.column_names import bound_column
 from engine.connectors.postgres import connect
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier

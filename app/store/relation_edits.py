@@ -10,12 +10,13 @@ import sqlalchemy as sa
 
 from app.domain.audit import Action, Change
 from app.domain.edits import differences
+from app.domain.internal_queries import is_internal
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
 from app.store.audit import note
 from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
-from app.store.materialisations import follow, is_internal
+from app.store.materialisations import follow
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.store.stored import opened
 from app.store.tables import query, query_read, relation

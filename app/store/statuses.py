@@ -10,11 +10,10 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain.placement import DriverLoad, Fleet
-from app.store.drivers import UNCAPPED
+from app.store.fleet import IS_UNPLACED
 from app.store.log_tables import commit, counter, feed, head
 from app.store.relations import ROWS, RelationRow
-from app.store.tables import driver, query, query_read, query_status, relation
+from app.store.tables import query, query_read, query_status, relation
 from app.store.targets import entry_of_row
 from engine.connectors.sequences import LANE_PARTITION
 from engine.plan.model import Feed
@@ -88,11 +87,7 @@ _STATUS = (
         sa.and_(
             query_status.c.state.in_(_LEASED), sa.func.coalesce(query_status.c.lease_expires_at < sa.func.now(), sa.true())
         ).label("is_unreachable"),
-        sa.and_(
-            query.c.desired_state != "stopped",
-            query_status.c.state != "failed",
-            sa.func.coalesce(query_status.c.lease_expires_at < sa.func.now(), sa.true()),
-        ).label("is_unplaced"),
+        IS_UNPLACED.label("is_unplaced"),
         commit.c.batch_id,
         commit.c.committed_at,
         commit.c.position,
@@ -115,22 +110,6 @@ async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Stat
     """Return the status of the query with that id."""
     row = (await connection.execute(_STATUS.where(query.c.id == query_id))).mappings().one_or_none()
     return None if row is None else Status(**row)
-
-
-async def find_fleet(connection: AsyncConnection, silent_ms: int) -> tuple[Fleet, int]:
-    """Return the ready drivers with what they hold, and the number of those that are not ready yet; silent ones are not counted."""
-    held = sa.func.count(query_status.c.query_id)
-    cap = sa.func.coalesce(driver.c.detail["max_queries"].as_integer(), UNCAPPED)
-    rows = await connection.execute(
-        sa.select(driver.c.id, driver.c.phase, cap, held)
-        .join_from(driver, query_status, query_status.c.lease_owner == driver.c.id, isouter=True)
-        .where(driver.c.heartbeat_at > sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, silent_ms / 1000))
-        .group_by(driver.c.id)
-        .order_by(driver.c.id)
-    )
-    drivers = rows.all()
-    ready = tuple(DriverLoad(id_, most, number) for id_, phase, most, number in drivers if phase == "ready")
-    return Fleet(ready, unplaced=0), sum(phase == "starting_jvm" for _, phase, _, _ in drivers)
 
 
 async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[str, str, int]]:

@@ -15,17 +15,20 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from app.domain.internal_queries import PREFIX
 from app.domain.lifecycle import Action
 from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 
 Connection = psycopg.Connection[Any]
 
 # What has no living lease and something to be done. An errand (stopping, purging) takes no place; whatever else does. A lease that would
-# live longer than any can (the setting's bound) was given before the database's clock was set back, and not renewed since.
+# live longer than any can (the setting's bound) was given before the database's clock was set back, and not renewed since. Users' queries
+# and internal ones are counted apart, for only the first have a cap; errands are taken whosever they are.
 _DUE = """
     FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
     WHERE (s.lease_owner IS NULL OR s.lease_expires_at NOT BETWEEN now() AND now() + interval '10 minutes')
       AND (q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL) = %(is_errand)s
+      AND (%(is_errand)s OR starts_with(q.name, %(prefix)s) = %(is_internal)s)
       AND CASE s.state
             WHEN 'stopped' THEN q.desired_state <> 'stopped' OR q.deleted_at IS NOT NULL
             WHEN 'failed' THEN q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL
@@ -117,28 +120,30 @@ class LeasedQuery:
     now_ms: int
 
 
-def claim(connection: Connection, driver_id: UUID, ttl_ms: int, limit: int) -> list[UUID]:
-    """Lease up to ``limit`` queries that want a driver and have none, or one whose lease ran out.
+def claim(connection: Connection, driver_id: UUID, ttl_ms: int, limit: int, *, is_internal: bool = False) -> list[UUID]:
+    """Lease up to ``limit`` of users' (or internal) queries that want a driver and have none, or one whose lease ran out.
 
     Two drivers never get the same one.
     """
-    return _claim(connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": False, "limit": limit})
+    return _claim(
+        connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": False, "is_internal": is_internal, "limit": limit}
+    )
 
 
 def claim_errands(connection: Connection, driver_id: UUID, ttl_ms: int) -> list[UUID]:
     """Lease every query without a driver that only has to be brought to rest, or purged. These take no place of a driver."""
-    return _claim(connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": True, "limit": None})
+    return _claim(connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": True, "is_internal": False, "limit": None})
 
 
 def _claim(connection: Connection, values: Mapping[str, Any]) -> list[UUID]:
     with connection.transaction():
-        return [row[0] for row in connection.execute(_CLAIM, values)]
+        return [row[0] for row in connection.execute(_CLAIM, {**values, "prefix": PREFIX})]
 
 
-def unplaced(connection: Connection) -> int:
-    """Count the queries that want a driver and have none."""
+def unplaced(connection: Connection, *, is_internal: bool = False) -> int:
+    """Count the users' (or the internal) queries that want a driver and have none."""
     with connection.transaction():
-        row = connection.execute(_UNPLACED, {"is_errand": False}).fetchone()
+        row = connection.execute(_UNPLACED, {"is_errand": False, "is_internal": is_internal, "prefix": PREFIX}).fetchone()
     return 0 if row is None else int(row[0])
 
 

@@ -243,10 +243,20 @@ async def test_the_key_can_be_named_by_a_column_of_the_result(client: httpx.Asyn
         ({"partition": "0"}, "bad_parameter", "?offset"),
         ({"offset": "0"}, "bad_parameter", "?partition"),
         ({"when": NOON}, "unknown_parameter", "?when"),
+        ({"key": "JFK", "at": "2013"}, "bad_parameter", "?at"),
+        ({"key": "JFK", "at": "1357041600"}, "bad_parameter", "?at"),
+        ({"key": "JFK", "at": "-1"}, "bad_parameter", "?at"),
+        ({"key": "JFK", "at": "2013-01-01T12:00:00"}, "bad_parameter", "?at"),
+        ({"key": "\0", "at": NOON}, "bad_parameter", "?key.origin"),
+        ({"key": ["JFK", "LGA"], "at": NOON}, "bad_parameter", "?key"),
+        ({"key": "JFK", "at": [NOON, NOON]}, "bad_parameter", "?at"),
+        ({"partition": "0", "offset": "0", "at": NOON}, "bad_parameter", "?offset"),
+        ({"partition": "0", "offset": "0", "key": "JFK"}, "bad_parameter", "?offset"),
+        ({"partition": "7", "offset": "0"}, "bad_parameter", "?partition"),
     ],
 )
 async def test_questions_that_say_too_little_or_too_much_are_refused(
-    client: httpx.AsyncClient, problem: Problem, joined: None, params: dict[str, str], code: str, pointer: str
+    client: httpx.AsyncClient, problem: Problem, joined: None, params: dict[str, Any], code: str, pointer: str
 ) -> None:
     problem(await client.get("/v1/queries/joined/explain", params=params), 400, code, pointer)
 
@@ -259,6 +269,16 @@ async def test_a_composite_key_is_asked_for_column_by_column(client: httpx.Async
     assert (await client.post("/v1/queries", json=query)).status_code == 201
     body = problem(await client.get("/v1/queries/pairs/explain", params={"key": "JFK", "at": NOON}), 400, "composite_key")
     assert "key.origin=…&key.flight=…" in body["detail"]
+
+
+async def test_an_answer_and_a_refusal_say_what_the_key_is(client: httpx.AsyncClient, problem: Problem, joined: None) -> None:
+    assert (await ask(client))["key_columns"] == ["departures.origin"]
+    body = problem(await client.get("/v1/queries/joined/explain", params={"at": NOON}), 400, "bad_parameter", "?key")
+    assert "`key=…` is a value of departures.origin" in body["detail"]
+    body = problem(
+        await client.get("/v1/queries/joined/explain", params={"key": "JFK", "at": "1357041600"}), 400, "bad_parameter"
+    )
+    assert "would be 1970-01-16T16:57:21.600Z" in body["detail"]
 
 
 async def test_an_unknown_query_cannot_be_explained(client: httpx.AsyncClient, problem: Problem) -> None:

@@ -219,7 +219,6 @@ async def test_an_id_that_is_not_there_is_named(client: httpx.AsyncClient, probl
         {},
         {"ids": []},
         {"ids": [1], "filter": {"reason": "x"}},
-        {"filter": {}},
         {"ids": [0]},
         {"filter": {"from": "noon"}},
         {"all": True},
@@ -229,6 +228,29 @@ async def test_bodies_that_say_too_little_or_too_much_are_refused(
     client: httpx.AsyncClient, problem: Problem, body: dict[str, Any]
 ) -> None:
     problem(await client.post(REPLAY, json=body), 422, "unknown_field" if "all" in body else "invalid_value")
+
+
+async def test_the_empty_filter_means_all(client: httpx.AsyncClient, dsn: str) -> None:
+    everything = (await client.post(REPLAY, json={"filter": {}})).json()
+    assert everything["accepted"] > 0
+    same = (await client.post(REPLAY, json={"filter": {"key": {}}, "again": True})).json()
+    assert same["accepted"] == everything["accepted"], "the same, said in another way"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "word"),
+    [
+        ({}, "", '{"filter": {}}'),
+        ({"ids": [1], "filter": {}}, "", "not both"),
+        ({"ids": [1, 0]}, "/ids/1", "greater than 0"),
+        ({"filter": {"from": "noon"}}, "/filter/from", "RFC 3339"),
+        ({"filter": {"to": -1}}, "/filter/to", "RFC 3339"),
+    ],
+)
+async def test_a_refused_replay_names_the_field_and_the_way_out(
+    client: httpx.AsyncClient, problem: Problem, body: dict[str, Any], pointer: str, word: str
+) -> None:
+    assert word in problem(await client.post(REPLAY, json=body), 422, "invalid_value", pointer)["detail"]
 
 
 async def test_an_unknown_column_of_a_filter_is_named(client: httpx.AsyncClient, problem: Problem) -> None:

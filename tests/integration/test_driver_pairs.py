@@ -230,3 +230,17 @@ def test_a_full_driver_still_brings_to_rest_what_another_one_left(dsn: str, tmp_
         control.want(left, "stopped")
         control.reaches(left, "stopped")
         assert control.state(kept) == "running"
+
+
+def test_internal_queries_take_no_place_of_a_driver(dsn: str, tmp_path: Path, control: Control) -> None:
+    settings = fast_settings(tmp_path, max_queries=1)
+    internal = [control.add() for _ in range(2)]
+    for query in internal:
+        control.execute("UPDATE slackwater.query SET name = 'materialize:' || name WHERE id = %s", query)
+    with driver(dsn, settings):
+        for query in internal:
+            control.reaches(query, "running")
+        own = control.add()
+        control.reaches(own, "running")
+        waiting = control.add()
+        assert stays(lambda: control.state(waiting) == "stopped", 0.5)

@@ -64,5 +64,12 @@ def test_a_query_without_a_driver_is_told_why() -> None:
     assert reason_for_waiting(fleet(), 1).code == "driver_starting"  # type: ignore[union-attr]
     full = reason_for_waiting(fleet((2, 2), (3, 3)), 0)
     assert full is not None
-    assert (full.code, full.detail.split(":")[0]) == ("no_driver_has_room", "2 ready drivers hold 5 of 5 queries")
+    assert (full.code, full.fact) == ("no_driver_has_room", "2 ready drivers hold 5 of 5 queries")
     assert reason_for_waiting(fleet((2, 2), (3, 1)), 0) is None
+
+
+def test_what_waits_already_takes_the_room_that_is_left() -> None:
+    full = reason_for_waiting(fleet((2, 1), unplaced=1), 0)
+    assert full is not None
+    assert full.code == "no_driver_has_room"
+    assert reason_for_waiting(fleet((3, 1), unplaced=1), 0) is None

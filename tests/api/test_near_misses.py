@@ -1,0 +1,57 @@
+"""Paths and methods that people try: the refusal names the one that they meant, and that one exists."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.api.near_misses import MISSES
+from tests.api.conftest import Problem
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "hint"),
+    [
+        ("GET", "/v1/streams/orders/rows", 404, "GET /v1/streams/orders/records"),
+        ("GET", "/v1/streams/orders/rows/tea", 404, "GET /v1/streams/orders/records"),
+        ("GET", "/v1/tables/prices/records", 405, "GET /v1/tables/prices/rows"),
+        ("POST", "/v1/tables/prices/rows", 405, "POST /v1/tables/prices/records"),
+        ("POST", "/v1/tables/prices/lookup", 404, "POST /v1/tables/prices/rows:lookup"),
+        ("PUT", "/v1/streams/orders/records", 405, "POST /v1/streams/orders/records"),
+        ("POST", "/v1/streams", 405, "PUT /v1/streams/{name}"),
+        ("GET", "/v1/streams/orders/late-records", 404, "GET /v1/queries"),
+        ("GET", "/v1/queries/q/rows", 404, "GET /v1/queries/q"),
+        ("POST", "/v1/queries/q/pause", 404, 'PUT /v1/queries/q/desired-state with {"state": "paused"}'),
+        ("GET", "/v1/queries/q/desired-state", 405, "GET /v1/queries/q/status"),
+        ("PATCH", "/v1/queries/q", 405, "PUT replaces the whole definition"),
+        ("POST", "/v1/queries/q/replay", 404, "POST /v1/queries/q/late-records/replay"),
+        ("POST", "/v1/validate", 404, "POST /v1/validations"),
+        ("GET", "/health", 404, "GET /healthz"),
+        ("GET", "/v1/metrics", 404, "GET /metrics"),
+        ("GET", "/v1/relations", 404, "GET /v1/streams, GET /v1/tables"),
+        ("GET", "/v1/stream/orders/records", 404, "did you mean /v1/streams/orders/records?"),
+        ("GET", "/streams/orders", 404, "did you mean /v1/streams/orders?"),
+        ("GET", "/v1/tables/prices/change", 404, "did you mean /v1/tables/prices/changes?"),
+        ("GET", "/v1/queries/", 404, "did you mean /v1/queries?"),
+        ("GET", "/something/else", 404, "/docs lists every path"),
+    ],
+)
+async def test_a_near_miss_is_told_what_was_meant(
+    client: httpx.AsyncClient, problem: Problem, method: str, path: str, status: int, hint: str
+) -> None:
+    body = problem(await client.request(method, path), status, "not_found" if status == 404 else "method_not_allowed")
+    assert hint in body["detail"]
+
+
+def test_every_hint_names_requests_that_there_are(app: FastAPI) -> None:
+    paths = app.openapi()["paths"]
+    named = [pair for miss in MISSES for pair in re.findall(r"(GET|PUT|POST|DELETE) (/[\w{}/:.-]+)", miss.hint)]
+    assert named
+    for method, path in named:
+        shapes = [re.sub(r"\{+kind\}+", kind, path) for kind in ("streams", "tables")]
+        shapes = [re.sub(r"\{+(\w+)\}+", r"{\1}", shape) for shape in shapes]
+        templates = [f"/v1/{{plural}}{shape.removeprefix('/v1/streams').removeprefix('/v1/tables')}" for shape in shapes]
+        assert any(method.lower() in paths.get(shape, {}) for shape in (*shapes, *templates)), (method, path)

@@ -1,0 +1,120 @@
+"""The README's commands work as they stand: programs, variables, targets of make, and the first requests."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import typer.main
+
+from app.cli.commands import cli
+from app.settings import ENV_PREFIX, NESTING, Settings
+from tests.conftest import ROOT
+
+READMES = ("README.md", "app/testing/README.md")
+ACTIVATION = "source .venv/bin/activate"
+ELSEWHERE = {"curl", "make", "export", "source", "docker", "spark-class"}
+OURS = {"slackwater", "python"}
+
+
+def text_of(readme: str) -> str:
+    return (ROOT / readme).read_text()
+
+
+def commands(readme: str) -> list[str]:
+    """Return the commands of fenced blocks, continued lines joined; of transcripts what follows the prompt."""
+    found: list[str] = []
+    for kind, block in re.findall(r"```(bash|console)\n(.*?)```", text_of(readme), re.DOTALL):
+        if kind == "console":
+            found += [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+            continue
+        pending = ""
+        for line in block.splitlines():
+            pending = f"{pending}\n{line}" if pending else line
+            if not pending.strip() or pending.lstrip().startswith("#"):
+                pending = ""
+            elif pending.count("'") % 2 == 0:
+                found.append(pending)
+                pending = ""
+    return found
+
+
+def words(command: str) -> list[str]:
+    """Return a command's words without variables that are set before it."""
+    parts = shlex.split(command, comments=True)
+    while parts and re.fullmatch(r"[A-Z_]+=.*", parts[0]):
+        parts.pop(0)
+    return parts
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_command_is_found_by_a_shell_that_did_what_was_said_before(readme: str) -> None:
+    text = text_of(readme)
+    first = {words(command)[0]: command for command in reversed(commands(readme))}
+    assert set(first) <= ELSEWHERE | OURS, "a program that the README does not install"
+    for program in OURS & set(first):
+        where = text.index(first[program].splitlines()[0])
+        assert ACTIVATION in text[:where], f"{program} is not on the PATH before the environment is activated"
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_command_of_slackwater_exists(readme: str) -> None:
+    named = re.findall(r"(?:`|^|&& |\$ )slackwater ([a-z-]+(?: [a-z]+)?)", text_of(readme), re.MULTILINE)
+    root: Any = typer.main.get_command(cli)
+    assert named
+    for line in named:
+        command, *rest = line.split()
+        assert command in root.commands, line
+        below = getattr(root.commands[command], "commands", {})
+        assert not below or rest[0] in below, line
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_target_and_path_exists(readme: str) -> None:
+    text = text_of(readme)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|^|\$ )make ([a-z-]+)", text, re.MULTILINE)) <= targets
+    for command in commands(readme):
+        for word in words(command):
+            if word.startswith(("app/", "tests/")):
+                assert (ROOT / word).exists(), command
+
+
+def test_every_variable_that_is_named_is_a_setting_and_port_and_directory_are_named() -> None:
+    named = set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]*[A-Z]\b", text_of("README.md")))
+    assert {"SLACKWATER_PORT", "SLACKWATER_DATA_DIR"} <= named
+    for variable in named:
+        head, _, tail = variable.removeprefix(ENV_PREFIX).lower().partition(NESTING)
+        field = Settings.model_fields[head]
+        assert not tail or tail in field.annotation.model_fields, variable  # type: ignore[union-attr]
+
+
+async def test_the_first_requests_are_answered_as_they_stand(client: httpx.AsyncClient) -> None:
+    sent = 0
+    for command in commands("README.md"):
+        parts = words(command)
+        if parts[0] != "curl" or "-N" in parts or "status?" in command or "changes" in command or "lineage" in command:
+            continue
+        method, headers, body, url = "GET", {}, None, ""
+        rest = iter(parts[1:])
+        for word in rest:
+            if word == "-X":
+                method = next(rest)
+            elif word == "-H":
+                name, _, value = next(rest).partition(": ")
+                headers[name] = value
+            elif word == "-d":
+                body = next(rest)
+            else:
+                url = word
+        address = urlsplit(url if "://" in url else f"http://{url}")
+        assert address.port == 8080, command
+        answer = await client.request(method, f"{address.path}?{address.query}", headers=headers, content=body)
+        assert answer.status_code < 300, f"{command}\n{answer.text}"
+        assert answer.json().get("rejected_count", 0) == 0, answer.text
+        sent += 1
+    assert sent >= 10
