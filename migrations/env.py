@@ -14,6 +14,25 @@ def _migrate(connection: sa.Connection) -> None:
     with context.begin_transaction():
         connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
         context.run_migrations()
+        _note_support(connection)
+
+
+def _note_support(connection: sa.Connection) -> None:
+    """Write down which code may work on the schema: the newest of what the applied migrations say in ``oldest_code``.
+
+    One that says nothing supports no older code.
+    """
+    if not connection.execute(sa.text("SELECT to_regclass('slackwater.schema_support') IS NOT NULL")).scalar():
+        return
+    (head,) = context.get_context().get_current_heads()
+    applied = context.script.walk_revisions("base", head)
+    oldest = max(str(getattr(script.module, "oldest_code", script.revision)) for script in applied)
+    connection.execute(
+        sa.text(
+            "INSERT INTO slackwater.schema_support (oldest_code) VALUES (:oldest) ON CONFLICT (id) DO UPDATE SET oldest_code = :oldest"
+        ),
+        {"oldest": oldest},
+    )
 
 
 def _url() -> sa.URL:

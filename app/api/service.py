@@ -54,19 +54,17 @@ async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all
     try:
         async with services.database.reads.connect() as connection:
             schema = await find_schema(connection)
+            if schema.problem is not None:
+                raise _not_ready("schema", schema.problem)
             fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms)
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
         raise _not_ready("database", f"the database is not usable: {type(error).__name__}") from error
-    if schema.is_behind:
-        raise _not_ready(
-            "schema", f"the database's schema is at {schema.found}, this version needs {schema.needed}: run `slackwater migrate`"
-        )
     driver_trouble: Callable[[], str | None] = request.app.state.driver_trouble
     trouble = None if fleet.drivers else driver_trouble()
     if trouble is not None and purpose == "all":
         raise _not_ready("driver", f"queries do not run: {trouble}. Results can be read", code="driver_not_ready")
     driver = "ready" if fleet.drivers else "failing" if trouble is not None else "starting" if starting else "none"
-    return Readiness(status="ready", checks={"database": "ok", "schema": schema.found, "driver": driver})
+    return Readiness(status="ready", checks={"database": "ok", "schema": str(schema.found), "driver": driver})
 
 
 def _not_ready(check: str, detail: str, code: str = "not_ready") -> Unavailable:

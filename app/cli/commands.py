@@ -43,6 +43,21 @@ def main() -> None:
     cli()
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"slackwater {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """The right answer once, after time has settled."""
+
+
 @cli.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; overrides SLACKWATER_HOST.")] = None,

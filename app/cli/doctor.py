@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import shutil
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import httpx
 import psycopg
 
+from app.cli.opening import is_held
 from app.settings import Settings
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
@@ -21,6 +24,8 @@ from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.tracing import TracingMissing, tracing_of
 
 MINIMUM_PYTHON = (3, 11)
+# A busy service answers this within milliseconds.
+ANSWER_SECONDS = 5.0
 # Below this an hour of a busy stream's state and log may not fit.
 MINIMUM_FREE_BYTES = 2 * 1024**3
 
@@ -155,10 +160,30 @@ def _port(settings: Settings) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((settings.host, settings.port))
     except OSError as error:
+        running = _service_on(settings) if error.errno == errno.EADDRINUSE else None
+        if running is not None and is_held(settings):
+            return Finding("Port", True, f"{where}: the service of this data directory answers there ({running})")
+        if running is not None:
+            remedy = "stop it, or set SLACKWATER_PORT; `slackwater config show` tells which data directory this one has"
+            return Finding("Port", False, f"{where}: a service of another data directory answers there ({running})", remedy)
         return Finding(
             "Port", False, f"{where}: {error.strerror}", "stop what uses it, or set SLACKWATER_PORT (or SLACKWATER_HOST)"
         )
     return Finding("Port", True, f"{where} is free")
+
+
+def _service_on(settings: Settings) -> str | None:
+    """Return name and version of the Slackwater that answers on the port; None where something else listens."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
+    try:
+        answer = httpx.get(
+            httpx.URL(scheme="http", host=host, port=settings.port, path="/v1/version"), timeout=ANSWER_SECONDS, trust_env=False
+        )
+        told = answer.json()
+    except (httpx.HTTPError, ValueError):
+        return None
+    is_ours = isinstance(told, dict) and told.get("api") == "v1" and "version" in told
+    return f"Slackwater {told['version']}" if is_ours else None
 
 
 def _access(settings: Settings) -> Finding:

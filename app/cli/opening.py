@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from pydantic import ValidationError
@@ -80,12 +81,27 @@ def make_current(dsn: str) -> None:
         raise typer.Exit(1) from error
 
 
+def is_held(settings: Settings) -> bool:
+    """Whether a service runs on the data directory."""
+    try:
+        with _lock_path(settings).open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _lock_path(settings: Settings) -> Path:
+    return (settings.data_dir / "serve.lock").resolve()
+
+
 @contextmanager
 def only_service(settings: Settings) -> Iterator[None]:
     """Hold the data directory: two services on one would stop each other's database. The kernel frees it, also after kill -9."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    path = (settings.data_dir / "serve.lock").resolve()
-    with path.open("w") as handle:
+    with _lock_path(settings).open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

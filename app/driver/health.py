@@ -13,7 +13,12 @@ READY_WITHIN_S = 180.0
 HEALTHY_S = 60.0
 """A driver that lived this long did not die of its start."""
 
-_ENDS = {1: "it crashed", 3: "its engine (Spark) did not start or ended", 4: "a query did not stop in time"}
+_ENDS = {
+    1: "it crashed",
+    3: "its engine (Spark) did not start or ended",
+    4: "a query did not stop in time",
+    5: "a newer version has changed the schema",
+}
 _ADVICE = "driver.log in the data directory says why, and `slackwater doctor` looks for the cause"
 
 

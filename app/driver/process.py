@@ -29,10 +29,11 @@ from app.driver.launching import FencedLauncher, discard_query
 from app.driver.leases import Leases
 from app.driver.ports import Runner
 from app.driver.reconciler import Reconciler
+from app.driver.schema_fit import await_schema, has_parent
 from app.settings import DriverSettings, Settings
 from app.store import drivers, transitions
 from app.store.database import CONNECT_TIMEOUT_SECONDS
-from app.store.schema_version import refuse_newer
+from app.store.schema_version import look_at_schema
 from app.store.transitions import LeasedQuery
 from engine.connectors.links import LinkedConnection
 
@@ -41,7 +42,7 @@ WISHES = "slackwater_wish"
 LONGEST_PAUSE_S = 1.0
 # What stopping the session and the last writes may take after the queries were stopped.
 CLOSE_S = 10.0
-EXIT_OK, EXIT_RUNNER_DIED, EXIT_QUERY_HUNG = 0, 3, 4
+EXIT_OK, EXIT_RUNNER_DIED, EXIT_QUERY_HUNG, EXIT_SCHEMA = 0, 3, 4, 5
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -80,15 +81,12 @@ def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], id
     Returns:
         The exit code. Threads may still hang: leave with ``os._exit``.
 
-    Raises:
-        SchemaTooNew: a newer version has upgraded the database.
     """
     if settings.database_url is None:
         raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
     dsn = settings.database_url.get_secret_value()
-    # One that is away is waited for below.
-    with suppress(psycopg.OperationalError), psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-        refuse_newer(connection)
+    if not await_schema(dsn, lambda: has_parent(identity.supervisor_pid)):
+        return EXIT_OK
     return DriverProcess(settings, dsn, make_runner(settings), identity).run()
 
 
@@ -152,7 +150,7 @@ class DriverProcess:
 
     def _watch(self) -> None:
         """Notice what ends a driver."""
-        if self._identity.supervisor_pid is not None and os.getppid() != self._identity.supervisor_pid:
+        if not has_parent(self._identity.supervisor_pid):
             self._drain(EXIT_OK)
         if self._phase == "ready" and not self._runner.is_alive:
             log.error("runner_died")
@@ -229,6 +227,7 @@ class DriverProcess:
         interval_ms = min(self._settings.heartbeat_ms, self._settings.lease_ttl_ms / 3)
         if phase == self._beaten_phase and (time.monotonic() - self._beaten_at) * 1000 < interval_ms:
             return
+        self._leave_newer_schema(connection)
         detail = {
             "supervisor_pid": self._identity.supervisor_pid,
             "supervisor_create_time": self._supervisor_create_time,
@@ -239,6 +238,13 @@ class DriverProcess:
         self._beaten_at, self._beaten_phase = time.monotonic(), phase
         if phase == "ready":
             self._rebalance(connection)
+
+    def _leave_newer_schema(self, connection: psycopg.Connection[Any]) -> None:
+        """Stop every query where a newer version has changed the schema meanwhile; whoever starts this driver again finds it waiting."""
+        schema = look_at_schema(connection)
+        if schema.is_too_new and self._phase != "draining":
+            log.error("schema_too_new", detail=schema.problem)
+            self._drain(EXIT_SCHEMA)
 
     def _claim(self, connection: psycopg.Connection[Any]) -> None:
         """Take what is free. Not before queries can be started: until then another driver may do better."""

@@ -28,6 +28,7 @@ from pydantic import BaseModel, SecretStr
 from app.driver.health import HEALTHY_S, DriverHealth
 from app.driver.process import CLOSE_S
 from app.driver.process_group import create_time, end_session, is_same_process
+from app.driver.schema_fit import LOOK_EVERY_S, schema_problem
 from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
 from app.store.drivers import DriverRow
@@ -105,6 +106,8 @@ class Supervisor:
         while not self._ending.is_set():
             lived_s = 0.0
             try:
+                if not await self._schema_fits():
+                    continue
                 await self._end_orphans()
                 lived_s = await self._keep_one()
             except psycopg.Error as error:
@@ -114,6 +117,18 @@ class Supervisor:
                 log.warning("supervision_failed", error=str(error))
             pause_s = FIRST_RESTART_S if lived_s > HEALTHY_S else min(LONGEST_RESTART_S, pause_s * 2)
             await self._wait(pause_s)
+
+    async def _schema_fits(self) -> bool:
+        """Wait until a driver of this version can work on the schema; False when the supervisor is to end before that."""
+        while not self._ending.is_set():
+            problem = await asyncio.to_thread(schema_problem, self._dsn)
+            if problem != self._health.waits_for and problem is not None:
+                log.warning("driver_waits_for_schema", detail=problem)
+            self._health.waits_for = problem
+            if problem is None:
+                return True
+            await self._wait(LOOK_EVERY_S)
+        return False
 
     async def _keep_one(self) -> float:
         """Start a driver and stay with it to its end. Returns how many seconds it lived."""

@@ -39,7 +39,7 @@ TRANSACTION_OPTIONS = {"options": "-c idle_in_transaction_session_timeout=60000"
 
 
 def migrate(dsn: str) -> None:
-    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current.
+    """Bring the schema to this version. Safe to call from several processes at once; does nothing when it is current, or newer and fits.
 
     Raises:
         SchemaTooNew: a newer version has upgraded it.
@@ -49,8 +49,9 @@ def migrate(dsn: str) -> None:
     config.set_main_option("sqlalchemy.url", sqlalchemy_url(dsn).render_as_string(hide_password=False).replace("%", "%%"))
     with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as lock:
         lock.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
-        refuse_newer(lock)
-        command.upgrade(config, "head")
+        schema = refuse_newer(lock)
+        if schema.is_behind:
+            command.upgrade(config, "head")
 
 
 def sqlalchemy_url(dsn: str) -> sa.URL:

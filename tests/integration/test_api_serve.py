@@ -18,6 +18,8 @@ import httpx
 import psutil
 import pytest
 
+from app import __version__
+
 START_SECONDS = 90.0
 
 
@@ -94,15 +96,30 @@ def test_serve_stops_in_order_and_finds_everything_again_after_a_kill(environmen
         second = run(environment, "serve", "--no-driver")
         assert (second.returncode, "another service" in second.stderr) == (1, True)
         examined = run(environment, "doctor")
-        assert examined.returncode == 1
-        assert "Port" in examined.stdout
-        assert "SLACKWATER_PORT" in examined.stdout
+        assert examined.returncode == 0, examined.stdout
+        assert f"the service of this data directory answers there (Slackwater {__version__})" in examined.stdout
+        with tempfile.TemporaryDirectory(prefix="sw-") as other:
+            beside = run({**environment, "SLACKWATER_DATA_DIR": other}, "doctor")
+        assert beside.returncode == 1
+        assert "a service of another data directory answers there" in beside.stdout
+        assert "SLACKWATER_PORT" in beside.stdout
         assert run(environment, "migrate").returncode == 0
         assert postgres_runs(environment)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert not postgres_runs(environment)
     assert "/docs" in Path(environment["SLACKWATER_DATA_DIR"], "out").read_text()
+
+
+def test_a_port_that_something_else_uses_is_wrong(environment: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", int(environment["SLACKWATER_PORT"]))):
+        examined = run({**environment, "SLACKWATER_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}, "doctor")
+    assert examined.returncode == 1
+    assert "stop what uses it, or set SLACKWATER_PORT" in examined.stdout
+
+
+def test_the_command_line_tells_its_version(environment: dict[str, str]) -> None:
+    assert run(environment, "--version").stdout == f"slackwater {__version__}\n"
 
 
 def test_the_command_line_says_what_is_wrong_with_settings(environment: dict[str, str]) -> None:
