@@ -36,10 +36,18 @@ class Model(BaseModel):
 class From(Model):
     """The input: exactly one of ``stream`` and ``table``."""
 
-    stream: str | None = None
-    table: str | None = None
-    alias: str | None = Field(default=None, alias="as", pattern=NAME_PATTERN)
-    where: Expression | None = None
+    stream: str | None = Field(default=None, description="Name of the stream to read; or give `table`.", examples=["orders"])
+    table: str | None = Field(default=None, description="Name of the table whose changes to read; or give `stream`.")
+    alias: str | None = Field(
+        default=None,
+        alias="as",
+        pattern=NAME_PATTERN,
+        description="Prefix of its columns in expressions; absent: the relation's name.",
+    )
+    where: Expression | None = Field(
+        default=None,
+        description="Condition over its own columns; what does not fulfil it is not read: it moves no clock and waits for nothing.",
+    )
 
     @model_validator(mode="after")
     def _names_one(self) -> From:
@@ -69,7 +77,9 @@ def _instant(value: Any) -> datetime:
 class StartAt(Model):
     """Start at an event time; one without an offset is UTC."""
 
-    at: Annotated[datetime, BeforeValidator(_instant)]
+    at: Annotated[datetime, BeforeValidator(_instant)] = Field(
+        description="Records with an earlier event time are left out. RFC 3339; without an offset it is UTC."
+    )
 
     @property
     def at_ms(self) -> int:
@@ -83,25 +93,36 @@ Start = Annotated[
 
 
 class Hold(Model):
-    """J9: a record whose grace is over waits on until the table has been read far enough."""
+    """A record whose grace is over waits on until the table has been read far enough."""
 
-    until: Literal["table_time", "caught_up"] = "table_time"
-    slack: Duration = 0
-    at_most: Duration
-    max_rows: int = Field(default=1_000_000, ge=1)
+    until: Literal["table_time", "caught_up"] = Field(
+        default="table_time",
+        description="`table_time`: every partition of the table was read up to the record's event time plus `slack`; `caught_up`: up to there "
+        "or to its end.",
+    )
+    slack: Duration = Field(default=0, description="How much further than the record's event time the table must have been read.")
+    at_most: Duration = Field(
+        description="How long a record waits at most, by the wall clock; then it is joined as it is (`hold_expired`)."
+    )
+    max_rows: int = Field(
+        default=1_000_000, ge=1, description="How many records wait at most in each task; beyond, the oldest goes."
+    )
 
 
 class Within(Model):
-    """How near in event time two streams' records must be: ``left - before <= right <= left + after``.
+    """How near in event time two streams' records must be: `left - before <= right <= left + after`."""
 
-    ``unmatched`` says when a left or outer join shows a record without a partner: once it can have none any more, or, ``eager``, at once
-    as ``preliminary`` and again with each partner that comes (SS5). Then the grace is a day unless it is given.
-    """
-
-    before: Duration
-    after: Duration
-    grace: Duration = 0
-    unmatched: Literal["when_closed", "eager"] = "when_closed"
+    before: Duration = Field(description="How much earlier than the left record the right one may be.")
+    after: Duration = Field(description="How much later than the left record the right one may be.")
+    grace: Duration = Field(
+        default=0,
+        description="How far behind stream time a record may come and still meet partners; of an `eager` join a day unless given.",
+    )
+    unmatched: Literal["when_closed", "eager"] = Field(
+        default="when_closed",
+        description="When a left or outer join shows a record without a partner: `when_closed`, once it can have none any more; `eager`, at "
+        "once as `preliminary`, and again with each partner that comes.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -112,20 +133,51 @@ class Within(Model):
 
 
 class Join(Model):
-    """One join; ``table`` or ``stream`` names the other side. Which options fit depends on the pair (``engine.plan.joins``)."""
+    """One join; `table` or `stream` names the other side. Which options fit depends on the pair; what does not fit is refused."""
 
-    table: str | None = None
-    stream: str | None = None
-    alias: str | None = Field(default=None, alias="as", pattern=NAME_PATTERN)
-    type: Literal["inner", "left", "right", "outer"] = "inner"
-    on: Expression | None = None
-    grace: Duration | None = None
-    late: Literal["join", "drop", "divert"] = "join"
-    expired: Literal["null", "drop", "divert"] = "null"
-    hold: Hold | None = None
-    history: Literal["latest", "complete"] = "latest"
-    unversioned_ok: bool = False
-    within: Within | None = None
+    table: str | None = Field(default=None, description="Name of the table to join; or give `stream`.", examples=["prices"])
+    stream: str | None = Field(default=None, description="Name of the stream to join, with `within`; or give `table`.")
+    alias: str | None = Field(
+        default=None,
+        alias="as",
+        pattern=NAME_PATTERN,
+        description="Prefix of its columns in expressions; absent: the relation's name.",
+    )
+    type: Literal["inner", "left", "right", "outer"] = Field(
+        default="inner", description="`left` also shows what meets nothing, `right` and `outer` where the pair allows them."
+    )
+    on: Expression | None = Field(
+        default=None,
+        description="Equalities, joined by AND, between what comes before and columns of the other side; of a table its whole key. Absent: "
+        "the key's columns by their names.",
+        examples=["orders.item = p.item"],
+    )
+    grace: Duration | None = Field(
+        default=None,
+        description="How long, in stream time, a record of the stream waits for late changes of the table; absent: it is joined on arrival. "
+        "At most the table's `history_retention`.",
+    )
+    late: Literal["join", "drop", "divert"] = Field(
+        default="join",
+        description="What becomes of a record that comes later than `grace`: joined at once, dropped and counted, or not joined and kept for "
+        "replay.",
+    )
+    expired: Literal["null", "drop", "divert"] = Field(
+        default="null",
+        description="What a left join does where the table's history at the record's time is gone: null on the table's side, dropped and "
+        "counted, or kept for replay.",
+    )
+    hold: Hold | None = Field(default=None, description="A further wait after the grace, on the progress of the table.")
+    history: Literal["latest", "complete"] = Field(
+        default="latest",
+        description="Of a join of two tables: `latest` joins what is newest, `complete` also corrects older versions of the result.",
+    )
+    unversioned_ok: bool = Field(
+        default=False, description="Allow `grace` on a table that is not versioned: the record meets its latest row."
+    )
+    within: Within | None = Field(
+        default=None, description="Of a join of two streams: how near in event time their records must be."
+    )
 
     @model_validator(mode="after")
     def _names_one(self) -> Join:
@@ -139,23 +191,39 @@ class Join(Model):
 
 
 class Window(Model):
-    """A window; which sizes it takes depends on its type."""
+    """Windows in event time; which sizes they take depends on their type."""
 
-    type: Literal["tumbling", "hopping", "sliding", "session"]
-    size: Duration | None = None
-    advance: Duration | None = None
-    difference: Duration | None = None
-    gap: Duration | None = None
-    grace: Duration = 0
-    retention: Duration | None = None
+    type: Literal["tumbling", "hopping", "sliding", "session"] = Field(
+        description="`tumbling`: one after the other, of `size`; `hopping`: of `size`, one each `advance`; `sliding`: around each record, at "
+        "most `difference` long; `session`: as long as records of a key are at most `gap` apart."
+    )
+    size: Duration | None = Field(default=None, description="Length of a tumbling or hopping window.")
+    advance: Duration | None = Field(
+        default=None, description="From one hopping window's start to the next one's; at most `size`."
+    )
+    difference: Duration | None = Field(default=None, description="How far apart the records of a sliding window are at most.")
+    gap: Duration | None = Field(default=None, description="Silence after which a session is over.")
+    grace: Duration = Field(
+        default=0,
+        description="How long after its end, in stream time, a window still takes records; then it is final, and what comes is late.",
+    )
+    retention: Duration | None = Field(
+        default=None,
+        description="How long after their end windows can be read; absent: 7 days, or longer what the window is open for.",
+    )
 
 
 class Buffer(Model):
     """Bounds of a suppress buffer."""
 
-    max_rows: int | None = Field(default=None, ge=0)
-    max_bytes: int | None = Field(default=None, ge=0)
-    when_full: Literal["emit_early", "stop"] = "stop"
+    max_rows: int | None = Field(default=None, ge=0, description="Rows that are held back in each task; absent: any number.")
+    max_bytes: int | None = Field(
+        default=None, ge=0, description="Bytes of keys and values that are held back in each task; absent: any number."
+    )
+    when_full: Literal["emit_early", "stop"] = Field(
+        default="stop",
+        description="`emit_early`: the oldest rows go before their time; `stop`: the query fails and says what to raise.",
+    )
 
 
 class Suppress(Model):
@@ -163,36 +231,49 @@ class Suppress(Model):
 
     mode: Literal[
         "none", "until_window_closes", "until_time_limit", "until_wall_clock_time_limit", "window_end_then_corrections"
-    ] = "none"
-    limit: Duration | None = None
-    buffer: Buffer | None = None
-    event_driven: bool = False
+    ] = Field(
+        default="none",
+        description="`none`: every change; `until_window_closes`: each window once, when it is final; `until_time_limit`: a row at most once "
+        "per `limit` of stream time; `until_wall_clock_time_limit`: of wall clock; `window_end_then_corrections`: at the window's end, then "
+        "each correction.",
+    )
+    limit: Duration | None = Field(default=None, description="How long a row is held back, in the two modes with a time limit.")
+    buffer: Buffer | None = Field(default=None, description="Bounds of what is held back, in the two modes with a time limit.")
+    event_driven: bool = Field(
+        default=False,
+        description="Let rows go only when records arrive (as KIP-424 has it), in mode `until_wall_clock_time_limit`.",
+    )
 
 
 class ResultHistory(Model):
     """The result keeps every version of a key. Like a source's, its retention has no default."""
 
-    history_retention: Duration
+    history_retention: Duration = Field(
+        description="How far behind the result's stream time reads as of a time are exact.", examples=["2d"]
+    )
 
 
 class Idle(Model):
-    """T10: how long a task's input may be silent before its clocks advance with the wall clock."""
+    """When silence counts: how long a task's input may be silent before its clocks advance with the wall clock."""
 
-    after: Duration
+    after: Duration = Field(description="Silence by the wall clock, longer than `0s`.")
 
 
 class Into(Model):
-    """The derived relation: exactly one of ``stream`` and ``table``.
+    """The relation that the query writes: exactly one of `stream` and `table`."""
 
-    ``retention`` says how long a stream's log keeps its records; absent: for ever, as a source's does.
-    """
-
-    stream: Name | None = None
-    table: Name | None = None
-    retention: Duration | None = None
-    connector: dict[str, Any] | None = None
-    versioned: ResultHistory | None = None
-    materialize_open: bool = False
+    stream: Name | None = Field(default=None, description="Name of the stream it writes; or give `table`.")
+    table: Name | None = Field(default=None, description="Name of the table it writes; or give `stream`.")
+    retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
+    connector: dict[str, Any] | None = Field(
+        default=None, description="Refused for now: results are written to the built-in log only."
+    )
+    versioned: ResultHistory | None = Field(
+        default=None, description="Keep every version of the table's rows, to be read as of a time."
+    )
+    materialize_open: bool = Field(
+        default=False, description="Of a table that shows final windows alone: open windows can be read too, marked as `open`."
+    )
 
     @model_validator(mode="after")
     def _names_one(self) -> Into:
@@ -210,30 +291,61 @@ class Into(Model):
 
 
 class LateRecordsKept(Model):
-    """How many late rows are kept for reading, and how long."""
+    """How many late records are kept for reading, and how long."""
 
-    max_rows: int = Field(default=100_000, ge=0, le=10_000_000)
-    retention: Duration = 7 * DAY_MS
+    max_rows: int = Field(
+        default=100_000, ge=0, le=10_000_000, description="How many are kept; the oldest go first. Diverted ones are all kept."
+    )
+    retention: Duration = Field(default=7 * DAY_MS, description="How long they are kept.")
 
 
 class QueryDefinition(Model):
-    """A query as stored. ``model_dump(mode="json", by_alias=True)`` spells out every default."""
+    """A query: what it reads, what it does with it, and the relation it writes. Answers spell out every default."""
 
-    name: Name
-    source: From = Field(alias="from")
-    start: Start = "earliest"
-    tasks: int = Field(default=DEFAULT_TASKS, ge=1, le=MAX_TASKS)
-    desired_state: Literal["running", "paused", "stopped"] = "running"
-    joins: tuple[Join, ...] = ()
-    where: Expression | None = None
-    group_by: tuple[Expression, ...] = Field(
-        default=(), description="Columns keep their names; the n-th part, where it is more than a column, is called group_<n>."
+    name: Name = Field(
+        description="Its name: lower case letters, digits and _, starting with a letter.", examples=["priced_orders"]
     )
-    window: Window | None = None
-    aggregate: dict[Name, Expression] = {}
-    having: Expression | None = None
-    suppress: Suppress = Suppress()
-    select: dict[Name, Expression] | None = None
-    idle: Idle | None = None
-    into: Into
-    late_records: LateRecordsKept = LateRecordsKept()
+    source: From = Field(alias="from", description="What it reads: a stream, or a table's changes.")
+    start: Start = Field(
+        default="earliest",
+        description='Where a stream is read from: `earliest`, `latest`, or an event time `{"at": "2013-01-01T00:00:00Z"}`.',
+    )
+    tasks: int = Field(
+        default=DEFAULT_TASKS,
+        ge=1,
+        le=MAX_TASKS,
+        description="Units of parallelism, each with its own state and stream time; so what is late depends on it. It can be changed later.",
+    )
+    desired_state: Literal["running", "paused", "stopped"] = Field(
+        default="running",
+        description="`paused` keeps the state at hand, `stopped` frees its resources; both keep position and results.",
+    )
+    joins: tuple[Join, ...] = Field(default=(), description="Joins, one after the other.")
+    where: Expression | None = Field(
+        default=None, description="Condition over the joined columns, applied after the joins.", examples=["quantity > 0"]
+    )
+    group_by: tuple[Expression, ...] = Field(
+        default=(),
+        description="What rows are grouped by: the key of the result. Columns keep their names; the n-th part, where it is more than a column, "
+        "is called group_<n>.",
+    )
+    window: Window | None = Field(default=None, description="Windows in event time; absent: one running row for each group.")
+    aggregate: dict[Name, Expression] = Field(
+        default={},
+        description="Column of the result → aggregate, one call each.",
+        examples=[{"orders": "count(*)", "quantity": "sum(quantity)"}],
+    )
+    having: Expression | None = Field(default=None, description="Condition over the groups' results.", examples=["count(*) > 1"])
+    suppress: Suppress = Field(default=Suppress(), description="Which updates of the result are held back, and until when.")
+    select: dict[Name, Expression] | None = Field(
+        default=None,
+        description="Column of the result → expression; absent: all columns.",
+        examples=[{"item": "orders.item", "price": "p.price"}],
+    )
+    idle: Idle | None = Field(
+        default=None, description="Let stream time follow the wall clock where input is silent; absent: it stands still."
+    )
+    into: Into = Field(description="The stream or table that it writes.")
+    late_records: LateRecordsKept = Field(
+        default=LateRecordsKept(), description="Which late records are kept for reading: how many, and for how long."
+    )

@@ -28,54 +28,75 @@ def _usable(name: str) -> str:
 TypeText = Annotated[
     str,
     AfterValidator(_readable),
-    Field(description="boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, array<T>, …"),
+    Field(
+        description="A column's type: boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, array<T>, …"
+    ),
 ]
 ColumnName = Annotated[str, AfterValidator(_usable)]
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
 
 
 class LogConnector(Model):
-    """The built-in log: durable, in the database. Relations that name the same ``feed`` share its order."""
+    """The built-in log: durable, in the database. Relations that name the same `feed` share its order."""
 
-    type: Literal["log"] = "log"
-    partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
-    feed: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_]{0,62}$")
-    where: Expression | None = None
-    retention: Duration | None = None
+    type: Literal["log"] = Field(default="log", description="The built-in log.")
+    partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS, description="Partitions of the log; records of a key share one.")
+    feed: str | None = Field(
+        default=None,
+        pattern=r"^[a-z][a-z0-9_]{0,62}$",
+        description="Name of a feed that several relations share, each with its own `where`; absent: one of its own.",
+    )
+    where: Expression | None = Field(default=None, description="Which records of the feed are this relation's.")
+    retention: Duration | None = Field(default=None, description="How long records are kept; absent: for ever.")
 
 
 class FilesConnector(Model):
     """A directory of files that appear whole (write elsewhere, then rename). Relations with one directory share its order."""
 
-    type: Literal["files"]
-    path: str = Field(min_length=1)
-    format: Literal["ndjson", "csv", "parquet"]
-    where: Expression | None = None
+    type: Literal["files"] = Field(description="A directory of files.")
+    path: str = Field(min_length=1, description="The directory, below SLACKWATER_FILES_ROOT.", examples=["/data/orders"])
+    format: Literal["ndjson", "csv", "parquet"] = Field(description="How the files are written; csv has a header line.")
+    where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
 
 Connector = Annotated[LogConnector | FilesConnector, Field(discriminator="type")]
 
 
 class Versioned(Model):
-    """The table keeps every version of a key. ``history_retention`` has no default: it must be given."""
+    """The table keeps every version of a key. `history_retention` has no default: it must be given."""
 
-    history_retention: Duration
+    history_retention: Duration = Field(
+        description="How far behind the table's stream time changes are accepted and reads as of a time are exact.",
+        examples=["2d"],
+    )
 
 
 class SourceDefinition(Model):
     """What streams and tables share."""
 
-    key: tuple[str, ...]
-    columns: dict[ColumnName, TypeText] = Field(min_length=1)
-    event_time: str | None = None
-    event_time_format: str | None = None
+    key: tuple[str, ...] = Field(description="Columns of the key.")
+    columns: dict[ColumnName, TypeText] = Field(
+        min_length=1, description="Column → type, in order.", examples=[{"item": "string", "price": "double", "at": "timestamp"}]
+    )
+    event_time: str | None = Field(
+        default=None, description="The column that holds a record's event time; absent: the time of its arrival.", examples=["at"]
+    )
+    event_time_format: str | None = Field(
+        default=None, description="How an event time of type string is written; absent: RFC 3339.", examples=["%Y-%m-%d %H:%M:%S"]
+    )
     event_time_unit: EventTimeUnit | None = Field(
         default=None,
         description="What an event time of type bigint counts since 1970; absent: ms. One of type int counts seconds: `s`.",
     )
-    connector: Connector = LogConnector()
-    max_future_skew: Duration | None = DAY_MS
-    on_bad_record: Literal["reject", "stop"] = "reject"
+    connector: Connector = Field(default=LogConnector(), description="Where records come from; absent: the built-in log.")
+    max_future_skew: Duration | None = Field(
+        default=DAY_MS,
+        description="How far ahead of the wall clock an event time may be; beyond, the record is refused (`future_event_time`). null: any.",
+    )
+    on_bad_record: Literal["reject", "stop"] = Field(
+        default="reject",
+        description="What a record that cannot be read does: it is refused, kept and counted, or it stops the queries that read it.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -105,18 +126,20 @@ class SourceDefinition(Model):
 class StreamDefinition(SourceDefinition):
     """A stream: records with key, value and event time. A stream may have no key."""
 
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] = Field(
+        default=(), description="Columns of the key; may be none. Records of one key keep their order.", examples=[["item"]]
+    )
 
 
 class TableDefinition(SourceDefinition):
-    """A table: upserts and deletes by key; versioned where ``versioned`` is given; its rows readable where ``materialize`` is true.
+    """A table: upserts and deletes by key."""
 
-    ``conflict`` says which put of a key an unversioned table keeps (V7): the last by arrival, or the one with the latest event time.
-    """
-
-    key: tuple[str, ...] = Field(min_length=1)
-    versioned: Versioned | None = None
-    materialize: bool = False
+    key: tuple[str, ...] = Field(min_length=1, description="Columns of the primary key.", examples=[["item"]])
+    versioned: Versioned | None = Field(
+        default=None,
+        description="Keep every version of a key, so that joins and reads find the one of a time; absent: the latest put alone.",
+    )
+    materialize: bool = Field(default=False, description="Keep the rows for reading at `/rows`.")
     conflict: Literal["latest_arrival", "latest_event_time"] = Field(
         default="latest_arrival",
         description="Which put of a key counts in a table without `versioned`: the one that came last, or the one with the latest event "
