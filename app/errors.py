@@ -16,8 +16,10 @@ AppError
 ├── Misdirected              421  host_not_allowed
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
 ├── TooManyRequests          429  too_many_streams, too_many_requests
+├── ClientGone               499  client_gone
 ├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full
 ├── NotInTime                504  position_not_reached
+├── TooExpensive             504  read_too_expensive
 └── Internal                 500  internal_error (the body carries the request id only)
 """
 
@@ -170,6 +172,16 @@ class TooManyRequests(AppError):
     retryable = True
 
 
+class ClientGone(AppError):
+    """The client left before its answer was there. Nobody reads this one; it is for the log and the metrics."""
+
+    status = 499
+    title = "The client left"
+
+    def __init__(self) -> None:
+        super().__init__("client_gone", "the client left before its answer was there")
+
+
 class Unavailable(AppError):
     """Something the service needs is not there now; try again."""
 
@@ -184,6 +196,13 @@ class NotInTime(AppError):
     status = 504
     title = "Not reached in time"
     retryable = True
+
+
+class TooExpensive(AppError):
+    """The database did not finish a read within its limit; the same read will not either."""
+
+    status = 504
+    title = "Not finished in time"
 
 
 class Internal(AppError):

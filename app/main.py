@@ -94,7 +94,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     dsn = settings.database_url.get_secret_value()
     metrics = Metrics()
     tracing = tracing_of(settings, "slackwater")
-    database = Database.create(dsn, settings.pool_size)
+    database = Database.create(dsn, settings.pool_size, settings.limits.read_timeout_ms)
     bell = Bell(dsn)
     gates = Gates.of(settings.limits, metrics.refused)
     services = Services(
@@ -103,8 +103,8 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Appender(database.appends, metrics),
         bell,
         metrics,
-        Readables(database, gates.rows),
-        Tails(dsn, bell),
+        Readables(database, gates),
+        Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
@@ -124,7 +124,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     app.state.guards = guards(KeyRing(database.reads), RefusalLog(database.reads), is_required=settings.is_key_required)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
-    install_error_handlers(app)
+    install_error_handlers(app, settings.limits.read_timeout_ms)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes, tracing=tracing)

@@ -142,16 +142,20 @@ class LimitSettings(BaseModel):
     """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``.
 
     Attributes:
-        row_reads: reads of tables' rows. One core answers as many as the default within ten to twenty milliseconds.
+        row_reads: reads of tables' rows by key. One core answers as many as the default within ten to twenty milliseconds.
+        scan_reads: reads of tables' rows that may look at many of them: lists, conditions, histories.
         page_reads: other reads that may be long: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends that are read, judged or written; one larger than it passes alone.
+        read_timeout_ms: after it the database ends a statement that only reads, and the answer is 504 ``read_too_expensive``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     row_reads: int = Field(default=48, ge=1)
+    scan_reads: int = Field(default=48, ge=1)
     page_reads: int = Field(default=48, ge=1)
     append_bytes: int = Field(default=128 * 1024 * 1024, ge=1_024)
+    read_timeout_ms: int = Field(default=10_000, ge=100, le=3_600_000)
 
 
 class LogSettings(BaseModel):
@@ -182,7 +186,7 @@ class Settings(BaseSettings):
         history_rows: how many events, and how many runs, of each query are kept: the newest.
         audit_retention_ms: how long entries of the audit log are kept.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
-        pool_size: database connections per pool (control plane, reads, appends).
+        pool_size: database connections of each pool; ``app/README.md`` counts them.
     """
 
     model_config = SettingsConfigDict(
@@ -210,7 +214,7 @@ class Settings(BaseSettings):
     history_rows: int = Field(default=10_000, ge=100)
     audit_retention_ms: int = Field(default=366 * 86_400_000, ge=86_400_000)
     otel_endpoint: str | None = None
-    pool_size: int = Field(default=8, ge=1, le=200)
+    pool_size: int = Field(default=4, ge=2, le=200)
     spark: SparkSettings = SparkSettings()
     driver: DriverSettings = DriverSettings()
     push: PushSettings = PushSettings()

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import DEFAULT_LIMIT, Limit, OnlyKnownParameters, ServicesOf, Transaction
+from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, OnlyKnownParameters, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.paging import Cursor, bad_cursor, decode_cursor, page
 from app.api.schemas import Answer
@@ -110,7 +110,7 @@ def post_api_key(body: JsonBody, transaction: Transaction, services: ServicesOf,
     response_model=ApiKeyPage,
     responses={200: answered({"items": [_KEY], "next": None}, "Keys, revoked ones among them."), **problems(400)},
 )
-def get_api_keys(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> ApiKeyPage:
+def get_api_keys(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> ApiKeyPage:
     """Names, roles, when they were used last. Their secret parts are not here, nor anywhere."""
     found = list_keys(transaction, limit + 1, _after(cursor))
     rows, following = page(found, limit, lambda row: [str(row.id)])

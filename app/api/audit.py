@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from app.api.deps import DEFAULT_LIMIT, OnlyKnownParameters, ServicesOf, bad_parameter
 from app.api.documented import answered, problems
+from app.api.leaving import ended_with_client
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import Answer
 from app.domain.values import parse_instant_ms
@@ -91,7 +92,9 @@ _Name = Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]+$", descr
     response_model=AuditPage,
     responses={200: answered({"items": [_ENTRY], "next": None}, "Entries, newest first."), **problems(400)},
 )
+@ended_with_client
 async def get_audit(
+    request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
     resource: _Name = None,
     actor: Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]+$", description="Only what this one did.")] = None,
@@ -109,7 +112,7 @@ async def get_audit(
     key = decode_cursor(cursor, [int])
     before_id = None if key is None else int(key[0])
     wanted = AuditFilter(resource, actor, outcome, _moment("since", since), _moment("until", until), before_id)
-    async with services.database.reads.connect() as connection:
+    async with services.database.paging() as connection:
         found = await audit_entries(connection, wanted, limit + 1)
     rows, following = page(found, limit, lambda row: [row.id])
     return AuditPage(items=[_entry(row) for row in rows], next=following)

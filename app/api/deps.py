@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
 
-from app.errors import BadRequest, Fault, Unavailable
+from app.api.leaving import cancelled_when_left
+from app.errors import BadRequest, Fault
 from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
@@ -29,8 +29,6 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
 MAX_KEY_LENGTH = 4_096
-TURN_PATIENCE_SECONDS = 10.0
-"""Longer than a hundred edits at once take; while the database is away those who wait shall not wait for each other's timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +56,35 @@ ServicesOf = Annotated[Services, Depends(services_of)]
 
 async def _transaction(services: ServicesOf) -> AsyncIterator[sa.Connection]:
     database = services.database
-    try:
-        async with asyncio.timeout(TURN_PATIENCE_SECONDS):
-            await database.turns.acquire()
-    except TimeoutError as error:
-        detail = "the database has no connection for this request; try again in a moment"
-        raise Unavailable("database_busy", detail, headers={"Retry-After": "1"}) from error
-    try:
-        async with contextmanager_in_threadpool(database.control.begin()) as connection:
-            yield connection
-    finally:
-        database.turns.release()
+    async with database.control_turns.taken(), contextmanager_in_threadpool(database.control.begin()) as connection:
+        yield connection
 
 
 # Scope "function": committed before the answer goes out, so that a client that reads its own write finds it.
 Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
+
+
+async def _inspection(services: ServicesOf) -> AsyncIterator[sa.Connection]:
+    database = services.database
+    async with database.inspection_turns.taken(), contextmanager_in_threadpool(database.inspection.begin()) as connection:
+        yield connection
+
+
+async def _long_inspection(request: Request, services: ServicesOf) -> AsyncIterator[sa.Connection]:
+    database = services.database
+    async with (
+        database.inspection_turns.taken(is_long=True),
+        contextmanager_in_threadpool(database.inspection.begin()) as connection,
+        cancelled_when_left(request, connection),
+    ):
+        yield connection
+
+
+Inspection = Annotated[sa.Connection, Depends(_inspection, scope="function")]
+"""A transaction that only reads, and little."""
+
+LongInspection = Annotated[sa.Connection, Depends(_long_inspection, scope="function")]
+"""A transaction that only reads, and may take long; it ends when its client leaves. Stands behind a body among an endpoint's parameters."""
 
 
 async def _behind_gate(services: ServicesOf) -> AsyncIterator[None]:

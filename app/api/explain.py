@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from app.api.deps import Name, Transaction, known_parameters, unknown_parameter
+from app.api.deps import LongInspection, Name, known_parameters, unknown_parameter
 from app.api.documented import answered, problems
 from app.api.explain_schemas import EXPLANATION, ExplainAnswer, ExplainStep, RecordPlace
 from app.domain.append_warnings import EARLY_MS
@@ -51,7 +51,7 @@ OffsetOf = Annotated[int | None, Query(ge=0, le=2**62, description="See `partiti
 def get_explanation(
     name: Name,
     request: Request,
-    transaction: Transaction,
+    transaction: LongInspection,
     key: Key = None,
     at: At = None,
     partition: PartitionOf = None,

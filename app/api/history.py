@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Literal, cast
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import REJECTS, RUNS
+from app.api.leaving import ended_with_client
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import Reject, RejectPage, Run, RunPage
 from app.domain.access import WITHHELD, may_see_files
@@ -31,10 +32,17 @@ Plural = Annotated[Literal["streams", "tables"], Path(description="Of streams or
     response_model=RunPage,
     responses={200: answered(RUNS, "Launches, newest first."), **problems(400, 404)},
 )
-async def get_runs(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RunPage:
+@ended_with_client
+async def get_runs(
+    name: Name,
+    request: Request,  # noqa: ARG001 - the decorator's
+    services: ServicesOf,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> RunPage:
     """Each launch has an epoch of its own; its end tells why it ended."""
     before = _number(cursor)
-    async with services.database.reads.connect() as connection:
+    async with services.database.paging() as connection:
         query_id = await _query_id(connection, name)
         found = await history.runs_of(connection, query_id, limit + 1, before)
     rows, following = page(found, limit, lambda row: [row.epoch])
@@ -55,8 +63,15 @@ async def get_runs(name: Name, services: ServicesOf, limit: Limit = DEFAULT_LIMI
     response_model=RejectPage,
     responses={200: answered(REJECTS, "Kept rejects, newest first."), **problems(400, 404)},
 )
+@ended_with_client
 async def get_rejects(
-    plural: Plural, name: Name, services: ServicesOf, reason: Reason = None, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    plural: Plural,
+    name: Name,
+    request: Request,  # noqa: ARG001 - the decorator's
+    services: ServicesOf,
+    reason: Reason = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> RejectPage:
     """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
 
@@ -64,7 +79,7 @@ async def get_rejects(
     """
     before = _number(cursor)
     kind = cast("Literal['stream', 'table']", plural[:-1])
-    async with services.database.reads.connect() as connection:
+    async with services.database.paging() as connection:
         relation = of_kind(await find_relation_async(connection, name), kind, name)
         found = await history.rejects_of(connection, relation.name, limit + 1, before, reason)
         kept = await history.rejects_by_reason(connection, relation.name)

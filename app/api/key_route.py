@@ -20,6 +20,7 @@ class KeyRoute(APIRoute):
     """Answers a request without a query string past FastAPI's solving of dependencies, which takes longer than such a read itself.
 
     Everything else goes the usual way, and so does whatever that would refuse. The guards of the application are asked either way.
+    Whether its client leaves is not watched: such a read costs less than that.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, Transaction, known_parameters, unknown_parameter
+from app.api.deps import DEFAULT_LIMIT, Limit, LongInspection, Name, Transaction, known_parameters, unknown_parameter
 from app.api.documented import answered, body_examples, problems
 from app.api.late_records_schemas import (
     LATE_RECORDS,
@@ -60,7 +60,7 @@ Order = Annotated[Literal["desc", "asc"], Query(description="Newest first, or ol
 def get_late_records(
     name: Name,
     request: Request,
-    transaction: Transaction,
+    transaction: LongInspection,
     reason: Reason = None,
     judged_by: InputOf = None,
     from_time: FromTime = None,

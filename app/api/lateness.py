@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.api.deps import Name, OnlyKnownParameters, Transaction
+from app.api.deps import LongInspection, Name, OnlyKnownParameters
 from app.api.documented import answered, problems
 from app.api.lateness_schemas import (
     LATENESS,
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKno
     response_model=LatenessAnswer,
     responses={200: answered(LATENESS, "A histogram per input, and advice per setting."), **problems(400, 404)},
 )
-def get_lateness(name: Name, transaction: Transaction) -> LatenessAnswer:
+def get_lateness(name: Name, transaction: LongInspection) -> LatenessAnswer:
     """How far records came behind, per input, and for each grace and history retention which share of them other values would have found late.
 
     A record's lateness is how far the stream time of its task had passed its event time when it came, 0 for none. The advice counts what

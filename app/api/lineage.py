@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, cast
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 
 from app.api.deps import Name, OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
+from app.api.leaving import ended_with_client
 from app.api.lineage_schemas import (
     LINEAGE,
     LineageAnswer,
@@ -31,12 +32,18 @@ Plural = Annotated[Literal["streams", "tables"], Path(description="Of a stream o
     response_model=LineageAnswer,
     responses={200: answered(LINEAGE, "The graph, as of now."), **problems(400, 404)},
 )
-async def get_lineage(plural: Plural, name: Name, services: ServicesOf) -> LineageAnswer:
+@ended_with_client
+async def get_lineage(
+    plural: Plural,
+    name: Name,
+    request: Request,  # noqa: ARG001 - the decorator's
+    services: ServicesOf,
+) -> LineageAnswer:
     """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
 
     Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
     """
-    async with services.database.reads.connect() as connection:
+    async with services.database.paging() as connection:
         graph = await load_graph(connection, [name])
     kind = cast("Kind", plural[:-1])
     of_kind(graph.relations.get(name), kind, name)

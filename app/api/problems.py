@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-import psycopg
-import psycopg_pool
-import sqlalchemy as sa
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
+from app.api.database_errors import DATABASE_ERRORS, RETRY_AFTER_SECONDS, from_database
 from app.api.edge import REQUEST_ID_HEADER, request_id_of
 from app.api.near_misses import hint_for
 from app.errors import (
@@ -33,8 +31,6 @@ from app.errors import (
 from engine.errors import DefinitionInvalid, EngineError, ExternalError, UserError
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER_SECONDS = 1
-FULL_RETRY_AFTER_SECONDS = 30  # somebody must come and free space
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -177,24 +173,13 @@ def _internal() -> Internal:
     return Internal("internal_error", "a fault of the service; please report it with the request id")
 
 
-def _database_unavailable() -> Unavailable:
-    return Unavailable(
-        "database_unavailable",
-        "the database did not answer; try again in a moment (`slackwater doctor` looks for the cause)",
-        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-    )
+def install_error_handlers(app: FastAPI, read_timeout_ms: int) -> None:
+    """Make every failure of ``app`` answer a problem.
 
-
-def _database_full() -> Unavailable:
-    return Unavailable(
-        "database_full",
-        "the database's disk is full: nothing was written; free space there, then try again",
-        headers={"Retry-After": str(FULL_RETRY_AFTER_SECONDS)},
-    )
-
-
-def install_error_handlers(app: FastAPI) -> None:
-    """Make every failure of ``app`` answer a problem."""
+    Args:
+        app: the application.
+        read_timeout_ms: after it the database ends a read.
+    """
 
     @app.exception_handler(AppError)
     async def _app_error(request: Request, error: AppError) -> JSONResponse:
@@ -222,12 +207,11 @@ def install_error_handlers(app: FastAPI) -> None:
         return problem_response(request, _no_route(request, error) if is_lost else from_http_exception(error))
 
     async def _database(request: Request, error: Exception) -> JSONResponse:
-        log.warning("database_unreachable", error=str(error))
-        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-        is_full = isinstance(cause, psycopg.errors.DiskFull)
-        return problem_response(request, _database_full() if is_full else _database_unavailable())
+        translated = from_database(error, request.url.path, read_timeout_ms)
+        log.warning("database_refused", code=translated.code, error=str(error))
+        return problem_response(request, translated)
 
-    for kind in (sa.exc.OperationalError, sa.exc.TimeoutError, psycopg.OperationalError, psycopg_pool.PoolTimeout):
+    for kind in DATABASE_ERRORS:
         app.add_exception_handler(kind, _database)
 
     @app.exception_handler(Exception)

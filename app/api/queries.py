@@ -22,7 +22,17 @@ from app.api.conditions import (
     set_etag,
     set_read_headers,
 )
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf, Transaction, bad_parameter
+from app.api.deps import (
+    DEFAULT_LIMIT,
+    Inspection,
+    Limit,
+    Name,
+    OnlyKnownParameters,
+    Services,
+    ServicesOf,
+    Transaction,
+    bad_parameter,
+)
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
 from app.api.paging import Cursor, decode_cursor, page
@@ -187,7 +197,7 @@ def put_query(
     response_model=QueryPage,
     responses={200: answered({"items": [QUERY], "next": None}, "Queries, by name."), **problems(400)},
 )
-def get_queries(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> QueryPage:
+def get_queries(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> QueryPage:
     """Definitions, wishes and states; progress is in each one's status."""
     after = decode_cursor(cursor, [str])
     found = list_queries(transaction, limit + 1, None if after is None else str(after[0]))
@@ -202,7 +212,7 @@ def get_queries(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: 
     responses={200: answered(QUERY, "The query.", {"ETag": "The version."}), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_one_query(
-    name: Name, transaction: Transaction, response: Response, if_none_match: IfChanged = None
+    name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> QueryAnswer | Response:
     """The definition as stored, every default spelled out."""
     row = get_query(transaction, name)

@@ -56,7 +56,7 @@ async def get_events(
     is_stream = wants_events(request)
     if is_stream:
         refuse_of_pages(request, "limit")
-    async with services.database.reads.connect() as connection:
+    async with services.database.paging() as connection:
         query_id = await history.find_query_id(connection, name)
         if query_id is None:
             raise query_not_found(name)

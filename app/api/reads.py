@@ -13,6 +13,7 @@ from app.api.deps import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, 
 from app.api.documented import answered, body_examples, problems
 from app.api.freshness import read_fresh
 from app.api.key_route import KeyRoute
+from app.api.leaving import ended_with_client
 from app.api.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, wanted_form
 from app.api.read_parameters import Fresh, Rows, RowsParameters
 from app.api.read_schemas import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody, RowsAnswer
@@ -37,6 +38,7 @@ _FILTERS = [known_parameters((KEY_PREFIX, COLUMN_PREFIX))]
 
 
 @router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES, dependencies=_FILTERS)
+@ended_with_client
 async def get_rows(name: Name, request: Request, services: ServicesOf, parameters: Rows) -> Response:
     """Rows as of the query's last commit, in every state of the query: `stale` is true while it does not run.
 
@@ -62,6 +64,7 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
     responses=_RESPONSES,
     dependencies=_FILTERS,
 )
+@ended_with_client
 async def get_rows_of_key(
     name: Name,
     key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=MAX_KEY_LENGTH)],
@@ -96,6 +99,7 @@ async def get_rows_of_key(
     ),
     dependencies=[OnlyKnownParameters],
 )
+@ended_with_client
 async def post_lookup(name: Name, body: JsonBody, request: Request, services: ServicesOf, parameters: Fresh) -> Response:
     """Up to 1,000 keys in one consistent read, each found or not, and why not.
 

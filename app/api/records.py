@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import RECORDS
+from app.api.leaving import ended_with_client
 from app.api.negotiation import described, lines_documented, page_response
 from app.api.reads import Bigints
 from app.api.schemas import RecordsAnswer
@@ -42,6 +43,7 @@ _OK["content"] |= lines_documented('{"$offset":0,"$event_time_ms":1357035420000,
     response_model=RecordsAnswer,
     responses={200: _OK, **problems(400, 404, 409, 410)},
 )
+@ended_with_client
 async def get_records(
     name: Name,
     request: Request,
@@ -60,8 +62,8 @@ async def get_records(
         relation = of_kind(await find_relation_async(connection, name), "stream", name)
         result = await result_position(connection, relation)
     entry = entry_of_row(relation)
-    async with services.database.appends.connection() as connection:
-        page = await read_records(connection, entry, partition, offset, limit, time.time_ns() // 1_000_000)
+    async with services.database.scans.connection() as scanning, scanning.transaction():
+        page = await read_records(scanning, entry, partition, offset, limit, time.time_ns() // 1_000_000)
     records = encode_records(page.frame, entry.relation.columns, has_text_numbers=bigints == "string")
     rest = {
         "stream": name,

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Response
 
 from app.api.bodies import JsonBody, request_body, validated
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf, Transaction
+from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, Name, OnlyKnownParameters, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import (
     REGISTERED_STREAM,
@@ -116,7 +116,7 @@ def put_table(
     response_model=RelationPage,
     responses={200: answered({"items": [STREAM], "next": None}, "Streams, by name."), **problems(400)},
 )
-def get_streams(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
+def get_streams(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
     """Sources and results alike."""
     return _list(transaction, "stream", limit, cursor)
 
@@ -127,7 +127,7 @@ def get_streams(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: 
     response_model=RelationPage,
     responses={200: answered({"items": [TABLE], "next": None}, "Tables, by name."), **problems(400)},
 )
-def get_tables(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
+def get_tables(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
     """Sources and results alike."""
     return _list(transaction, "table", limit, cursor)
 
@@ -139,7 +139,7 @@ def get_tables(transaction: Transaction, limit: Limit = DEFAULT_LIMIT, cursor: C
     responses={200: answered(STREAM, "The stream.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_stream(
-    name: Name, transaction: Transaction, response: Response, if_none_match: IfChanged = None
+    name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> RelationAnswer | Response:
     """Columns, connector, who writes it, who reads it, where its log begins and ends."""
     return _get(transaction, "stream", name, response, if_none_match)
@@ -152,7 +152,7 @@ def get_stream(
     responses={200: answered(TABLE, "The table.", _ETAG), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_table(
-    name: Name, transaction: Transaction, response: Response, if_none_match: IfChanged = None
+    name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
 ) -> RelationAnswer | Response:
     """Columns, key, connector, who writes it, who reads it, where its log begins and ends."""
     return _get(transaction, "table", name, response, if_none_match)

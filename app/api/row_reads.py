@@ -11,14 +11,15 @@ from typing import Any
 import psycopg
 from fastapi import Response
 
+from app.api.database_errors import read_too_expensive
 from app.api.deps import Services
 from app.api.freshness import Freshness, read_fresh
 from app.api.negotiation import SEPARATORS, Form, arrow_response, joined_response
 from app.api.paging import bad_cursor, decode_cursor, encode_cursor
 from app.domain.explaining.sentences import shown
-from app.domain.row_filters import KEY_PREFIX, Comparison, FilterInvalid, parse_filters
+from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, FilterInvalid, parse_filters
 from app.domain.values import MAX_INSTANT_MS, instant, parse_value
-from app.errors import BadRequest, Conflict, Fault, Gone, NotFound
+from app.errors import BadRequest, Conflict, Fault, Gone, NotFound, TooExpensive
 from app.store.readable import Ask, Head, ReadableTable, Reading
 from app.store.rows import RowsShape, State, lookup_statement, marks_of, order_of, parameters, rows_statement
 from engine.plan.model import Output
@@ -77,6 +78,8 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
             return await services.readables.read(wanted.table, read.ask)
         except psycopg.DataError as error:  # values of filters were parsed before; a cursor's can only be tried
             raise bad_cursor() from error
+        except psycopg.errors.QueryCanceled as error:
+            raise read.too_expensive(services.settings.limits.read_timeout_ms) from error
 
     reading = read.counted(await read_fresh(services, wanted.table, freshness, run))
     output = reading.table.output
@@ -141,10 +144,12 @@ class _RowsRead:
         self._comparisons: tuple[Comparison, ...] = ()
         self._shape = RowsShape()
         self._is_looked_up = False
+        self._output: Output | None = None
 
     def ask(self, table: ReadableTable) -> Ask:
         """Check the request against the table and make its statement."""
         output, wanted = table.output, self._wanted
+        self._output = output
         key = self._key_alone(output)
         self._is_looked_up = key is not None
         if key is not None:
@@ -172,7 +177,13 @@ class _RowsRead:
         for name, bound in zip(("window_from", "window_to"), wanted.bounds_ms, strict=True):
             params[name] = None if bound is None else instant(bound)
         statement = table.statement(shape, lambda: rows_statement(output, shape))
-        return Ask(statement, params, is_binary=shape.form == "columns")
+        return Ask(statement, params, is_binary=shape.form == "columns", is_scan=not self._is_by_key(output))
+
+    def _is_by_key(self, output: Output) -> bool:
+        """Whether the conditions are one whole key, beside the window's bounds: an index then leads to the rows."""
+        named = output.key[:-2] if output.is_windowed else output.key
+        compared = {one.column for one in self._comparisons if one.operator == "eq"}
+        return bool(named) and compared.issuperset(named) and all(one.column in output.key for one in self._comparisons)
 
     def _key_alone(self, output: Output) -> object | None:
         """Return the key where a lookup gives the same answer, which costs less; None also where its text is none of the key's type."""
@@ -184,6 +195,29 @@ class _RowsRead:
             return parse_value(text, output.columns[output.key[0]])
         except ValueError:
             return None
+
+    def too_expensive(self, timeout_ms: int) -> TooExpensive:
+        """Return the error for a read that the database did not finish, with each condition that no index helps."""
+        output, wanted = self._output, self._wanted
+        if output is None:
+            return read_too_expensive(wanted.table, timeout_ms)
+        led = {name for count, name in enumerate(output.key) if self._is_led(output.key[:count])}
+        unhelped = [one for one in self._comparisons if one.column not in led]
+        prefixes = {True: KEY_PREFIX, False: COLUMN_PREFIX}
+        names = [f"{prefixes[one.column in output.key]}{one.column}.{one.operator}" for one in unhelped]
+        key = ", ".join(output.key) or "(none)"
+        reason = f"{', '.join(names)} must look at every row, because only the key ({key}) has an index. " if names else ""
+        detail = (
+            f"{reason}Ask for the key's first columns (`key.<column>=…`), bound windows with `window_from` and `window_to`, take fewer rows "
+            "with `limit`; or POST a query that puts these rows into a table whose key you can ask for"
+        )
+        found = read_too_expensive(f"/v1/tables/{wanted.table}/rows", timeout_ms, detail)
+        found.faults = tuple(Fault(f"?{name}", found.code, "no index leads to these rows") for name in names)
+        return found
+
+    def _is_led(self, columns: Sequence[str]) -> bool:
+        """Whether each of these columns is compared with one value, so that the index orders by the next one."""
+        return set(columns) <= {one.column for one in self._comparisons if one.operator == "eq"}
 
     def counted(self, reading: Reading) -> Reading:
         """Return the reading with the columns of ``rows_statement``, also where it was a lookup."""

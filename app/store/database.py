@@ -6,9 +6,9 @@ synchronous DDL (views, feeds), and each statement then exists once. Reads and a
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +19,11 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 import app
 from app.store.schema_version import refuse_newer
+from app.store.turns import Turns
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection, is_usable
 
 # Any number, the same in every process: two processes that start together must not migrate together.
@@ -61,54 +62,110 @@ def sqlalchemy_url(dsn: str) -> sa.URL:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The pools of one service.
+    """The pools of one service. What may be slow has none together with what must be quick.
 
     Attributes:
         dsn: for connections of their own (LISTEN).
-        control: synchronous; one ``begin()`` is one control-plane transaction.
-        turns: to be taken before ``control`` is: as many as it has connections. A worker thread that waited for a connection would be
-            missing to those who have one and need a thread to go on.
-        reads: asynchronous; pull reads and pages.
+        control: synchronous; one ``begin()`` is one transaction that changes what exists.
+        control_turns: to be taken before ``control`` is.
+        inspection: synchronous; one ``begin()`` is one transaction that only looks at what exists.
+        inspection_turns: to be taken before ``inspection`` is.
+        reads: asynchronous; API keys, statuses, metrics, and pages.
+        page_turns: to be taken before pages are read through ``reads``.
         appends: asynchronous psycopg connections of the appender.
-        pulls: the same for reads of rows: one statement each, so without transactions, and read only.
+        lookups: the same for rows whose keys are known: one statement each, so without transactions, and read only.
+        scans: the same for reads that may look at many rows.
     """
 
     dsn: str
     control: sa.Engine
-    turns: asyncio.Semaphore
+    control_turns: Turns
+    inspection: sa.Engine
+    inspection_turns: Turns
     reads: AsyncEngine
+    page_turns: Turns
     appends: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
-    pulls: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+    lookups: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+    scans: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
 
     @classmethod
-    def create(cls, dsn: str, pool_size: int) -> Self:
-        """Build the pools without connecting; ``open`` connects."""
-        url = sqlalchemy_url(dsn)
-        sizes = {"pool_size": pool_size, "max_overflow": pool_size, "pool_timeout": POOL_PATIENCE_SECONDS}
-        given = {**LINK_OPTIONS, **TRANSACTION_OPTIONS}
-        linked = {**given, "async_creator_fn": LinkedAsyncConnection.connect}
-        control = sa.create_engine(url, pool_pre_ping=True, connect_args=given, **sizes)
-        event.listen(control, "do_connect", lambda _dialect, _record, args, options: LinkedConnection.connect(*args, **options))
+    def create(cls, dsn: str, pool_size: int, read_timeout_ms: int) -> Self:
+        """Build the pools without connecting; ``open`` connects.
+
+        Args:
+            dsn: the database.
+            pool_size: connections of each pool.
+            read_timeout_ms: after it the database ends a statement that only reads.
+        """
+        bounded = bounded_reads(read_timeout_ms)
+        alone = {**bounded, "autocommit": True}
         return cls(
             dsn=dsn,
-            control=control,
-            turns=asyncio.Semaphore(2 * pool_size),
-            reads=create_async_engine(url, pool_pre_ping=True, connect_args=linked, **sizes),
+            control=_engine(dsn, pool_size, TRANSACTION_OPTIONS),
+            control_turns=Turns(pool_size),
+            inspection=_engine(dsn, pool_size, bounded),
+            inspection_turns=Turns(pool_size),
+            reads=create_async_engine(
+                sqlalchemy_url(dsn),
+                pool_pre_ping=True,
+                connect_args={
+                    **LINK_OPTIONS,
+                    **bounded_reads(read_timeout_ms, is_read_only=False),  # when a key was used last is noted
+                    "async_creator_fn": LinkedAsyncConnection.connect,
+                },
+                **_sizes(pool_size),
+            ),
+            page_turns=Turns(pool_size),
             appends=linked_pool(dsn, APPEND_OPTIONS, max_size=pool_size),
-            pulls=linked_pool(dsn, {"autocommit": True}, max_size=pool_size, configure=_read_only),
+            lookups=linked_pool(dsn, alone, max_size=pool_size),
+            scans=linked_pool(dsn, alone, max_size=pool_size),
         )
 
     async def open(self) -> None:
         """Open the pools of the hot paths; the others connect on first use."""
-        await self.appends.open()
-        await self.pulls.open()
+        for pool in (self.appends, self.lookups, self.scans):
+            await pool.open()
 
     async def close(self) -> None:
         """Close every connection."""
-        await self.appends.close()
-        await self.pulls.close()
+        for pool in (self.appends, self.lookups, self.scans):
+            await pool.close()
         await self.reads.dispose()
+        self.inspection.dispose()
         self.control.dispose()
+
+    @asynccontextmanager
+    async def paging(self) -> AsyncIterator[AsyncConnection]:
+        """Lend a connection of ``reads`` for a page, which may be slow: half of them stay for what is quick.
+
+        Raises:
+            Unavailable: ``database_busy``.
+        """
+        async with self.page_turns.taken(is_long=True), self.reads.connect() as connection:
+            yield connection
+
+
+def bounded_reads(timeout_ms: int, *, is_read_only: bool = True) -> dict[str, str]:
+    """Return the options of connections for reading: the database ends what takes too long, and sooner what waits for a lock."""
+    read_only = "-c default_transaction_read_only=on " if is_read_only else ""
+    limits = f"-c statement_timeout={timeout_ms} -c lock_timeout={max(1, timeout_ms // 2)} -c idle_in_transaction_session_timeout=60000"
+    return {"options": read_only + limits}
+
+
+def _engine(dsn: str, pool_size: int, options: Mapping[str, Any]) -> sa.Engine:
+    engine = sa.create_engine(
+        sqlalchemy_url(dsn), pool_pre_ping=True, connect_args={**LINK_OPTIONS, **options}, **_sizes(pool_size)
+    )
+    event.listen(engine, "do_connect", lambda _dialect, _record, args, given: LinkedConnection.connect(*args, **given))
+    return engine
+
+
+def _sizes(pool_size: int) -> dict[str, Any]:
+    return {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": POOL_PATIENCE_SECONDS}
+
+
+class PoolBusy(psycopg_pool.PoolTimeout):
+    """Every connection of a pool is in use; the database itself may be well."""
 
 
 class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
@@ -117,15 +174,33 @@ class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
     The pool's own check asks the database each time, and pauses longer and longer between one dead connection and the next.
     """
 
+    _lent = 0
+
     async def getconn(self, timeout: float | None = None) -> psycopg.AsyncConnection:
-        """See ``AsyncConnectionPool``. Dead ones give way to new ones at once."""
+        """See ``AsyncConnectionPool``. Dead ones give way to new ones at once.
+
+        Raises:
+            PoolBusy: others had all of them for the whole time.
+            psycopg_pool.PoolTimeout: the database gives none.
+        """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
-            connection = await super().getconn(max(0.0, deadline - time.monotonic()))
+            try:
+                connection = await super().getconn(max(0.0, deadline - time.monotonic()))
+            except psycopg_pool.PoolTimeout as error:
+                if self._lent >= self.max_size:
+                    raise PoolBusy(str(error)) from error
+                raise
+            self._lent += 1
             if is_usable(connection):
                 return connection
             await connection.close()
             await self.putconn(connection)
+
+    async def putconn(self, connection: psycopg.AsyncConnection) -> None:
+        """See ``AsyncConnectionPool``."""
+        self._lent -= 1
+        await super().putconn(connection)
 
 
 def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size: int = 1, **pooling: Any) -> LinkedPool:
@@ -140,7 +215,3 @@ def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size:
         open=False,
         **pooling,
     )
-
-
-async def _read_only(connection: psycopg.AsyncConnection) -> None:
-    await connection.execute("SET default_transaction_read_only = on")

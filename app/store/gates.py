@@ -92,12 +92,14 @@ class Gates:
     """The gates of one process.
 
     Attributes:
-        rows: reads of tables' rows.
+        rows: reads of tables' rows by key.
+        scans: other reads of tables' rows.
         pages: other reads of what may be much: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends, from their arrival to their commit.
     """
 
     rows: Gate
+    scans: Gate
     pages: Gate
     append_bytes: Gate
 
@@ -108,8 +110,13 @@ class Gates:
             Gate(
                 limits.row_reads,
                 refused.labels("row_reads"),
-                f"{limits.row_reads} reads of rows are under way; try again, or look many keys up at once with POST …/rows:lookup "
+                f"{limits.row_reads} reads of rows by key are under way; try again, or look many keys up at once with POST …/rows:lookup "
                 "(SLACKWATER_LIMITS__ROW_READS)",
+            ),
+            Gate(
+                limits.scan_reads,
+                refused.labels("scan_reads"),
+                f"{limits.scan_reads} reads of many rows are under way; try again (SLACKWATER_LIMITS__SCAN_READS)",
             ),
             Gate(
                 limits.page_reads,

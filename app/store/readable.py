@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from app.errors import AppError, Conflict, Fault, Unavailable, Unprocessable
 from app.store.catalog import output_of
 from app.store.database import Database
-from app.store.gates import Gate
+from app.store.gates import Gates
 from app.store.materialisations import materialisation_of, materialised_output
 from app.store.relations import RelationRow, of_kind
 from app.store.shared_reads import SharedReads
@@ -117,12 +117,14 @@ class Ask:
     Attributes:
         one_key: the statement takes a list of keys as ``%(k0)s``, answers lists of as many values, and is asked for this key alone, so that
             it may be answered together with others that differ in nothing but the key.
+        is_scan: the statement may look at many rows; it waits with its like, and keeps no read by key waiting.
     """
 
     statement: str
     params: Mapping[str, Any]
     is_binary: bool = False
     one_key: Any = None
+    is_scan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,9 @@ class Reading:
 class Readables:
     """The tables of one database that can be read. Safe for concurrent reads of one event loop."""
 
-    def __init__(self, database: Database, gate: Gate) -> None:
+    def __init__(self, database: Database, gates: Gates) -> None:
         self._database = database
-        self._gate = gate
+        self._gates = gates
         self._known: dict[str, ReadableTable] = {}
 
     async def read(self, name: str, ask: Callable[[ReadableTable], Ask]) -> Reading:
@@ -156,17 +158,14 @@ class Readables:
             Unavailable: ``relation_changing``.
             Unprocessable: ``answer_too_large``.
             psycopg.DataError: a parameter is not of its column's type; only the text of a cursor can be.
+            psycopg.errors.QueryCanceled: it took too long.
         """
-        self._gate.enter()
-        try:
-            return await self._read(name, ask)
-        finally:
-            self._gate.leave()
-
-    async def _read(self, name: str, ask: Callable[[ReadableTable], Ask]) -> Reading:
         for _ in range(_ATTEMPTS):
             known = self._known.get(name)
-            table = await self._look_up(name) if known is None else known
+            table = known
+            if table is None:
+                with self._gates.rows.passed():
+                    table = await self._look_up(name)
             try:
                 wanted = ask(table)
             except AppError:
@@ -174,6 +173,8 @@ class Readables:
                     raise
                 self._known.pop(name, None)  # it may be right for what the table has become
                 continue
+            gate = self._gates.scans if wanted.is_scan else self._gates.rows
+            gate.enter()
             try:
                 row = await (self._fetch(wanted, table) if wanted.one_key is None else self._fetch_shared(wanted, table))
             except psycopg.errors.ProgramLimitExceeded as error:  # 1 GB of text
@@ -181,6 +182,8 @@ class Readables:
                 raise Unprocessable("answer_too_large", detail, [Fault("?limit", "answer_too_large", detail)]) from error
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
                 row = None  # dropped, or made anew with other columns, since it was looked up
+            finally:
+                gate.leave()
             if row is not None and row[0] == table.relation_version and row[1] == table.query_version:
                 return Reading(table, Head(row[3], row[4], _utc(row[5]), row[2], row[6]), row[_HEAD_COLUMNS:])
             self._known.pop(name, None)
@@ -188,8 +191,9 @@ class Readables:
 
     async def _fetch(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
         params = {**wanted.params, "relation": table.relation_id, "query": table.query_id}
+        pool = self._database.scans if wanted.is_scan else self._database.lookups
         for is_last in (False, True):
-            async with self._database.pulls.connection() as connection:
+            async with pool.connection() as connection:
                 try:
                     cursor = connection.cursor(binary=wanted.is_binary)
                     await cursor.execute(wanted.statement, params, prepare=True)

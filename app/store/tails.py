@@ -21,7 +21,7 @@ import structlog
 
 from app.store.bell import Bell
 from app.store.change_log import Connection, Item, Stretch
-from app.store.database import linked_pool
+from app.store.database import bounded_reads, linked_pool
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20
@@ -170,12 +170,17 @@ class Tail:
 class Tails:
     """All tails of a process, and the connections through which followers read.
 
+    Args:
+        dsn: the database.
+        bell: tells of commits.
+        read_timeout_ms: after it the database ends a statement.
+
     Attributes:
         is_closing: the service stops; streams end.
         streams: how many streams are open.
     """
 
-    def __init__(self, dsn: str, bell: Bell) -> None:
+    def __init__(self, dsn: str, bell: Bell, read_timeout_ms: int) -> None:
         self._bell = bell
         self._tails: dict[Hashable, tuple[Tail, asyncio.Task[None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -183,7 +188,7 @@ class Tails:
         self.streams = 0
         self._pool: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
             dsn,
-            {"options": "-c timezone=UTC", "application_name": "slackwater-push"},
+            {"options": f"-c timezone=UTC {bounded_reads(read_timeout_ms)['options']}", "application_name": "slackwater-push"},
             min_size=0,
             max_size=POOL_SIZE,
             configure=_consistent,

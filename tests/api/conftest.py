@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from app.main import create_app
-from app.settings import Settings
+from app.settings import LimitSettings, Settings
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 STREAM: dict[str, Any] = {
@@ -51,7 +51,10 @@ RECORD: dict[str, Any] = {"origin": "JFK", "flight": 725, "delay": 2.5, "departe
 @pytest.fixture(scope="module")
 def settings(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     data_dir = Path(tmp_path_factory.mktemp("data"))
-    return Settings(database_url=SecretStr(dsn), data_dir=data_dir, max_body_bytes=MAX_BODY_BYTES, files_root=Path("/"))
+    limits = LimitSettings(read_timeout_ms=120_000)  # on a machine that other tests share, slow is no news
+    return Settings(
+        database_url=SecretStr(dsn), data_dir=data_dir, max_body_bytes=MAX_BODY_BYTES, files_root=Path("/"), limits=limits
+    )
 
 
 @pytest.fixture

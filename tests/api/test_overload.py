@@ -37,7 +37,7 @@ TOTALS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def settings(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    limits = LimitSettings(row_reads=2, page_reads=1, append_bytes=APPEND_BYTES)
+    limits = LimitSettings(row_reads=2, scan_reads=2, page_reads=1, append_bytes=APPEND_BYTES)
     return Settings(database_url=SecretStr(dsn), data_dir=Path(tmp_path_factory.mktemp("data")), limits=limits)
 
 
@@ -65,9 +65,11 @@ async def filled(gate: Gate, amount: int) -> None:
 async def test_reads_beyond_the_limit_are_refused_at_once_and_the_others_are_answered(
     client: httpx.AsyncClient, app: FastAPI, dsn: str, problem: Problem
 ) -> None:
+    assert (await client.get(PATH)).status_code == 200
     with locked(dsn, "views", "totals"):
-        waiting = [asyncio.create_task(client.get(path)) for path in (f"{PATH}/JFK", PATH)]
+        waiting = [asyncio.create_task(client.get(path)) for path in (f"{PATH}/JFK", f"{PATH}/LGA", PATH, PATH)]
         await filled(app.state.services.gates.rows, 2)
+        await filled(app.state.services.gates.scans, 2)
         for refused in (
             await client.get(f"{PATH}/EWR"),
             await client.get(PATH),
@@ -75,16 +77,16 @@ async def test_reads_beyond_the_limit_are_refused_at_once_and_the_others_are_ans
         ):
             assert problem(refused, 429, "too_many_requests")["retryable"]
             assert refused.headers["retry-after"] == "1"
-    one, many = await asyncio.gather(*waiting)
-    assert [row["origin"] for row in one.json()["rows"]] == ["JFK"]
+    one, other, many, _ = await asyncio.gather(*waiting)
+    assert [row["origin"] for answer in (one, other) for row in answer.json()["rows"]] == ["JFK", "LGA"]
     assert len(many.json()["rows"]) == 3
     assert (await client.get(f"{PATH}/EWR")).status_code == 200
-    assert 'slackwater_requests_refused_total{limit="row_reads"} 3.0' in (await client.get("/metrics")).text
+    assert 'slackwater_requests_refused_total{limit="row_reads"} 2.0' in (await client.get("/metrics")).text
 
 
 async def test_a_read_that_waits_for_a_position_keeps_nobody_out(client: httpx.AsyncClient, app: FastAPI) -> None:
     later = {"min_position": '{"log:departures":{"0":9}}', "timeout": "1"}
-    waiting = [asyncio.create_task(client.get(PATH, params=later)) for _ in range(2)]
+    waiting = [asyncio.create_task(client.get(f"{PATH}/LGA", params=later)) for _ in range(2)]
     await filled(app.state.services.gates.rows, 1)
     while app.state.services.gates.rows.under_way:
         await asyncio.sleep(0)
@@ -95,27 +97,27 @@ async def test_a_read_that_waits_for_a_position_keeps_nobody_out(client: httpx.A
 async def test_a_read_that_waits_is_not_refused_because_others_came_meanwhile(client: httpx.AsyncClient, app: FastAPI) -> None:
     gate = app.state.services.gates.rows
     later = {"min_position": '{"log:departures":{"0":9}}', "timeout": "1"}
-    waiting = asyncio.create_task(client.get(PATH, params=later))
+    waiting = asyncio.create_task(client.get(f"{PATH}/LGA", params=later))
     while not app.state.services.bell.waiters or gate.under_way:
         await asyncio.sleep(0)
     with gate.passed(2):
-        assert (await client.get(PATH)).status_code == 429
+        assert (await client.get(f"{PATH}/JFK")).status_code == 429
         assert (await waiting).status_code == 504
 
 
 async def test_a_read_that_gets_no_connection_in_time_is_answered_503(
     client: httpx.AsyncClient, app: FastAPI, dsn: str, problem: Problem
 ) -> None:
-    pool = app.state.services.database.pulls
+    pool = app.state.services.database.scans
     await pool.wait()
     pool.timeout = 0.05
     await pool.resize(1, 1)
     with locked(dsn, "views", "totals"):
         waiting = asyncio.create_task(client.get(PATH))
-        await filled(app.state.services.gates.rows, 1)
+        await filled(app.state.services.gates.scans, 1)
         while pool.get_stats().get("pool_available", 0):
             await asyncio.sleep(0)
-        problem(await client.get(PATH), 503, "database_unavailable")
+        problem(await client.get(PATH), 503, "database_busy")
     assert (await waiting).status_code == 200
 
 

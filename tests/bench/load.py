@@ -91,7 +91,7 @@ def run(load: Load) -> Answered:
     """Ask and measure."""
     generator = random.Random(1)
     requests = [
-        f"GET {generator.choice(load.paths)} HTTP/1.1\r\nHost: bench\r\nAccept: application/json\r\n\r\n".encode()
+        f"GET {generator.choice(load.paths)} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n".encode()
         for _ in range(REQUESTS_MADE)
     ]
     selector = selectors.DefaultSelector()

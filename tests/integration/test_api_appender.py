@@ -27,7 +27,7 @@ JSON = "application/json"
 
 @asynccontextmanager
 async def appender(dsn: str, **options: Any) -> AsyncIterator[Appender]:
-    database = Database.create(dsn, pool_size=4)
+    database = Database.create(dsn, pool_size=4, read_timeout_ms=10_000)
     await database.open()
     try:
         async with Appender(database.appends, Metrics(), **options) as opened:
@@ -45,7 +45,7 @@ def stream(dsn: str, request: pytest.FixtureRequest) -> str:
 
 
 def register(dsn: str, name: str, **connector: Any) -> None:
-    database = Database.create(dsn, pool_size=1)
+    database = Database.create(dsn, pool_size=1, read_timeout_ms=10_000)
     definition = StreamDefinition.model_validate(
         {"key": ["k"], "columns": {"k": "string", "n": "bigint"}, "connector": connector}
     )
