@@ -34,7 +34,7 @@ class Model(BaseModel):
 
 
 class From(Model):
-    """The input: exactly one of ``stream`` and ``table``."""
+    """The input: exactly one of `stream` and `table`."""
 
     stream: str | None = Field(default=None, description="Name of the stream to read; or give `table`.", examples=["orders"])
     table: str | None = Field(default=None, description="Name of the table whose changes to read; or give `stream`.")
