@@ -1,24 +1,47 @@
-FROM python:3.12-slim-bookworm
+FROM python:3.12-slim-bookworm AS base
 
-# the distribution keeps one patched version of the package: pinning it would break the build
+# What the service depends on, as a file of its own: the layer below is made anew only when that changes.
+FROM base AS requirements
+WORKDIR /build
+COPY pyproject.toml ./
+RUN python -c "import pathlib, tomllib; project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
+    print(*project['dependencies'], *project['optional-dependencies']['otel'], sep='\n')" > requirements.txt
+
+FROM base AS wheel
+WORKDIR /build
+COPY constraints.txt ./
+RUN printf 'hatchling\n' > requirements.txt && pip install --no-cache-dir --constraint constraints.txt --requirement requirements.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY app app
+COPY engine engine
+COPY migrations migrations
+RUN python -m hatchling build -t wheel -d /dist
+
+FROM base
+# the distribution keeps one patched version of each package: pinning it would break the build
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 10001 slackwater \
-    && install --directory --owner=slackwater --group=slackwater /home/slackwater/data
+    && install --directory --owner=slackwater --group=slackwater /home/slackwater/data /data
 
-WORKDIR /opt/slackwater
-COPY pyproject.toml README.md LICENSE ./
-COPY app app
-COPY engine engine
-COPY migrations migrations
-RUN pip install --no-cache-dir ".[otel]" && python -m compileall -q app engine
+COPY --from=requirements /build/requirements.txt /opt/slackwater/requirements.txt
+COPY constraints.txt /opt/slackwater/constraints.txt
+RUN pip install --no-cache-dir --constraint /opt/slackwater/constraints.txt --requirement /opt/slackwater/requirements.txt
+# The code is in the image once, as the installed package.
+RUN --mount=type=bind,from=wheel,source=/dist,target=/dist pip install --no-cache-dir --no-deps --no-index /dist/*.whl
 
 USER 10001
-ENV SLACKWATER_HOST=0.0.0.0 SLACKWATER_DATA_DIR=/home/slackwater/data SLACKWATER_FILES_ROOT=/data
+WORKDIR /home/slackwater
+# Nothing is imported from the working directory, wherever a container is told to have it.
+ENV PYTHONSAFEPATH=1 \
+    SLACKWATER_HOST=0.0.0.0 \
+    SLACKWATER_DATA_DIR=/home/slackwater/data \
+    SLACKWATER_FILES_ROOT=/data
 VOLUME /home/slackwater/data
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+# "unhealthy" also where no driver comes up; /readyz says why.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ.get('SLACKWATER_PORT', '8080') + '/readyz', timeout=4)"]
 CMD ["slackwater", "serve"]

@@ -6,31 +6,50 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
+from app.main import create_app
 from app.settings import ENV_PREFIX, Settings, load_settings
+from tests.conftest import ROOT
 
-FILE = Path(__file__).parents[3] / "docker-compose.yml"
-_VARIABLE = re.compile(r"\$\{(\w+)(?::([-+])([^}]*))?\}")
+FILE = ROOT / "docker-compose.yml"
+PASSWORD = "0123abc"
+_VARIABLE = re.compile(r"\$\{(\w+)(?::([-+?])([^}]*))?\}")
 
 
-def interpolated(environment: dict[str, str]) -> dict[str, Any]:
+class Refused(Exception):
+    """Compose refuses to start: a variable that it needs is not set."""
+
+
+def interpolated(environment: dict[str, str], password: str = PASSWORD) -> dict[str, Any]:
     """Read the file as Compose does with such an environment."""
+    given_to_all = {"POSTGRES_PASSWORD": password, **environment}
 
     def value(found: re.Match[str]) -> str:
-        given = environment.get(found[1], "")
+        given = given_to_all.get(found[1], "")
+        if found[2] == "?" and not given:
+            raise Refused(f"{found[1]}: {found[3]}")
         if found[2] == "+":
             return found[3] if given else ""
-        return given or (found[3] or "")
+        return given or (found[3] or "" if found[2] == "-" else "")
 
     read: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(value, FILE.read_text()))
     return read
 
 
+IMAGE = {
+    "SLACKWATER_HOST": "0.0.0.0",  # noqa: S104
+    "SLACKWATER_DATA_DIR": "/home/slackwater/data",
+    "SLACKWATER_FILES_ROOT": "/data",
+}
+"""What the Dockerfile sets; a test holds both together."""
+
+
 def settings_of(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Settings:
     written = interpolated(environment)["services"]["slackwater"]["environment"]
-    variables = {name: "" if value is None else str(value) for name, value in written.items()}
+    variables = IMAGE | {name: "" if value is None else str(value) for name, value in written.items()}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return load_settings({name: value for name, value in variables.items() if name.startswith(ENV_PREFIX)})
@@ -64,3 +83,45 @@ def test_a_service_made_anew_has_the_name_by_which_it_finds_what_the_one_before_
 def test_only_the_cluster_needs_its_profile() -> None:
     profiles = {name: service.get("profiles", []) for name, service in interpolated({})["services"].items()}
     assert profiles == {"postgres": [], "slackwater": [], "spark-master": ["cluster"], "spark-worker": ["cluster"]}
+
+
+def test_there_is_no_default_password() -> None:
+    with pytest.raises(Refused, match="POSTGRES_PASSWORD: Choose one"):
+        interpolated({}, password="")
+    services = interpolated({})["services"]
+    assert services["postgres"]["environment"]["POSTGRES_PASSWORD"] == PASSWORD
+    assert f":{PASSWORD}@" in services["slackwater"]["environment"]["SLACKWATER_DATABASE_URL"]
+
+
+def test_every_service_comes_back_and_reaps_what_is_left_to_it() -> None:
+    services = interpolated({})["services"]
+    assert {service["restart"] for service in services.values()} == {"unless-stopped"}
+    assert {name for name, service in services.items() if service.get("init")} == {"slackwater", "spark-master", "spark-worker"}
+
+
+def test_sources_read_a_directory_of_the_host_at_the_files_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of({}, monkeypatch)
+    (mount,) = [each for each in interpolated({})["services"]["slackwater"]["volumes"] if isinstance(each, dict)]
+    assert (mount["target"], mount["source"], mount["read_only"]) == (str(settings.files_root), "./files", True)
+    (other,) = [
+        each
+        for each in interpolated({"SLACKWATER_FILES": "/mnt/in"})["services"]["slackwater"]["volumes"]
+        if isinstance(each, dict)
+    ]
+    assert other["source"] == "/mnt/in"
+
+
+def test_only_this_machine_reaches_the_port() -> None:
+    assert interpolated({})["services"]["slackwater"]["ports"] == ["127.0.0.1:8080:8080"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("localhost:8080", 200), ("127.0.0.1:8080", 200), ("[::1]:8080", 200), ("attacker.example:8080", 421)]
+)
+async def test_the_service_answers_to_its_machine_and_to_its_health_check(
+    host: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = create_app(settings_of({}, monkeypatch))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+        assert (await http.get("/healthz", headers={"host": host})).status_code == status
+    await app.state.services.database.close()

@@ -1,0 +1,233 @@
+"""The wheel: it is whole, needs nothing that it does not declare, and works where it alone is installed.
+
+Its environment is fresh but for the packages that it depends on: their directory is put on the path by a ``.pth`` file, which saves downloading
+PySpark. Python reads no ``.pth`` files there, so the editable installation of this working copy is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+import venv
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from app import __version__
+from tests.conftest import ROOT
+
+PACKAGES = ("app", "engine", "migrations")
+EXTRAS = ("demo", "embedded", "java", "otel")
+SECONDS = 120.0
+T = TypeVar("T")
+STREAM = {"columns": {"n": "int"}, "connector": {"partitions": 1}}
+QUERY = {"name": "doubled", "from": {"stream": "numbers"}, "select": {"n": "n * 2"}, "tasks": 1, "into": {"stream": "doubled"}}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel and the source distribution."""
+    directory = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", directory], cwd=ROOT, check=True, capture_output=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (path,) = built.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of programs of an environment in which the wheel is installed."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, with_pip=False)
+    python = place / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True)
+    (packages,) = place.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    return place / "bin"
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A directory in which everything is the user's own. Its path is short, for a Unix socket's has 107 bytes at most."""
+    directory = Path(tempfile.mkdtemp(prefix="sw-"))
+    for name in (*PACKAGES, "pyspark"):
+        (directory / name).mkdir()
+        (directory / name / "__init__.py").write_text("raise SystemExit('the working directory was imported')")
+    (directory / "json.py").write_text("raise SystemExit('the working directory was imported')")
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SLACKWATER_", "PYTHON"))} | more
+
+
+def tracked() -> set[str]:
+    """Return the packages' files as they are in the working copy."""
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
+
+
+def contents(wheel: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def test_a_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
+    assert contents(wheel) == tracked()
+    assert contents(wheel) >= {"engine/spark/jars/slackwater.jar", "migrations/env.py", "app/testing/examples/records.yaml"}
+
+
+def test_the_source_distribution_makes_the_same_wheel_and_holds_its_tests(built: Path, wheel: Path, tmp_path: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=source, check=True, capture_output=True
+    )
+    (again,) = tmp_path.glob("*.whl")
+    assert contents(again) == contents(wheel)
+    for name in (
+        "tests/conftest.py",
+        "constraints.txt",
+        "Dockerfile",
+        "docker-compose.yml",
+        "Makefile",
+        "LICENSE",
+        "CHANGELOG.md",
+    ):
+        assert (source / name).exists(), name
+
+
+def test_whatever_is_imported_is_declared() -> None:
+    """A package that only tests need, or that another one brings along, would be missing where the wheel alone is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    texts = [*project["dependencies"], *(text for extra in EXTRAS for text in optional[extra])]
+    declared = {name for text in texts for name in _names(Requirement(text))}
+    providers = metadata.packages_distributions()
+    ours = {*PACKAGES, *sys.stdlib_module_names}
+    imported = {module: path for path in tracked() if path.endswith(".py") for module in _imported(ROOT / path) - ours}
+    missing = {
+        module: path
+        for module, path in imported.items()
+        if not {canonicalize_name(each) for each in providers.get(module, ())} & declared
+    }
+    assert missing == {}
+
+
+def _names(requirement: Requirement) -> Iterator[str]:
+    """Return the name of a requirement, and those of what its extras ask for."""
+    yield canonicalize_name(requirement.name)
+    for text in metadata.requires(requirement.name) or () if requirement.extras else ():
+        needed = Requirement(text)
+        if needed.marker is not None and any(needed.marker.evaluate({"extra": extra}) for extra in requirement.extras):
+            yield canonicalize_name(needed.name)
+
+
+def _imported(path: Path) -> set[str]:
+    """Return the top-level modules that a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_an_installed_wheel_tests_a_query(programs: Path, elsewhere: Path) -> None:
+    where = subprocess.run(
+        [programs / "python", "-P", "-c", "import app; print(app.__file__)"],
+        cwd=elsewhere, env=environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    package = Path(where.stdout.strip()).parent
+    assert package.is_relative_to(programs.parent)
+    shutil.copy(package / "testing" / "examples" / "records.yaml", elsewhere)
+    done = run(programs, elsewhere, "test", "records.yaml")
+    assert (done.returncode, "passed" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert run(programs, elsewhere, "--version").stdout == f"slackwater {__version__}\n"
+
+
+def test_an_installed_wheel_serves_a_query(programs: Path, elsewhere: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = elsewhere / "serve.log"
+    with log.open("wb") as output:
+        service = subprocess.Popen(
+            [programs / "slackwater", "serve", "--port", str(port)], cwd=elsewhere, stdout=output, stderr=output,
+            env=environment(SLACKWATER_SPARK__CLASS_ARCHIVE="false"),
+        )  # fmt: skip
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as http:
+            until(lambda: answers(http), service, log)
+            assert http.get("/docs").status_code == 200
+            script = re.search(r'src="(/docs/assets/[^"]+)"', http.get("/docs").text)
+            assert script is not None
+            assert http.get(script[1]).status_code == 200
+            assert http.put("/v1/streams/numbers", json=STREAM).status_code == 201
+            assert http.post("/v1/queries", json=QUERY).status_code == 201
+            assert http.post("/v1/streams/numbers/records", json=[{"n": 21}]).status_code == 200
+            found = until(lambda: records(http), service, log)
+            assert [record["n"] for record in found] == [42]
+            assert http.get("/readyz").json()["checks"]["driver"] == "ready"
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(SECONDS) == 0
+    finally:
+        if service.poll() is None:
+            service.send_signal(signal.SIGTERM)
+            service.wait(SECONDS)
+    assert {path.name for path in elsewhere.iterdir()} == {*PACKAGES, "pyspark", "json.py", "serve.log", ".slackwater"}
+
+
+def run(programs: Path, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [programs / "slackwater", *arguments], cwd=directory, env=environment(), capture_output=True, text=True, check=False
+    )
+
+
+def answers(http: httpx.Client) -> bool:
+    try:
+        return http.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def records(http: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http.get("/v1/streams/doubled/records").json()["records"]
+    return found
+
+
+def until(condition: Callable[[], T], service: subprocess.Popen[bytes], log: Path) -> T:
+    deadline = time.monotonic() + SECONDS
+    while not (found := condition()):
+        driver_log = log.parent / ".slackwater" / "driver.log"
+        said = log.read_text() + (driver_log.read_text() if driver_log.exists() else "")
+        assert service.poll() is None, said
+        assert time.monotonic() < deadline, said
+        time.sleep(0.1)
+    return found

@@ -1,0 +1,72 @@
+"""The Dockerfile, as far as it can be judged without Docker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.unit.app.test_compose import IMAGE
+
+TEXT = (ROOT / "Dockerfile").read_text()
+
+
+def stages() -> dict[str, list[str]]:
+    """Return the instructions of each stage by its name; the image's own is called ''."""
+    joined = re.sub(r"\\\n\s*", " ", re.sub(r"(?m)^\s*#.*\n", "", TEXT))
+    found: dict[str, list[str]] = {}
+    for line in filter(None, map(str.strip, joined.splitlines())):
+        if line.startswith("FROM "):
+            stage: list[str] = []
+            found[line.partition(" AS ")[2]] = stage
+        stage.append(line)
+    return found
+
+
+def place_of(instructions: list[str], *words: str) -> int:
+    (place,) = [number for number, line in enumerate(instructions) if all(word in line for word in words)]
+    return place
+
+
+def test_dependencies_are_installed_before_the_code_and_the_code_is_there_once() -> None:
+    image = stages()[""]
+    dependencies = place_of(image, "RUN pip install", "--requirement")
+    code = place_of(image, "RUN", "--no-deps --no-index", ".whl")
+    assert dependencies < code
+    copied = [line for line in image if line.startswith("COPY")]
+    assert [line.split()[-1] for line in copied] == ["/opt/slackwater/requirements.txt", "/opt/slackwater/constraints.txt"]
+    assert max(image.index(line) for line in copied) < dependencies
+
+
+def test_every_installation_keeps_to_the_constraints() -> None:
+    installs = [line for lines in stages().values() for line in lines if "pip install" in line and "--no-deps" not in line]
+    assert len(installs) == 2
+    assert all("--constraint" in line for line in installs)
+
+
+def test_the_layer_of_dependencies_has_those_of_the_project() -> None:
+    (line,) = [line for line in stages()["requirements"] if line.startswith("RUN python")]
+    command = shlex.split(line.removeprefix("RUN ").partition(" > ")[0])
+    listed = subprocess.run(
+        [sys.executable, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert listed == [*project["dependencies"], *project["optional-dependencies"]["otel"]]
+
+
+def test_it_runs_as_nobody_special_with_the_settings_that_compose_builds_on() -> None:
+    image = stages()[""]
+    assert place_of(image, "USER 10001") < place_of(image, 'CMD ["slackwater"')
+    variables = dict(pair.split("=", 1) for line in image if line.startswith("ENV ") for pair in line.split()[1:])
+    assert {name: value for name, value in variables.items() if name.startswith("SLACKWATER_")} == IMAGE
+    assert variables["PYTHONSAFEPATH"] == "1"
+
+
+@pytest.mark.parametrize("name", ["app", "engine", "migrations", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"])
+def test_what_the_image_is_made_of_is_in_the_build_s_context(name: str) -> None:
+    assert f"!{name}" in (ROOT / ".dockerignore").read_text().splitlines()
