@@ -3,7 +3,7 @@
 AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
 ├── Unauthorized             401  api_key_missing, api_key_invalid, api_key_expired
-├── Forbidden                403  role_too_low, foreign_origin, keys_from_command_line
+├── Forbidden                403  role_too_low, out_of_scope, foreign_origin, keys_from_command_line
 ├── NotFound                 404  relation_not_found, query_not_found, api_key_not_found, row_not_found, row_deleted, not_found
 ├── MethodNotAllowed         405  method_not_allowed
 ├── NotAcceptable            406  not_acceptable
@@ -14,7 +14,7 @@ AppError
 ├── BodyTooLarge             413  body_too_large
 ├── UnsupportedMediaType     415  unsupported_media_type, media_type_missing
 ├── Misdirected              421  host_not_allowed
-├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, not_supported_yet
+├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, bad_scope, not_supported_yet
 ├── TooManyRequests          429  too_many_streams, too_many_requests
 ├── ClientGone               499  client_gone
 ├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full

@@ -30,7 +30,7 @@ from app.api import (
     status,
     validations,
 )
-from app.api.access import guards
+from app.api.access import guards, note_refusal
 from app.api.browsers import BrowserGuard
 from app.api.deps import PageRead, Services
 from app.api.documented import problems
@@ -121,10 +121,11 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services
-    app.state.guards = guards(KeyRing(database.reads), RefusalLog(database.reads), is_required=settings.is_key_required)
+    app.state.guards = guards(KeyRing(database.reads), database.reads, is_required=settings.is_key_required)
+    app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
-    install_error_handlers(app, settings.limits.read_timeout_ms)
+    install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes, tracing=tracing)

@@ -6,44 +6,55 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import psycopg
+import sqlalchemy as sa
+import structlog
 from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.deps import MAX_NAME_LENGTH
+from app.api.deps import is_name
 from app.api.documented import problems
 from app.api.edge import KEY_NAME
-from app.domain.access import PRINCIPAL, RULES, Principal, Role
+from app.domain.access import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, name_beyond
 from app.domain.audit import Refusal, ResourceKind
-from app.errors import Forbidden, Unauthorized
+from app.errors import Fault, Forbidden, Unauthorized
 from app.store.api_keys import KeyRing
 from app.store.refusals import RefusalLog
+from app.store.scopes import find_names_beside
 
 SCHEME = "ApiKey"
 _RECHECK = "slackwater.recheck_key"
 """Where in a request's scope the guard leaves what looks at its key once more."""
 
+_KINDS: dict[str, ResourceKind] = {"streams": "stream", "tables": "table", "queries": "query", "api-keys": "api_key"}
+log = structlog.stdlib.get_logger(__name__)
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
 
 
-def guards(key_ring: KeyRing, refusals: RefusalLog, *, is_required: bool) -> list[Dependency]:
-    """Return what every router depends on first; nothing where keys are not required, so that it costs nothing."""
+def guards(key_ring: KeyRing, engine: AsyncEngine, *, is_required: bool) -> list[Dependency]:
+    """Return what every router depends on first; nothing where keys are not required, so that it costs nothing.
+
+    Args:
+        key_ring: recognises keys.
+        engine: knows what a query reads and writes.
+        is_required: whether requests need a key.
+    """
 
     async def guard(request: Request) -> None:
         route: APIRoute = request.scope["route"]
         # A route that was forgotten in the table is for administrators; a test holds both together.
-        role = RULES.get(f"{request.method} {route.path_format}", Role.ADMIN)
-        if role is not None:
+        rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
+        if rule.role is not None:
             text = _presented(request)
             principal = await key_ring.recognise(text)
             request.scope[KEY_NAME] = principal.name
-            try:
-                _check(principal, role)
-            except Forbidden as refusal:
-                await refusals.note(principal, _refused(request, route, refusal.code))
-                raise
             request.scope[_RECHECK] = partial(key_ring.recognise, text)
             PRINCIPAL.set(principal)
+            _check_role(principal, rule.role)
+            if principal.scope is not None:  # most have none, and shall not pay for it
+                await _check_scope(principal, rule.reach, request.path_params.get("name"), engine)
 
     return [Depends(guard)] if is_required else []
 
@@ -70,10 +81,11 @@ def document_access(document: dict[str, Any]) -> None:
     }
     for path, item in document["paths"].items():
         for method, operation in item.items():
-            role = RULES.get(f"{method.upper()} {path}")
-            operation["security"] = [] if role is None else [{SCHEME: []}]
-            if role is not None:
-                operation["x-required-role"] = role.text
+            rule = RULES.get(f"{method.upper()} {path}", STRICTEST)
+            operation["security"] = [] if rule.role is None else [{SCHEME: []}]
+            if rule.role is not None:
+                operation["x-required-role"] = rule.role.text
+                operation["x-scope"] = rule.reach.value
                 operation["responses"] |= {str(status): problems(status)[status] for status in (401, 403)}
 
 
@@ -89,20 +101,48 @@ def _presented(request: Request) -> str:
     return text.strip()
 
 
-_KINDS: dict[str, ResourceKind] = {"streams": "stream", "tables": "table", "queries": "query", "api-keys": "api_key"}
-
-
-def _refused(request: Request, route: APIRoute, code: str) -> Refusal:
-    _, _, plural, *_ = (*request.url.path.split("/"), "", "")
-    name = request.path_params.get("name")
-    # What is longer is no name of anything.
-    named = name if name is not None and len(name) <= MAX_NAME_LENGTH and "\0" not in name else None
-    return Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), named, code, repeats=0)
-
-
-def _check(principal: Principal, needed: Role) -> None:
+def _check_role(principal: Principal, needed: Role) -> None:
     if principal.role < needed:
         raise Forbidden(
             "role_too_low",
             f"this needs a key with the role {needed.text}; the key '{principal.name}' has the role {principal.role.text}",
         )
+
+
+async def _check_scope(principal: Principal, reach: Reach, name: str | None, engine: AsyncEngine) -> None:
+    """Refuse what the path names outside of the caller's scope; what a body names is checked where it is read.
+
+    Raises:
+        Forbidden: ``out_of_scope``, whether there is such a thing or not.
+    """
+    if reach is Reach.EVERYTHING:
+        raise Forbidden(
+            "out_of_scope",
+            f"this tells of everything there is, and the key '{principal.name}' has a scope; use a key without one",
+        )
+    scope = principal.scope
+    if scope is None or reach not in (Reach.NAME, Reach.QUERY) or name is None or not is_name(name):
+        return  # what is no name is refused as such
+    is_within = scope.allows(name)
+    if is_within and reach is Reach.QUERY:
+        async with engine.connect() as connection:
+            is_within = all(map(scope.allows, await find_names_beside(connection, name)))
+    if not is_within:
+        raise beyond_scope(principal, [Fault("", "out_of_scope", name_beyond(name, scope))])
+
+
+async def note_refusal(request: Request, refusal: Forbidden) -> None:
+    """Note in the audit log that somebody was refused for want of a role or a scope; whoever is not known has no entry."""
+    principal, route = PRINCIPAL.get(), request.scope.get("route")
+    if principal is None or not isinstance(route, APIRoute):
+        return
+    refusals: RefusalLog = request.app.state.refusals
+    _, _, plural, *_ = (*request.url.path.split("/"), "", "")
+    name = request.path_params.get("name")
+    named = name if name is not None and is_name(name) else None
+    try:
+        await refusals.note(
+            principal, Refusal(f"{request.method} {route.path_format}", _KINDS.get(plural), named, refusal.code, repeats=0)
+        )
+    except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
+        log.warning("refusal_not_noted", actor=principal.name, code=refusal.code, error=str(error))

@@ -15,6 +15,8 @@ from app.api.documented import answered, body_examples, problems
 from app.api.paging import Cursor, bad_cursor, decode_cursor, page
 from app.api.schemas import Answer
 from app.domain.access import NAME_PATTERN, Role
+from app.domain.scopes import MOST_PATTERNS, scope_of
+from app.domain.scopes import PATTERN as SCOPE_PATTERN
 from app.errors import Forbidden
 from app.store.api_keys import ApiKeyRow, create_key, list_keys, revoke_key
 from engine.definition.durations import Duration
@@ -32,6 +34,14 @@ class ApiKeyBody(BaseModel):
         pattern=NAME_PATTERN, description="Who will use it; named in the history of queries.", examples=["dashboard"]
     )
     role: RoleText = Field(description="`read`; `write`: also sources, records, queries; `admin`: also keys.")
+    scope: list[Annotated[str, Field(pattern=SCOPE_PATTERN)]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_PATTERNS,
+        description="Names of relations and queries that the key may see, `*` for any characters; null: all. It sees a query only with all that "
+        "it reads and what it writes; lists leave out the rest; `/metrics` and files need a key without a scope. Not with the role `admin`.",
+        examples=[["orders*", "prices"]],
+    )
     expires_in: Duration | None = Field(default=None, gt=0, description="How long it is good; null: until it is revoked.")
 
 
@@ -41,6 +51,7 @@ class ApiKeyAnswer(Answer):
     name: str
     prefix: str = Field(description="How the key begins: enough to tell it from others.", examples=["sw_Xa81Tz0q"])
     role: RoleText
+    scope: list[str] | None = Field(description="Patterns of the names that it may see; null: all.")
     created_at: datetime
     last_used_at: datetime | None = Field(description="To the minute; null: never.")
     expires_at: datetime | None
@@ -64,6 +75,7 @@ _KEY: dict[str, Any] = {
     "name": "dashboard",
     "prefix": "sw_Xa81Tz0q",
     "role": "read",
+    "scope": ["orders*", "prices"],
     "created_at": "2025-11-21T08:00:00Z",
     "last_used_at": None,
     "expires_at": "2026-11-21T08:00:00Z",
@@ -83,6 +95,7 @@ KeyName = Annotated[str, Path(description="Name of the key.", examples=["dashboa
         "ApiKeyBody",
         body_examples(
             read=("For a dashboard, for a year", {"name": "dashboard", "role": "read", "expires_in": "365d"}),
+            scope=("For one team's relations", {"name": "orders-team", "role": "write", "scope": ["orders*", "prices"]}),
             write=("For what appends records", {"name": "collector", "role": "write"}),
         ),
     ),
@@ -99,7 +112,7 @@ def post_api_key(body: JsonBody, transaction: Transaction, services: ServicesOf,
             "this service asks for no keys, so nobody is known to be allowed to make one; `slackwater keys create` does on its machine",
         )
     wanted = validated(ApiKeyBody, body)
-    row, made = create_key(transaction, wanted.name, Role.of(wanted.role), wanted.expires_in)
+    row, made = create_key(transaction, wanted.name, Role.of(wanted.role), wanted.expires_in, scope_of(wanted.scope))
     response.headers["Cache-Control"] = "no-store"
     return NewApiKeyAnswer(**_shown(row), key=made.text)
 
@@ -111,7 +124,7 @@ def post_api_key(body: JsonBody, transaction: Transaction, services: ServicesOf,
     responses={200: answered({"items": [_KEY], "next": None}, "Keys, revoked ones among them."), **problems(400)},
 )
 def get_api_keys(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> ApiKeyPage:
-    """Names, roles, when they were used last. Their secret parts are not here, nor anywhere."""
+    """Names, roles, scopes, when they expire and when they were used last. Their secret parts are not here, nor anywhere."""
     found = list_keys(transaction, limit + 1, _after(cursor))
     rows, following = page(found, limit, lambda row: [str(row.id)])
     return ApiKeyPage(items=[ApiKeyAnswer(**_shown(row)) for row in rows], next=following)

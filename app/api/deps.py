@@ -141,6 +141,11 @@ def bad_parameter(name: str, detail: str) -> BadRequest:
     return BadRequest("bad_parameter", f"{name}: {detail}", [Fault(f"?{name}", "bad_parameter", detail)])
 
 
+def is_name(text: str) -> bool:
+    """Whether a path's part could name something at all."""
+    return len(text) <= MAX_NAME_LENGTH and "\0" not in text
+
+
 OnlyKnownParameters = known_parameters()
 
 Name = Annotated[

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from app.api.deps import Services, bad_parameter
+from app.domain.access import is_visible_feed, visible_position_text
 from app.domain.values import parse_position
 from app.errors import Fault, NotInTime, TooManyRequests, Unavailable, Unprocessable
 from app.store.bell import rung
@@ -74,8 +75,10 @@ async def read_fresh(services: Services, name: str, freshness: Freshness, read: 
     reading = await read()
     if freshness.is_any:
         return reading
-    if freshness.min_position is not None and not _includes(reading.head, freshness.min_position):
-        await _check_feeds(services, reading.table, freshness.min_position)
+    wanted = freshness.min_position or {}
+    # Whether a feed outside of the caller's scope has come so far is not told either.
+    if wanted and not (all(map(is_visible_feed, wanted)) and _includes(reading.head, wanted)):
+        await _check_feeds(services, reading.table, wanted)
         reading = await _when_reached(services, name, reading, freshness, read)
     if freshness.max_staleness_ms is not None:
         await check_staleness(services, reading, freshness.max_staleness_ms)
@@ -146,7 +149,7 @@ async def _check_feeds(services: Services, table: ReadableTable, wanted: Positio
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, table.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
-    known = sorted(feed.name for feed in feeds)
+    known = sorted(feed.name for feed in feeds if is_visible_feed(feed.name))
     if unknown := [name for name in wanted if name not in known]:
         raise _never_read(
             "unknown_feed", f"'{table.output.name}' never reads {unknown[0][:200]!r}; its position is made of {', '.join(known)}"
@@ -179,7 +182,7 @@ async def _has_read_everything(services: Services, reading: Reading) -> bool:
 def _not_reached(head: Head, seconds: float) -> NotInTime:
     return NotInTime(
         "position_not_reached",
-        f"after {seconds:g} s the table includes {head.position}, not yet what was asked for (the query {_doing(head)})",
+        f"after {seconds:g} s the table includes {visible_position_text(head.position)}, not yet what was asked for (the query {_doing(head)})",
         headers=RETRY_AFTER,
     )
 

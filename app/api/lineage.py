@@ -18,9 +18,11 @@ from app.api.lineage_schemas import (
     LineageRelation,
     LineageWrite,
 )
-from app.domain.lineage import Lineage, PartRead, Read, RelationFact, assemble
+from app.domain.access import scope_in_force
+from app.domain.lineage import Lineage, PartRead, Read, RelationFact, assemble, narrowed
 from app.store.lineage import load_graph
 from app.store.relations import Kind, of_kind
+from app.store.scopes import find_visible_queries
 
 router = APIRouter(prefix="/v1", tags=["streams", "tables"], dependencies=[OnlyKnownParameters])
 Plural = Annotated[Literal["streams", "tables"], Path(description="Of a stream or of a table.")]
@@ -43,11 +45,14 @@ async def get_lineage(
 
     Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
     """
+    scope = scope_in_force()
     async with services.database.paging() as connection:
         graph = await load_graph(connection, [name])
+        queries = graph.queries if scope is None else await find_visible_queries(connection, graph.queries.keys())
     kind = cast("Kind", plural[:-1])
     of_kind(graph.relations.get(name), kind, name)
-    lineage = assemble(graph)
+    shown = graph if scope is None else narrowed(graph, scope.allows, queries)
+    lineage = assemble(shown)
     return LineageAnswer(
         name=name,
         kind=kind,
@@ -70,6 +75,7 @@ async def get_lineage(
             for write in lineage.writes
         ],
         truncated=not graph.is_whole,
+        withheld=len(shown.relations) < len(graph.relations) or len(shown.queries) < len(graph.queries),
     )
 
 

@@ -88,6 +88,9 @@ class LineageAnswer(Answer):
     reads: list[LineageRead]
     writes: list[LineageWrite]
     truncated: bool = Field(description="There is more than fits; what is nearest is there. Ask at a relation further on.")
+    withheld: bool = Field(
+        description="There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."
+    )
 
 
 LINEAGE: dict[str, Any] = {
@@ -132,4 +135,5 @@ LINEAGE: dict[str, Any] = {
     ],
     "writes": [{"query": "delays_by_airport", "relation": "delays_by_airport", "end_offset": 1743, "reached_ms": 1357041570000}],
     "truncated": False,
+    "withheld": False,
 }

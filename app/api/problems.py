@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any
 
 import structlog
@@ -22,6 +22,7 @@ from app.errors import (
     BadRequest,
     BodyTooLarge,
     Fault,
+    Forbidden,
     Internal,
     MethodNotAllowed,
     NotFound,
@@ -173,16 +174,21 @@ def _internal() -> Internal:
     return Internal("internal_error", "a fault of the service; please report it with the request id")
 
 
-def install_error_handlers(app: FastAPI, read_timeout_ms: int) -> None:
+def install_error_handlers(
+    app: FastAPI, read_timeout_ms: int, on_forbidden: Callable[[Request, Forbidden], Awaitable[None]]
+) -> None:
     """Make every failure of ``app`` answer a problem.
 
     Args:
         app: the application.
         read_timeout_ms: after it the database ends a read.
+        on_forbidden: is told of who was refused what before they are.
     """
 
     @app.exception_handler(AppError)
     async def _app_error(request: Request, error: AppError) -> JSONResponse:
+        if isinstance(error, Forbidden):
+            await on_forbidden(request, error)
         return problem_response(request, error)
 
     @app.exception_handler(EngineError)

@@ -38,9 +38,10 @@ from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINI
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
 from app.api.warned import shown_reasons, shown_warnings
-from app.domain.access import actor
+from app.domain.access import actor, refuse_beyond_scope
 from app.domain.idempotency import digest_of
 from app.domain.internal_queries import is_internal
+from app.domain.scopes import names_in
 from app.errors import Fault, Unprocessable
 from app.store.fleet import warning_of_no_room
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
@@ -145,7 +146,7 @@ def post_query(
 
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:
-    definition = validated(QueryDefinition, body)
+    definition = _checked(body)
     row = create_query(connection, definition)
     response.headers["Location"] = f"/v1/queries/{row.name}"
     return _stored(connection, services, row, definition, response)
@@ -179,7 +180,7 @@ def put_query(
     definition previews the edit. `desired_state` in the body is taken over only if it is given.
     """
     refuse_internal(name)
-    definition = validated(QueryDefinition, _named(name, body))
+    definition = _checked(_named(name, body))
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
@@ -280,6 +281,12 @@ def post_restart(
 ) -> WishAnswer:
     """Launch it anew with the state it has; also what a failed query needs once the cause is mended."""
     return _wish(transaction, services, request_restart(transaction, name, conditions), response)
+
+
+def _checked(body: Any) -> QueryDefinition:
+    definition = validated(QueryDefinition, body)
+    refuse_beyond_scope(names_in(definition))
+    return definition
 
 
 def _named(name: str, body: Any) -> Any:

@@ -28,7 +28,9 @@ from app.api.examples import (
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from app.api.warned import shown_warnings
+from app.domain.access import refuse_beyond_scope, visible
 from app.domain.preconditions import Preconditions
+from app.domain.scopes import feeds_in
 from app.domain.sources import check_source, source_warnings
 from app.settings import Settings
 from app.store.catalog import entry_of
@@ -200,6 +202,7 @@ def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Sett
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
     definition = validated(model, body)
+    refuse_beyond_scope(feeds_in(definition))
     check_source(definition)
     if isinstance(definition.connector, FilesConnector):
         check_directory(definition.connector.path, settings)
@@ -253,8 +256,8 @@ def _answer(connection: sa.Connection, row: RelationRow, readers: list[str]) -> 
         key=list(entry.relation.key),
         columns={name: str(declared) for name, declared in entry.relation.columns.items()},
         definition=row.definition if row.origin == "source" else None,
-        produced_by=row.produced_by,
-        read_by=readers,
+        produced_by=None if row.produced_by is None else visible(row.produced_by),
+        read_by=[visible(reader) for reader in readers],
         partitions=partitions,
         version=row.version,
         created_at=row.created_at,

@@ -16,6 +16,7 @@ from app.api.deps import Services
 from app.api.freshness import Freshness, read_fresh
 from app.api.negotiation import SEPARATORS, Form, arrow_response, joined_response
 from app.api.paging import bad_cursor, decode_cursor, encode_cursor
+from app.domain.access import visible_position_text
 from app.domain.explaining.sentences import shown
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, FilterInvalid, parse_filters
 from app.domain.values import MAX_INSTANT_MS, instant, parse_value
@@ -256,7 +257,7 @@ def members(table: str, head: Head, output: Output, at_ms: int | None) -> dict[s
     committed_at = head.committed_at
     return {
         "table": f'"{table}"',
-        "position": head.position,
+        "position": visible_position_text(head.position),
         "stream_time_ms": "null" if head.stream_time_ms is None else str(head.stream_time_ms),
         "committed_at": "null" if committed_at is None else f'"{committed_at.isoformat().replace("+00:00", "Z")}"',
         "stale": "true" if head.is_stale else "false",

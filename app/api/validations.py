@@ -15,15 +15,18 @@ from app.api.edit_schemas import EditChange, EditEffect, EditPreview, Validation
 from app.api.examples import EDIT, WINDOW_DEFINITION
 from app.api.schemas import ProblemItem, WarningItem
 from app.api.warned import shown_warnings
+from app.domain.access import name_beyond, scope_in_force
 from app.domain.edits import EditKind
+from app.domain.scopes import names_in
 from app.store.catalog import load_catalog, producers_of
 from app.store.previews import effects_of, last_commit_at
 from app.store.queries import find_query
 from app.store.query_edits import edit_of
+from app.store.scopes import names_beside
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
-from engine.errors import DefinitionInvalid
+from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, normalise
 from engine.plan.model import Operator, Plan
 from engine.plan.warnings import warnings_of
@@ -51,6 +54,7 @@ def post_validation(body: JsonBody, transaction: LongInspection) -> ValidationAn
     definition: QueryDefinition | None = None
     try:
         definition = normalise(validated(QueryDefinition, body))
+        _refuse_beyond_scope(transaction, definition)
         catalog = load_catalog(raw(transaction))
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
@@ -58,6 +62,26 @@ def post_validation(body: JsonBody, transaction: LongInspection) -> ValidationAn
         return _answer(definition, None, faults, [], None)
     warned = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
     return _answer(definition, plan, [], warned, _edit(transaction, definition, plan))
+
+
+def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition) -> None:
+    """Refuse what is outside of the caller's scope as a problem of the definition: nothing else is told of it.
+
+    Raises:
+        DefinitionInvalid: ``out_of_scope``.
+    """
+    scope = scope_in_force()
+    if scope is None:
+        return
+    faults = [
+        Problem(pointer, "out_of_scope", name_beyond(name, scope))
+        for pointer, name in names_in(definition)
+        if not scope.allows(name)
+    ]
+    if not faults and not all(map(scope.allows, names_beside(connection, definition.name))):
+        faults = [Problem("/name", "out_of_scope", name_beyond(definition.name, scope))]
+    if faults:
+        raise DefinitionInvalid(faults)
 
 
 def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) -> EditPreview | None:

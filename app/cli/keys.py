@@ -15,6 +15,7 @@ from rich.table import Table
 
 from app.cli.opening import make_current, open_database, read_settings
 from app.domain.access import PRINCIPAL, Principal, Role, key_name
+from app.domain.scopes import scope_of
 from app.errors import AppError
 from app.settings import Settings
 from app.store.api_keys import create_key, has_keys, list_keys, revoke_key
@@ -35,6 +36,10 @@ def create(
     name: Name,
     role: Annotated[Literal["read", "write", "admin"], typer.Option(help="What the key may do.")] = "read",
     expires_in: Annotated[str | None, typer.Option(help="How long it is good, such as 90d; without it until revoked.")] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="A pattern of names that it may see, such as 'orders*'; can be repeated. Without it: all."),
+    ] = None,
 ) -> None:
     """Make a key and show it, this once: the service keeps its digest only."""
     try:
@@ -44,22 +49,22 @@ def create(
     if valid_ms == 0:
         raise typer.BadParameter("a key that is good for no time is of no use", param_hint="--expires-in")
     with _transaction() as connection:
-        _, made = create_key(connection, key_name(name), Role.of(role), valid_ms)
+        _, made = create_key(connection, key_name(name), Role.of(role), valid_ms, scope_of(scope or None))
     typer.echo(made.text)
     _err.print("Write it down now; it is shown this once. Send it as: Authorization: Bearer …", soft_wrap=True)
 
 
 @keys.command("list")
 def list_command() -> None:
-    """List every key: its name, how it begins, its role, and when it was used last."""
-    table = Table("NAME", "KEY", "ROLE", "CREATED", "LAST USED", "EXPIRES", "REVOKED", box=None, pad_edge=False)
+    """List every key: its name, how it begins, its role and scope, when it expires and when it was used last."""
+    table = Table("NAME", "KEY", "ROLE", "SCOPE", "CREATED", "LAST USED", "EXPIRES", "REVOKED", box=None, pad_edge=False)
     with _transaction() as connection:
         found = list_keys(connection, _PAGE)
         while found:
             for row in found:
                 moments = (row.created_at, row.last_used_at, row.expires_at, row.revoked_at)
                 shown = ["" if moment is None else f"{moment:%Y-%m-%d %H:%M}" for moment in moments]
-                table.add_row(row.name, f"{row.prefix}…", row.role, *shown)
+                table.add_row(row.name, f"{row.prefix}…", row.role, ", ".join(row.scope or ()), *shown)
             found = list_keys(connection, _PAGE, found[-1].id)
     _out.print(table)
 

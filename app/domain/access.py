@@ -1,19 +1,21 @@
-"""Who may do what: roles, keys, and the one table of what each route needs. Pure; knows neither HTTP headers nor SQL."""
+"""Who may do what: roles, scopes, keys, and the one table of what each route needs. Pure; knows neither HTTP headers nor SQL."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Literal
 
-from app.errors import Unprocessable
+from app.domain.scopes import WITHHELD_NAME, Scope
+from app.errors import Fault, Forbidden, Unprocessable
 
 KEY_MARK = "sw_"
 _ID_LENGTH, _SECRET_LENGTH = 8, 43
@@ -42,54 +44,89 @@ class Role(IntEnum):
         return cls[text.upper()]
 
 
+class Reach(Enum):
+    """What of a route a key with a scope may have (``app.domain.scopes``).
+
+    Attributes:
+        NOTHING: the route tells of no relation and no query.
+        NAME: the relation in the path is within the scope; in the answer, names of others are withheld.
+        QUERY: the query in the path is within the scope, with all that it reads and what it writes.
+        LIST: the answer lists only what is within the scope.
+        BODY: everything that the definition in the body names is within the scope.
+        EVERYTHING: the route tells of all relations and queries, or of who may what: keys without a scope only.
+    """
+
+    NOTHING = "nothing"
+    NAME = "name"
+    QUERY = "query"
+    LIST = "list"
+    BODY = "body"
+    EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may use a route.
+
+    Attributes:
+        role: at least this one; None: whoever asks.
+    """
+
+    role: Role | None
+    reach: Reach
+
+
 OPEN, READ, WRITE, ADMIN = None, Role.READ, Role.WRITE, Role.ADMIN
 
-RULES: Mapping[str, Role | None] = MappingProxyType(
+RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "GET /healthz": OPEN,
-        "GET /readyz": OPEN,
-        "GET /v1/version": OPEN,
-        "GET /metrics": READ,
-        "GET /v1/streams": READ,
-        "GET /v1/streams/{name}": READ,
-        "PUT /v1/streams/{name}": WRITE,
-        "DELETE /v1/streams/{name}": WRITE,
-        "GET /v1/streams/{name}/records": READ,
-        "POST /v1/streams/{name}/records": WRITE,
-        "GET /v1/streams/{name}/changes": READ,
-        "GET /v1/tables": READ,
-        "GET /v1/tables/{name}": READ,
-        "PUT /v1/tables/{name}": WRITE,
-        "DELETE /v1/tables/{name}": WRITE,
-        "POST /v1/tables/{name}/records": WRITE,
-        "GET /v1/tables/{name}/rows": READ,
-        "GET /v1/tables/{name}/rows/{key}": READ,
-        "POST /v1/tables/{name}/rows:lookup": READ,
-        "GET /v1/tables/{name}/changes": READ,
-        "GET /v1/{plural}/{name}/rejects": READ,
-        "GET /v1/{plural}/{name}/lineage": READ,
-        "GET /v1/queries": READ,
-        "POST /v1/queries": WRITE,
-        "GET /v1/queries/{name}": READ,
-        "PUT /v1/queries/{name}": WRITE,
-        "DELETE /v1/queries/{name}": WRITE,
-        "PUT /v1/queries/{name}/desired-state": WRITE,
-        "POST /v1/queries/{name}/restart": WRITE,
-        "GET /v1/queries/{name}/status": READ,
-        "GET /v1/queries/{name}/events": READ,
-        "GET /v1/queries/{name}/runs": READ,
-        "GET /v1/queries/{name}/late-records": READ,
-        "POST /v1/queries/{name}/late-records/replay": WRITE,
-        "GET /v1/queries/{name}/lateness": READ,
-        "GET /v1/queries/{name}/explain": READ,
-        "POST /v1/validations": READ,
-        "GET /v1/api-keys": ADMIN,
-        "POST /v1/api-keys": ADMIN,
-        "DELETE /v1/api-keys/{name}": ADMIN,
-        "GET /v1/audit": ADMIN,
+        "GET /healthz": Rule(OPEN, Reach.NOTHING),
+        "GET /readyz": Rule(OPEN, Reach.NOTHING),
+        "GET /v1/version": Rule(OPEN, Reach.NOTHING),
+        "GET /metrics": Rule(READ, Reach.EVERYTHING),
+        "GET /v1/streams": Rule(READ, Reach.LIST),
+        "GET /v1/streams/{name}": Rule(READ, Reach.NAME),
+        "PUT /v1/streams/{name}": Rule(WRITE, Reach.NAME),
+        "DELETE /v1/streams/{name}": Rule(WRITE, Reach.NAME),
+        "GET /v1/streams/{name}/records": Rule(READ, Reach.NAME),
+        "POST /v1/streams/{name}/records": Rule(WRITE, Reach.NAME),
+        "GET /v1/streams/{name}/changes": Rule(READ, Reach.NAME),
+        "GET /v1/tables": Rule(READ, Reach.LIST),
+        "GET /v1/tables/{name}": Rule(READ, Reach.NAME),
+        "PUT /v1/tables/{name}": Rule(WRITE, Reach.NAME),
+        "DELETE /v1/tables/{name}": Rule(WRITE, Reach.NAME),
+        "POST /v1/tables/{name}/records": Rule(WRITE, Reach.NAME),
+        "GET /v1/tables/{name}/rows": Rule(READ, Reach.NAME),
+        "GET /v1/tables/{name}/rows/{key}": Rule(READ, Reach.NAME),
+        "POST /v1/tables/{name}/rows:lookup": Rule(READ, Reach.NAME),
+        "GET /v1/tables/{name}/changes": Rule(READ, Reach.NAME),
+        "GET /v1/{plural}/{name}/rejects": Rule(READ, Reach.NAME),
+        "GET /v1/{plural}/{name}/lineage": Rule(READ, Reach.NAME),
+        "GET /v1/queries": Rule(READ, Reach.LIST),
+        "POST /v1/queries": Rule(WRITE, Reach.BODY),
+        "GET /v1/queries/{name}": Rule(READ, Reach.QUERY),
+        "PUT /v1/queries/{name}": Rule(WRITE, Reach.QUERY),
+        "DELETE /v1/queries/{name}": Rule(WRITE, Reach.QUERY),
+        "PUT /v1/queries/{name}/desired-state": Rule(WRITE, Reach.QUERY),
+        "POST /v1/queries/{name}/restart": Rule(WRITE, Reach.QUERY),
+        "GET /v1/queries/{name}/status": Rule(READ, Reach.QUERY),
+        "GET /v1/queries/{name}/events": Rule(READ, Reach.QUERY),
+        "GET /v1/queries/{name}/runs": Rule(READ, Reach.QUERY),
+        "GET /v1/queries/{name}/late-records": Rule(READ, Reach.QUERY),
+        "POST /v1/queries/{name}/late-records/replay": Rule(WRITE, Reach.QUERY),
+        "GET /v1/queries/{name}/lateness": Rule(READ, Reach.QUERY),
+        "GET /v1/queries/{name}/explain": Rule(READ, Reach.QUERY),
+        "POST /v1/validations": Rule(READ, Reach.BODY),
+        "GET /v1/api-keys": Rule(ADMIN, Reach.EVERYTHING),
+        "POST /v1/api-keys": Rule(ADMIN, Reach.EVERYTHING),
+        "DELETE /v1/api-keys/{name}": Rule(ADMIN, Reach.EVERYTHING),
+        "GET /v1/audit": Rule(ADMIN, Reach.EVERYTHING),
     }
 )
-"""Method and path template of every route → the role that it needs; one that is missing here needs ADMIN."""
+"""Method and path template of every route → who may use it. PUTs check what their bodies name beside it."""
+
+STRICTEST = Rule(ADMIN, Reach.EVERYTHING)
+"""Of a route that is missing in the table."""
 
 
 PrincipalKind = Literal["api_key", "cli"]
@@ -102,12 +139,14 @@ class Principal:
     Attributes:
         kind: how it is known: by an API key, or as who may run commands on the service's machine.
         id: the key's; None on the command line.
+        scope: what it may see; None: everything.
     """
 
     kind: PrincipalKind
     id: str | None
     name: str
     role: Role
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +173,74 @@ WITHHELD = "what a file holds is shown to keys of the role admin"
 def may_see_files() -> bool:
     """Whether the request at hand may see what stands in files, be it records or not."""
     principal = PRINCIPAL.get()
-    return principal is None or principal.role >= Role.ADMIN
+    return principal is None or (principal.role >= Role.ADMIN and principal.scope is None)
+
+
+def scope_in_force() -> Scope | None:
+    """Return the scope of who asks; None: everything."""
+    principal = PRINCIPAL.get()
+    return None if principal is None else principal.scope
+
+
+def visible(name: str) -> str:
+    """Return a name for who asks: the name itself, or a sign in its place where it is outside of their scope."""
+    scope = scope_in_force()
+    return name if scope is None or scope.allows(name) else WITHHELD_NAME
+
+
+def is_visible_feed(feed: str) -> bool:
+    """Whether who asks may see how far a feed, as positions call it, was read."""
+    scope = scope_in_force()
+    return scope is None or scope.allows_feed(feed)
+
+
+def visible_position(position: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Return a position for who asks: without feeds outside of their scope."""
+    return {feed: dict(parts) for feed, parts in position.items() if is_visible_feed(feed)}
+
+
+def visible_position_text(position: str) -> str:
+    """See ``visible_position``; of a position that is JSON already, and stays as it is where there is no scope."""
+    return position if scope_in_force() is None else json.dumps(visible_position(json.loads(position)))
+
+
+def out_of_scope(principal: Principal, names: Iterable[tuple[str, str | None]]) -> Forbidden | None:
+    """Return the refusal to let somebody have what is outside of their scope; None where all of it is within.
+
+    Args:
+        principal: who asks.
+        names: pointer into the body and name; None for what no scope has, such as a directory of files.
+    """
+    scope = principal.scope
+    beyond = [] if scope is None else [each for each in names if each[1] is None or not scope.allows(each[1])]
+    if scope is None or not beyond:
+        return None
+    return beyond_scope(principal, [Fault(pointer, "out_of_scope", name_beyond(name, scope)) for pointer, name in beyond])
+
+
+def beyond_scope(principal: Principal, faults: Sequence[Fault]) -> Forbidden:
+    """Return the refusal to let somebody have what is outside of their scope."""
+    detail = "; ".join(fault.detail for fault in faults)
+    return Forbidden("out_of_scope", f"'{principal.name}': {detail}", [fault for fault in faults if fault.pointer])
+
+
+def name_beyond(name: str | None, scope: Scope) -> str:
+    """Say that a name is outside of a scope."""
+    if name is None:
+        return f"a key with a scope ({scope.text}) registers no directory of files; use a key without a scope"
+    return f"{name[:80]!r} is not within the key's scope ({scope.text}), or reads or writes what is not; use another key"
+
+
+def refuse_beyond_scope(names: Iterable[tuple[str, str | None]]) -> None:
+    """Refuse a request whose body names what is outside of the scope of who asks.
+
+    Raises:
+        Forbidden: ``out_of_scope``.
+    """
+    principal = PRINCIPAL.get()
+    refusal = None if principal is None else out_of_scope(principal, names)
+    if refusal is not None:
+        raise refusal
 
 
 ANYBODY = "api"

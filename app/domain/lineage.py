@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Literal
 from uuid import UUID
@@ -159,6 +159,15 @@ class Lineage:
     reads: tuple[Read, ...]
     writes: tuple[Write, ...]
     newest_ms: Mapping[str, int | None]
+
+
+def narrowed(graph: Graph, relations: Callable[[str], bool], queries: Collection[str]) -> Graph:
+    """Return the part of a graph that may be shown: relations whose names ``relations`` allows, and these queries."""
+    return replace(
+        graph,
+        relations={name: relation for name, relation in graph.relations.items() if relations(name)},
+        queries={name: query for name, query in graph.queries.items() if name in queries},
+    )
 
 
 def assemble(graph: Graph) -> Lineage:

@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain.access import NewKey, Principal, Role, digest_of_key, is_key, make_key
 from app.domain.audit import Action, Change
-from app.errors import Conflict, NotFound, Unauthorized
+from app.domain.scopes import Scope, scope_of
+from app.errors import Conflict, NotFound, Unauthorized, Unprocessable
 from app.store.audit import note
 from app.store.tables import api_key
 
@@ -35,6 +36,7 @@ class ApiKeyRow:
     name: str
     prefix: str
     role: str
+    scope: list[str] | None
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None
@@ -44,13 +46,15 @@ class ApiKeyRow:
     def body(self) -> dict[str, Any]:
         """What it is, as the audit log shows it."""
         expires_at = None if self.expires_at is None else self.expires_at.isoformat()
-        return {"prefix": self.prefix, "role": self.role, "expires_at": expires_at}
+        return {"prefix": self.prefix, "role": self.role, "scope": self.scope, "expires_at": expires_at}
 
 
 _ROWS = sa.select(*(api_key.c[name] for name in ApiKeyRow.__dataclass_fields__))
 
 
-def create_key(connection: sa.Connection, name: str, role: Role, valid_ms: int | None) -> tuple[ApiKeyRow, NewKey]:
+def create_key(
+    connection: sa.Connection, name: str, role: Role, valid_ms: int | None, scope: Scope | None = None
+) -> tuple[ApiKeyRow, NewKey]:
     """Make a key.
 
     Args:
@@ -58,15 +62,27 @@ def create_key(connection: sa.Connection, name: str, role: Role, valid_ms: int |
         name: free among the keys that are not revoked.
         role: what it may do.
         valid_ms: when it expires, from now; None: never.
+        scope: the names that it may see; None: all.
 
     Raises:
         Conflict: ``name_taken``.
+        Unprocessable: ``bad_scope``: an administrator's key could make one without a scope.
     """
+    if scope is not None and role >= Role.ADMIN:
+        raise Unprocessable("bad_scope", "a key of the role admin has no scope, for it can make other keys; take the role write")
     made = make_key()
     expires_at = None if valid_ms is None else sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, valid_ms / 1000)
     inserted = connection.execute(
         sa.dialects.postgresql.insert(api_key)
-        .values(id=uuid.uuid4(), name=name, prefix=made.prefix, digest=made.digest, role=role.text, expires_at=expires_at)
+        .values(
+            id=uuid.uuid4(),
+            name=name,
+            prefix=made.prefix,
+            digest=made.digest,
+            role=role.text,
+            scope=None if scope is None else list(scope.patterns),
+            expires_at=expires_at,
+        )
         .on_conflict_do_nothing(index_elements=[api_key.c.name], index_where=api_key.c.revoked_at.is_(None))
         .returning(api_key.c.id)
     ).scalar_one_or_none()
@@ -154,7 +170,7 @@ class KeyRing:
             .cte("noted")
         )
         statement = (
-            sa.select(api_key.c.id, api_key.c.name, api_key.c.role, left.label("left"))
+            sa.select(api_key.c.id, api_key.c.name, api_key.c.role, api_key.c.scope, left.label("left"))
             .where(api_key.c.digest == digest, api_key.c.revoked_at.is_(None))
             .add_cte(noted)
         )
@@ -165,7 +181,7 @@ class KeyRing:
         valid_s = float("inf") if row.left is None else float(row.left)
         if valid_s <= 0:
             raise _refusal("api_key_expired", f"the key '{row.name}' has expired; ask an administrator for a new one")
-        return Principal("api_key", str(row.id), row.name, Role.of(row.role)), valid_s
+        return Principal("api_key", str(row.id), row.name, Role.of(row.role), scope_of(row.scope)), valid_s
 
 
 def _invalid() -> Unauthorized:

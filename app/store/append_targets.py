@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 import psycopg_pool
 
+from app.domain.access import visible
 from app.errors import Conflict
 from app.store.catalog import entry_of
 from app.store.relations import RelationRow, of_kind
@@ -81,9 +82,9 @@ class TargetCache:
 
 def _not_appendable(found: RelationRow) -> Conflict:
     if found.kept is not None:
-        reason = f"'{found.name}' is a result that the deleted query '{found.kept['query']}' has left"
+        reason = f"'{found.name}' is a result that the deleted query '{visible(found.kept['query'])}' has left"
     elif found.origin == "derived":
-        reason = f"'{found.name}' is written by the query '{found.produced_by}'"
+        reason = f"'{found.name}' is written by the query '{visible(found.produced_by or '')}'"
     else:
         reason = f"'{found.name}' reads files; put records into its directory"
     return Conflict("not_appendable", f"{reason}; only sources in the built-in log take records over HTTP")

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import psycopg
 
+from app.domain.access import scope_in_force
+from app.domain.scopes import names_in
 from app.store.stored import opened
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
@@ -43,15 +45,19 @@ def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
 def producers_of(connection: psycopg.Connection[Any]) -> Producers:
     """Return what gives the definition of the query that writes a relation.
 
-    It asks the database when it is asked. One that a newer version has stored is not known: it says nothing to warn about.
+    It asks the database when it is asked. One that a newer version has stored is not known: it says nothing to warn about. Nor does one
+    outside of the caller's scope.
     """
+    scope = scope_in_force()
 
     def producer(relation: str) -> QueryDefinition | None:
         row = connection.execute(_PRODUCER, (relation,)).fetchone()
         try:
-            return None if row is None else opened(QueryDefinition, row[0])
+            definition = None if row is None else opened(QueryDefinition, row[0])
         except DefinitionInvalid:
             return None
+        is_told = scope is None or definition is None or all(scope.allows(name) for _, name in names_in(definition))
+        return definition if is_told else None
 
     return producer
 

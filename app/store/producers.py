@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.access import visible
 from app.domain.producers import Reader, wait_of
+from app.domain.scopes import WITHHELD_NAME
 from app.domain.waiting import Reason
 from app.store.lineage import load_graph
 from app.store.statuses import Status
@@ -34,4 +36,8 @@ async def find_wait(connection: AsyncConnection, status: Status, relations: Sequ
         held=frozenset(join.relation for join in joined if join.hold is not None),
         joined=frozenset(join.relation for join in joined),
     )
-    return wait_of(graph, reader)
+    wait = wait_of(graph, reader)
+    if wait is None or WITHHELD_NAME not in {visible(name) for name in (*graph.relations, *graph.queries)}:
+        return wait
+    fact = "it waits for a query behind its inputs that is not within your key's scope"
+    return Reason(wait.code, fact, "ask for its status with a key without a scope, which sees that query")

@@ -14,6 +14,7 @@ from app.domain.audit import Action, Change
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, NotFound
 from app.store.audit import note
+from app.store.scopes import query_is_visible
 from app.store.tables import query, query_event, query_status
 
 
@@ -82,8 +83,8 @@ def query_not_found(name: str) -> NotFound:
 
 
 def list_queries(connection: sa.Connection, limit: int, after: str | None) -> list[QueryRow]:
-    """Return up to ``limit`` queries by name, beginning behind ``after``."""
-    statement = _LIVE.order_by(query.c.name).limit(limit)
+    """Return up to ``limit`` queries by name, beginning behind ``after``; only what the caller's scope allows."""
+    statement = _LIVE.where(query_is_visible()).order_by(query.c.name).limit(limit)
     if after is not None:
         statement = statement.where(query.c.name > after)
     return [QueryRow(*row) for row in connection.execute(statement)]

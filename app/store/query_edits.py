@@ -10,6 +10,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from app.domain.access import visible
 from app.domain.audit import Action, Change
 from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
@@ -245,7 +246,7 @@ def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> Non
     if taken is not None and taken.kept is not None:
         raise Conflict(
             "name_taken",
-            f"'{output.name}' is a result that was kept when the query '{taken.kept['query']}' was deleted; "
+            f"'{output.name}' is a result that was kept when the query '{visible(taken.kept['query'])}' was deleted; "
             f"DELETE /v1/{taken.kind}s/{output.name} removes it, or choose another name in `into`",
         )
     if taken is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.access import visible
 from app.domain.audit import Action, Change
 from app.domain.edits import differences
 from app.domain.internal_queries import is_internal
@@ -66,12 +67,14 @@ def put_source(
     if stored.kept is not None:
         raise Conflict(
             "name_taken",
-            f"'{name}' is a result that was kept when the query '{stored.kept['query']}' was deleted; DELETE /v1/{kind}s/{name} removes it",
+            f"'{name}' is a result that was kept when the query '{visible(stored.kept['query'])}' was deleted; "
+            f"DELETE /v1/{kind}s/{name} removes it",
         )
     if stored.origin == "derived":
+        writer = visible(stored.produced_by or "")
         raise Conflict(
             "relation_is_derived",
-            f"'{name}' is written by the query '{stored.produced_by}'; PUT /v1/queries/{stored.produced_by} changes it",
+            f"'{name}' is written by the query '{writer}'; PUT /v1/queries/{writer} changes it",
         )
     wanted = definition.model_dump(mode="json", by_alias=True)
     before = _spelled_out(stored)
@@ -94,9 +97,10 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
     stored = get_relation(connection, kind, name)
     conditions.check(f"{kind} '{name}'", stored.version)
     if stored.produced_by is not None:
+        writer = visible(stored.produced_by)
         raise Conflict(
             "relation_is_derived",
-            f"'{name}' is written by the query '{stored.produced_by}'; DELETE /v1/queries/{stored.produced_by} removes both",
+            f"'{name}' is written by the query '{writer}'; DELETE /v1/queries/{writer} removes both",
         )
     readers = [reader for reader in readers_of(connection, [stored.id]).get(stored.id, []) if not is_internal(reader)]
     if readers:
@@ -115,8 +119,9 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
 
 def in_use(name: str, readers: list[str]) -> Conflict:
     """Return the refusal to remove what queries read."""
-    faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in readers]
-    return Conflict("relation_in_use", f"'{name}' is read by {', '.join(readers)}; delete the query first", faults)
+    shown = [visible(reader) for reader in readers]
+    faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in shown]
+    return Conflict("relation_in_use", f"'{name}' is read by {', '.join(shown)}; delete the query first", faults)
 
 
 def _register(connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition) -> RelationRow:

@@ -11,6 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.errors import NotFound
+from app.store.scopes import name_is_visible
 from app.store.tables import query, query_read, relation
 
 Kind = Literal["stream", "table"]
@@ -96,8 +97,8 @@ def of_kind(found: Found | None, kind: Kind, name: str) -> Found:
 
 
 def list_relations(connection: sa.Connection, kind: Kind, limit: int, after: str | None) -> list[RelationRow]:
-    """Return up to ``limit`` relations of a kind by name, beginning behind ``after``."""
-    statement = ROWS.where(relation.c.kind == kind).order_by(relation.c.name).limit(limit)
+    """Return up to ``limit`` relations of a kind by name, beginning behind ``after``; only what the caller's scope allows."""
+    statement = ROWS.where(relation.c.kind == kind, name_is_visible(relation.c.name)).order_by(relation.c.name).limit(limit)
     if after is not None:
         statement = statement.where(relation.c.name > after)
     return [RelationRow(*row) for row in connection.execute(statement)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 SCHEMA = "slackwater"
 metadata = sa.MetaData(schema=SCHEMA)
@@ -160,6 +160,7 @@ api_key = sa.Table(
     sa.Column("prefix", sa.Text, nullable=False),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("role", sa.Text, nullable=False),
+    sa.Column("scope", ARRAY(sa.Text)),
     _moment("created_at"),
     _moment("last_used_at", nullable=True),
     _moment("expires_at", nullable=True),

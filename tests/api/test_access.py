@@ -95,7 +95,9 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 def test_each_operation_tells_its_role_and_its_refusals() -> None:
     for path, item in described().items():
         for method, operation in item.items():
-            role = RULES[f"{method.upper()} {path}"]
+            rule = RULES[f"{method.upper()} {path}"]
+            role = rule.role
+            assert operation.get("x-scope") == (None if role is None else rule.reach.value)
             assert operation["security"] == ([] if role is None else [{"ApiKey": []}])
             assert operation.get("x-required-role") == (None if role is None else role.text)
             assert ({"401", "403"} <= set(operation["responses"])) == (role is not None)
@@ -105,7 +107,7 @@ def test_each_operation_tells_its_role_and_its_refusals() -> None:
 async def test_a_route_answers_the_roles_of_its_rule_and_nobody_else(
     method: str, path: str, client: httpx.AsyncClient, keys: dict[str, str | None], problem: Problem
 ) -> None:
-    needed = RULES[f"{method} {path}"]
+    needed = RULES[f"{method} {path}"].role
     url = path.format(name="nothing", plural="streams", key="x")
     for kind in KINDS:
         header = keys[kind]

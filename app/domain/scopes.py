@@ -1,0 +1,81 @@
+"""Scopes: which names of relations and queries somebody may see. Pure.
+
+A query is within a scope when its name is, and the names of everything that it reads and of what it writes: its status, its events and its
+late records tell of all of them. A relation is within a scope when its name is; names of queries beside it that are not are withheld.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from app.domain.internal_queries import PREFIX
+from app.errors import Unprocessable
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import LogConnector, SourceDefinition
+
+PATTERN = r"^[a-z0-9_*]{1,63}$"
+MOST_PATTERNS = 100
+WITHHELD_NAME = "(withheld)"
+"""In place of a name outside of the scope; no resource can be called so."""
+
+_LOG = "log:"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Patterns of names; ``*`` stands for any characters."""
+
+    patterns: tuple[str, ...]
+
+    def allows(self, name: str) -> bool:
+        """Whether the name is within the scope. The internal query of a materialised table has the table's name."""
+        own = name.removeprefix(PREFIX)
+        return any(fnmatchcase(own, pattern) for pattern in self.patterns)
+
+    def allows_feed(self, feed: str) -> bool:
+        """Whether a feed, as positions call it, is a log within the scope; a directory of files never is."""
+        return feed.startswith(_LOG) and self.allows(feed.rpartition(":")[2])
+
+    @property
+    def text(self) -> str:
+        """The patterns as users write them."""
+        return ", ".join(self.patterns)
+
+
+def scope_of(patterns: Sequence[str] | None) -> Scope | None:
+    """Return the scope of these patterns; None for none: everything.
+
+    Raises:
+        Unprocessable: ``bad_scope``.
+    """
+    if patterns is None:
+        return None
+    if not 1 <= len(patterns) <= MOST_PATTERNS:
+        raise Unprocessable("bad_scope", f"a scope has 1 to {MOST_PATTERNS} patterns; leave it out for everything")
+    for pattern in patterns:
+        if re.fullmatch(PATTERN, pattern) is None:
+            raise Unprocessable(
+                "bad_scope", f"{pattern!r} is no pattern of names: up to 63 of a-z, 0-9, '_' and '*' for any characters"
+            )
+    return Scope(tuple(patterns))
+
+
+def names_in(definition: QueryDefinition) -> Iterator[tuple[str, str]]:
+    """Yield pointer and name of everything that a query's definition names."""
+    yield "/name", definition.name
+    yield f"/from/{'table' if definition.source.stream is None else 'stream'}", definition.source.relation
+    for index, join in enumerate(definition.joins):
+        yield f"/joins/{index}/{'table' if join.stream is None else 'stream'}", join.relation
+    yield f"/into/{'table' if definition.into.stream is None else 'stream'}", definition.into.relation
+
+
+def feeds_in(definition: SourceDefinition) -> Iterator[tuple[str, str | None]]:
+    """Yield pointer and name of the feed that a source reads beside its own; None for a directory, which has no name."""
+    connector = definition.connector
+    if not isinstance(connector, LogConnector):
+        yield "/connector/path", None
+    elif connector.feed is not None:
+        yield "/connector/feed", connector.feed

@@ -1,0 +1,302 @@
+"""Keys with a scope: every route shows and takes what is within it, and no answer names what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from fastapi import FastAPI
+
+from app.cli.keys import create as create_by_command
+from app.cli.keys import list_command
+from app.domain.access import RULES, Reach, make_key
+from app.domain.scopes import Scope, scope_of
+from app.errors import Unprocessable
+from app.settings import Settings
+from tests.api.conftest import RECORD, STREAM, TABLE, Problem
+
+SCOPE = ["orders*", "prices"]
+SOURCES = {
+    "streams": ("orders", "secret_payments"),
+    "tables": ("prices", "secret_rates"),
+}
+
+
+def count(name: str, stream: str, table: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "from": {"stream": stream},
+        "group_by": ["origin"],
+        "aggregate": {"n": "count(*)"},
+        "into": {"table": table},
+    }
+
+
+def join(name: str, stream: str, table: str) -> dict[str, Any]:
+    joined = {"table": table, "as": "t", "type": "left", "on": f"{stream}.origin = t.origin", "grace": "1h"}
+    selected = {"origin": f"{stream}.origin", "temp": "t.temp"}
+    return {"name": name, "from": {"stream": stream}, "joins": [joined], "select": selected, "into": {"stream": name}}
+
+
+WITHIN = join("orders_priced", "orders", "prices")
+QUERIES = [
+    WITHIN,
+    join("orders_mixed", "orders", "secret_rates"),
+    count("secret_counter", "orders", "orders_counted"),  # a relation within, written by a query outside
+    count("orders_sums", "secret_payments", "orders_sums"),  # its position names a feed outside
+    {"name": "secret_copy", "from": {"stream": "orders_priced"}, "into": {"stream": "secret_copied"}},
+]
+STREAMS_WITHIN = ("orders", "orders_shared", "orders_priced", "orders_mixed")
+TABLES_WITHIN = ("prices", "orders_counted", "orders_sums")
+BODIES: dict[str, Any] = {
+    "PUT /v1/streams/{name}": STREAM,
+    "PUT /v1/tables/{name}": TABLE,
+    "POST /v1/streams/{name}/records": RECORD,
+    "POST /v1/tables/{name}/records": {"origin": "JFK", "temp": 1.5, "observed_at": "2013-01-01T10:44:00Z"},
+    "POST /v1/tables/{name}/rows:lookup": {"keys": ["JFK"]},
+    "PUT /v1/queries/{name}": WITHIN,
+    "PUT /v1/queries/{name}/desired-state": {"state": "paused"},
+    "POST /v1/queries/{name}/late-records/replay": {"filter": {}},
+}
+"""Of routes whose name is in the path; those without a body are not here."""
+
+
+@pytest.fixture(scope="module")
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"auth": "on"})
+
+
+@pytest.fixture
+def keys(dsn: str) -> dict[str, str]:
+    texts = {}
+    with psycopg.connect(dsn) as connection:
+        connection.execute("TRUNCATE slackwater.api_key")
+        for name, role, scope in (("boss", "admin", None), ("team", "write", SCOPE)):
+            made = make_key()
+            connection.execute(
+                "INSERT INTO slackwater.api_key (id, name, prefix, digest, role, scope) VALUES (gen_random_uuid(), %s, %s, %s, %s, %s)",
+                (name, made.prefix, made.digest, role, scope),
+            )
+            texts[name] = made.text
+    return texts
+
+
+@pytest.fixture
+async def boss(app: FastAPI, keys: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"authorization": f"Bearer {keys['boss']}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers) as http:
+        yield http
+
+
+@pytest.fixture
+async def team(app: FastAPI, keys: dict[str, str], boss: httpx.AsyncClient, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
+    """The holder of a key with a scope, in a service where relations within and outside of it are read together."""
+    for plural, names in SOURCES.items():
+        for name in names:
+            assert (await boss.put(f"/v1/{plural}/{name}", json=STREAM if plural == "streams" else TABLE)).status_code == 201
+    shared = {**STREAM, "connector": {"type": "log", "partitions": 2, "feed": "secret_feed"}}
+    assert (await boss.put("/v1/streams/orders_shared", json=shared)).status_code == 201
+    for definition in QUERIES:
+        response = await boss.post("/v1/queries", json=definition)
+        assert response.status_code == 201, response.text
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, stream_time_ms, detail) "
+            """SELECT id, checkpoint_id, 3, 0, now(), '{"log:secret_payments": {"0": 5}, "log:orders": {"0": 7}}', 7000, '{}' """
+            "FROM slackwater.query"
+        )
+    headers = {"authorization": f"Bearer {keys['team']}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers) as http:
+        yield http
+
+
+def of_path(reach: Reach) -> list[tuple[str, str, str]]:
+    return [(route, *route.split(" ", 1)) for route, rule in RULES.items() if rule.reach is reach]  # type: ignore[misc]
+
+
+async def ask(http: httpx.AsyncClient, route: str, name: str) -> httpx.Response:
+    method, path = route.split(" ", 1)
+    plural = "tables" if name in (*TABLES_WITHIN, *SOURCES["tables"]) else "streams"
+    return await http.request(method, path.format(name=name, plural=plural, key="JFK"), json=BODIES.get(route))
+
+
+async def test_every_route_with_a_name_in_its_path_takes_those_within_the_scope_only(
+    team: httpx.AsyncClient, problem: Problem
+) -> None:
+    for route, _, path in of_path(Reach.NAME):
+        for outside in ("secret_payments", "secret_rates", "nothing_at_all"):
+            body = problem(await ask(team, route, outside), 403, "out_of_scope")
+            assert "orders*, prices" in body["detail"]
+        for name in TABLES_WITHIN if "/tables/" in path else STREAMS_WITHIN:
+            response = await ask(team, route, name)
+            assert response.status_code not in (401, 403), f"{route} {name}: {response.text}"
+            # The one that shares a feed says which in its own definition.
+            assert "secret" not in response.text or name == "orders_shared", f"{route} {name}: {response.text}"
+
+
+async def test_every_route_of_a_query_takes_those_that_are_within_the_scope_with_all_that_they_read(
+    team: httpx.AsyncClient, problem: Problem
+) -> None:
+    for route, _, _ in of_path(Reach.QUERY):
+        for outside in ("orders_mixed", "orders_sums", "secret_counter", "secret_none"):
+            refused = problem(await ask(team, route, outside), 403, "out_of_scope")
+            assert "secret" not in refused["detail"].replace(outside, "")
+    paths = sorted(of_path(Reach.QUERY), key=lambda each: each[0] == "DELETE /v1/queries/{name}")
+    for route, _, _ in paths:
+        response = await ask(team, route, "orders_priced")
+        assert response.status_code not in (401, 403), f"{route}: {response.text}"
+        assert "secret" not in response.text, f"{route}: {response.text}"
+
+
+async def test_lists_show_what_is_within_the_scope(team: httpx.AsyncClient, boss: httpx.AsyncClient) -> None:
+    found = {}
+    for route, method, path in of_path(Reach.LIST):
+        assert method == "GET"
+        response = await team.get(path, params={"limit": 2})
+        items = response.json()["items"]
+        while (following := response.json()["next"]) is not None:
+            response = await team.get(path, params={"limit": 2, "cursor": following})
+            items += response.json()["items"]
+        found[route] = sorted(item["name"] for item in items)
+        assert "secret" not in json.dumps([item for item in items if item["name"] != "orders_shared"])
+    assert found == {
+        "GET /v1/streams": sorted(STREAMS_WITHIN),
+        "GET /v1/tables": sorted(TABLES_WITHIN),
+        "GET /v1/queries": ["orders_priced"],
+    }
+    assert len((await boss.get("/v1/queries")).json()["items"]) == len(QUERIES)
+
+
+async def test_what_tells_of_everything_needs_a_key_without_a_scope(team: httpx.AsyncClient, problem: Problem) -> None:
+    for route, method, path in of_path(Reach.EVERYTHING):
+        code = "role_too_low" if RULES[route].role is not None and RULES[route].role > 2 else "out_of_scope"
+        problem(await team.request(method, path.format(name="x"), json={}), 403, code)
+
+
+async def test_a_definition_names_what_is_within_the_scope_only(team: httpx.AsyncClient, problem: Problem) -> None:
+    for definition, pointer in (
+        (join("orders_new", "orders", "secret_rates"), "/joins/0/table"),
+        (join("orders_new", "secret_payments", "prices"), "/from/stream"),
+        (join("orders_new", "secret_none", "prices"), "/from/stream"),
+        ({**join("orders_new", "orders", "prices"), "into": {"stream": "mine"}}, "/into/stream"),
+        (join("mine", "orders", "prices") | {"into": {"stream": "orders_new"}}, "/name"),
+    ):
+        problem(await team.post("/v1/queries", json=definition), 403, "out_of_scope", pointer)
+        answer = (await team.post("/v1/validations", json=definition)).json()
+        assert (answer["valid"], answer["plan"], [fault["code"] for fault in answer["problems"]]) == (
+            False,
+            None,
+            ["out_of_scope"],
+        )
+        if definition["name"] == "orders_new":
+            problem(await team.put("/v1/queries/orders_new", json=definition), 403, "out_of_scope", pointer)
+    preview = (await team.post("/v1/validations", json=join("orders_mixed", "orders", "prices"))).json()
+    assert (preview["edit"], preview["problems"][0]["pointer"]) == (None, "/name")
+    created = await team.post("/v1/queries", json=join("orders_new", "orders", "prices"))
+    assert created.status_code == 201, created.text
+
+
+async def test_a_source_reads_no_feed_outside_of_the_scope_and_no_directory(team: httpx.AsyncClient, problem: Problem) -> None:
+    feed = {**STREAM, "connector": {"type": "log", "partitions": 2, "feed": "secret_payments"}}
+    problem(await team.put("/v1/streams/orders_stolen", json=feed), 403, "out_of_scope", "/connector/feed")
+    files = {**STREAM, "connector": {"type": "files", "path": "/data", "format": "csv"}}
+    problem(await team.put("/v1/streams/orders_stolen", json=files), 403, "out_of_scope", "/connector/path")
+    own = {**STREAM, "connector": {"type": "log", "partitions": 2, "feed": "orders_feed"}}
+    assert (await team.put("/v1/streams/orders_new", json=own)).status_code == 201
+
+
+async def test_names_beside_a_relation_are_withheld(team: httpx.AsyncClient, problem: Problem) -> None:
+    orders = (await team.get("/v1/streams/orders")).json()
+    assert sorted(orders["read_by"]) == ["(withheld)", "orders_mixed", "orders_priced"]
+    assert (await team.get("/v1/tables/orders_counted")).json()["produced_by"] == "(withheld)"
+    refused = problem(await team.delete("/v1/streams/orders"), 409, "relation_in_use")
+    assert "(withheld)" in refused["detail"]
+    assert "secret" not in json.dumps(refused)
+    problem(await team.delete("/v1/queries/orders_priced"), 409, "relation_in_use")
+
+
+async def test_a_lineage_leaves_out_what_is_not_within_the_scope(team: httpx.AsyncClient, boss: httpx.AsyncClient) -> None:
+    whole, part = [(await http.get("/v1/streams/orders/lineage")).json() for http in (boss, team)]
+    assert (whole["withheld"], part["withheld"]) == (False, True)
+    assert [query["name"] for query in part["queries"]] == ["orders_priced"]
+    assert {read["query"] for read in part["reads"]} == {"orders_priced"}
+    assert {relation["name"] for relation in part["relations"]} == {"orders", "orders_priced", "orders_counted", "orders_mixed"}
+    assert len(whole["relations"]) == len(part["relations"]) + 1, "the copy"
+
+
+async def test_positions_leave_out_feeds_outside_of_the_scope(team: httpx.AsyncClient, boss: httpx.AsyncClient) -> None:
+    path, feed = "/v1/tables/orders_sums/rows", '{"log:secret_payments":{"0":%d}}'
+    for url in (path, f"{path}/JFK", f"{path}?key.origin=JFK"):
+        answer = (await team.get(url)).json()
+        assert "secret" not in json.dumps(answer)
+    assert (await team.get(path)).json()["position"] == {"log:orders": {"0": 7}}
+    assert "log:secret_payments" in (await boss.get(path)).json()["position"]
+    for offset in (1, 9):  # reached or not: that is not told
+        probed = await team.get(path, params={"min_position": feed % offset, "timeout": 0})
+        assert (probed.status_code, probed.json()["code"]) == (422, "unknown_feed")
+    late = await team.get(path, params={"min_position": '{"log:orders":{"0":9}}', "timeout": 0})
+    assert "secret" not in late.text
+
+
+async def test_refusals_for_want_of_a_scope_are_in_the_audit_log(team: httpx.AsyncClient, boss: httpx.AsyncClient) -> None:
+    await team.get("/v1/streams/secret_payments")
+    await team.post("/v1/queries", json=join("orders_new", "orders", "secret_rates"))
+    found = (await boss.get("/v1/audit?outcome=refused")).json()["items"]
+    assert [(entry["actor"]["name"], entry["action"], entry["code"], entry["resource"]["name"]) for entry in found] == [
+        ("team", "POST /v1/queries", "out_of_scope", None),
+        ("team", "GET /v1/streams/{name}", "out_of_scope", "secret_payments"),
+    ]
+
+
+async def test_keys_are_made_and_listed_with_their_scope(
+    boss: httpx.AsyncClient,
+    problem: Problem,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    body = {"name": "of-team", "role": "read", "scope": ["orders*"], "expires_in": "90d"}
+    made = await boss.post("/v1/api-keys", json=body)
+    assert (made.status_code, made.json()["scope"]) == (201, ["orders*"])
+    problem(await boss.post("/v1/api-keys", json={**body, "name": "x", "role": "admin"}), 422, "bad_scope")
+    for wrong in ([], ["Orders"], ["a?"], ["x" * 64], ["a"] * 101):
+        assert (await boss.post("/v1/api-keys", json={**body, "name": "x", "scope": wrong})).status_code == 422
+    monkeypatch.setenv("SLACKWATER_DATABASE_URL", dsn)
+    monkeypatch.setenv("COLUMNS", "200")
+    create_by_command("by-hand", "read", "90d", ["orders*", "prices"])
+    list_command()
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("by-hand"))
+    assert "orders*, prices" in line
+    listed = {key["name"]: key for key in (await boss.get("/v1/api-keys")).json()["items"]}
+    assert listed["by-hand"]["scope"] == ["orders*", "prices"]
+    assert listed["by-hand"]["expires_at"] is not None
+    assert listed["boss"]["scope"] is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_within"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders2", False),
+        ("orders*", "orders", True),
+        ("orders*", "my_orders", False),
+        ("*orders", "my_orders", True),
+        ("o*s", "orders", True),
+        ("a_c", "abc", False),
+        ("*", "anything", True),
+        ("prices", "materialize:prices", True),
+        ("materialize*", "materialize:prices", False),
+    ],
+)
+def test_a_star_stands_for_any_characters_and_nothing_else_does(pattern: str, name: str, is_within: bool) -> None:
+    assert Scope((pattern,)).allows(name) is is_within
+
+
+def test_a_scope_of_nothing_is_refused() -> None:
+    assert scope_of(None) is None
+    with pytest.raises(Unprocessable, match="bad_scope"):
+        scope_of([])
