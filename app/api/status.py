@@ -76,7 +76,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         feeds = await feeds_read(connection, status.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
         counters = await counters_of(connection, status.query_id)
-        waits = await _reason_for_waiting(services, connection, status.name) if status.is_unplaced else None
+        waits = await _reason_for_waiting(services, connection, status) if status.is_unplaced else None
         # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
             waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
@@ -111,9 +111,9 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
     )
 
 
-async def _reason_for_waiting(services: Services, connection: AsyncConnection, name: str) -> Waiting | None:
-    fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms, name)
-    return reason_for_waiting(fleet, starting)
+async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:
+    fleet, starting = await find_fleet(connection, services.settings.driver.lease_ttl_ms, status.name)
+    return reason_for_waiting(fleet, starting, status.name, status.state_root, has_results=status.batch_id is not None)
 
 
 def _reason(status: Status, waits: Waiting | None) -> Reason | None:

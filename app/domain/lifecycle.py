@@ -13,7 +13,7 @@ tears down.
                       └──4 5 6 7 9 D──┴──▶ stopping (outcome) ⟲ 13 14
                                                │
             ┌─────────┬─────────┬──────────────┼─────────┐
-            ▼ 15      ▼ 10      ▼ 16           ▼ 17 18   ▼ 19
+            ▼ 15      ▼ 10      ▼ 16           ▼ 17 18   ▼ 19 23
          stopped    paused   starting        failed   backoff
 
     paused ──────────11──▶ starting          paused ────────────────────4──▶ stopped
@@ -32,12 +32,16 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
  4  starting, running  stopped is wanted                                           stopping (stopped); paused: stopped
  5  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
  6  starting, running  the handle died and a retry cannot help                     stopping (failed)
- 7  starting, running  the handle is lost, died, or starts for too long            stopping (backoff)
- 8  starting           the handle runs                                             running
+ 7  starting, running  the handle died, or starts for too long                     stopping (backoff)
+7a  running            its driver is lost, no batch was under way                  stopping (restart)
+7b  starting, running  its driver is lost, the query ran alone                     stopping (backoff)
+7c  starting, running  its driver is lost otherwise                                stopping (lost)
+ 8  starting           the handle runs                                             running, without an error
  9  starting, running  paused is wanted                                            stopping (paused)
 10  stopping           paused or restart was the outcome, gone, paused is wanted   paused
 11  paused             running is wanted                                           starting (epoch + 1, attempt 0)
-12  running            healthy for ``healthy_after`` and attempt > 0               attempt 0
+12  running            healthy for ``healthy_after``, attempt or losses > 0        attempt 0, losses 0
+12a running            losses > 0, and a batch is committed or there is none       losses 0
 13  stopping           stopped is wanted, another outcome is noted                 outcome stopped: a user's stop always wins
 14  stopping           the handle is alive                                         stop it; after ``stop_timeout`` drain
 15  stopping           outcome stopped, gone                                       stopped, lease released
@@ -47,8 +51,13 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 19  stopping           outcome backoff, gone                                       backoff (attempt + 1)
 20  backoff, failed    stopped is wanted (backoff: or paused)                      stopped (paused)
 21  backoff, failed    generation or nonce differs                                 starting (epoch + 1, attempt 0) or paused
-22  backoff            ``next_attempt_ms`` has come                                starting (epoch + 1)
+22  backoff            ``next_attempt_ms`` has come, and its turn                  starting (epoch + 1)
+23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
+
+When a driver dies, any query with a batch under way may be the cause. The first time all of them start again together. Queries whose
+driver dies again before they commit start one after the other (``ALONE_AFTER``), beside those above suspicion: if the driver dies once more,
+the one that ran alone is the cause and spends an attempt. A query that had nothing under way starts at once and spends none.
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
 forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
@@ -57,8 +66,10 @@ back, so that the successor goes on where this one ended without spending an att
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
 
@@ -81,6 +92,9 @@ LOST = ErrorReport(
     is_retryable=True,
     detail="the driver that ran this query is gone; the query goes on from its last committed batch",
 )
+ALONE_AFTER = 2
+"""Losses of a driver in a row, without a commit in between, after which a query starts alone."""
+
 START_TIMEOUT = ErrorReport(
     code="start_timeout", domain="internal", is_retryable=True, detail="the query did not start within start_timeout_ms"
 )
@@ -92,6 +106,9 @@ class Snapshot:
 
     Attributes:
         jitter: a random number in [0, 1), used for the next backoff.
+        is_unfinished: whether the state holds a batch that the results lack; only asked of a query that ``is_lost``.
+        has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
+        is_turn: whether a query that must start alone may start.
     """
 
     wish: Wish
@@ -101,6 +118,9 @@ class Snapshot:
     is_draining: bool
     now_ms: int
     jitter: float
+    is_unfinished: bool = True
+    has_progressed: bool = False
+    is_turn: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +156,27 @@ class Action:
 
 
 WAIT = Action()
+CLEAN: Mapping[str, object] = MappingProxyType({"attempt": 0, "losses": 0, "error": None})
+"""What a row says of past launches where none counts any more."""
 
 
 def backoff_ms(attempt: int, limits: Limits, jitter: float) -> int:
     """Give the wait before launch ``attempt + 1``: half of it is certain, half is random."""
     whole = min(limits.backoff_longest_ms, limits.backoff_first_ms * 2 ** min(attempt, 30))
     return int(whole / 2 + whole / 2 * jitter)
+
+
+def is_lost(status: Status, handle: HandleReport) -> bool:
+    """Whether a query that should be alive has lost its driver, or its driver has lost the engine."""
+    is_alive = status.state in (State.STARTING, State.RUNNING)
+    is_ours = handle.kind is not HandleKind.ABSENT and handle.epoch == status.epoch
+    is_dead = handle.kind is HandleKind.DEAD and (handle.error is None or handle.error.code == LOST.code)
+    return is_alive and (not is_ours or is_dead)
+
+
+def must_be_alone(status: Status) -> bool:
+    """Whether a query starts with no other such query beside it."""
+    return status.losses >= ALONE_AFTER
 
 
 def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
@@ -179,17 +214,17 @@ def _without_lease(snapshot: Snapshot, limits: Limits) -> Action:
 def _alive(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 4 to 9 and 12, for starting and running."""
     status, wish, handle = snapshot.status, snapshot.wish, snapshot.handle
-    is_ours = handle.kind is not HandleKind.ABSENT and handle.epoch == status.epoch
-    is_dead = is_ours and handle.kind is HandleKind.DEAD
-    error = (handle.error or LOST) if is_dead else None
+    error = handle.error if handle.kind is HandleKind.DEAD and handle.epoch == status.epoch else None
     if wish.wants is Desired.STOPPED:
         return _teardown(snapshot, "4", Outcome.STOPPED)
     if _differs(snapshot):
         return _teardown(snapshot, "5", Outcome.RESTART)
+    if is_lost(status, handle):
+        return _lost(snapshot)
     if error is not None and not error.is_retryable:
         return _teardown(snapshot, "6", Outcome.FAILED, error)
-    if error is not None or not is_ours:
-        return _teardown(snapshot, "7", Outcome.BACKOFF, error or LOST)
+    if error is not None:
+        return _teardown(snapshot, "7", Outcome.BACKOFF, error)
     if handle.kind is HandleKind.LAUNCHING and handle.age_ms is not None and handle.age_ms >= limits.start_timeout_ms:
         return _teardown(snapshot, "7", Outcome.BACKOFF, START_TIMEOUT)
     if snapshot.is_draining or handle.kind is HandleKind.STOPPING:
@@ -197,15 +232,35 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
     if wish.wants is Desired.PAUSED:
         return _teardown(snapshot, "9", Outcome.PAUSED)
     if status.state is State.STARTING and handle.kind is HandleKind.RUNNING:
-        return Action("8", transition(snapshot, State.RUNNING))
-    is_healthy = snapshot.now_ms - status.state_since_ms >= limits.healthy_after_ms
-    if status.state is State.RUNNING and status.attempt > 0 and is_healthy:
-        return Action("12", transition(snapshot, State.RUNNING, attempt=0, error=None))
+        return Action("8", transition(snapshot, State.RUNNING, error=None))
+    return _getting_well(snapshot, limits)
+
+
+def _lost(snapshot: Snapshot) -> Action:
+    """Rules 7a to 7c: who was at rest is innocent, who was alone is not."""
+    status = snapshot.status
+    if status.state is State.RUNNING and not snapshot.is_unfinished:
+        return _teardown(snapshot, "7a", Outcome.RESTART, LOST)
+    if must_be_alone(status):
+        return _teardown(snapshot, "7b", Outcome.BACKOFF, LOST)
+    return _teardown(snapshot, "7c", Outcome.LOST, LOST)
+
+
+def _getting_well(snapshot: Snapshot, limits: Limits) -> Action:
+    """Rules 12 and 12a: what went wrong before counts no more."""
+    status = snapshot.status
+    if status.state is not State.RUNNING:
+        return WAIT
+    if status.losses > 0 and snapshot.has_progressed:
+        return Action("12a", transition(snapshot, State.RUNNING, losses=0))
+    is_tried = status.attempt > 0 or status.losses > 0
+    if is_tried and snapshot.now_ms - status.state_since_ms >= limits.healthy_after_ms:
+        return Action("12", transition(snapshot, State.RUNNING, **CLEAN))
     return WAIT
 
 
 def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
-    """Rules 10 and 13 to 19: the one teardown road."""
+    """Rules 10, 13 to 19 and 23: the one teardown road."""
     status, wants = snapshot.status, snapshot.wish.wants
     if wants is Desired.STOPPED and status.outcome is not Outcome.STOPPED:
         return Action("13", transition(snapshot, State.STOPPING, outcome=Outcome.STOPPED))
@@ -216,12 +271,15 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
             return Action("17", transition(snapshot, State.FAILED), is_lease_released=True)
         case Outcome.BACKOFF:
             return _spend_attempt(snapshot, limits)
+        case Outcome.LOST:
+            losses = min(status.losses + 1, ALONE_AFTER)
+            return Action("23", transition(snapshot, State.BACKOFF, losses=losses, next_attempt_ms=snapshot.now_ms))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.PAUSED:
             return Action("10", transition(snapshot, State.PAUSED, error=None))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.RUNNING:
-            return _launch(snapshot, "16", attempt=0)
+            return _launch(snapshot, "16")
         case _:
-            return Action("15", transition(snapshot, State.STOPPED, attempt=0, error=None), is_lease_released=True)
+            return Action("15", transition(snapshot, State.STOPPED, **CLEAN), is_lease_released=True)
 
 
 def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
@@ -243,7 +301,7 @@ def _stopped(snapshot: Snapshot) -> Action:
         return Action("3", effect=Effect.PURGE)
     match snapshot.wish.wants:
         case Desired.RUNNING:
-            return _launch(snapshot, "2", attempt=0)
+            return _launch(snapshot, "2")
         case Desired.PAUSED:
             return _release_if_draining(snapshot) or Action("2", _observed(snapshot, State.PAUSED))
         case Desired.STOPPED:
@@ -256,7 +314,7 @@ def _paused(snapshot: Snapshot) -> Action:
         case Desired.STOPPED:
             return Action("4", transition(snapshot, State.STOPPED), is_lease_released=True)
         case Desired.RUNNING:
-            return _launch(snapshot, "11", attempt=0)
+            return _launch(snapshot, "11")
         case Desired.PAUSED if _differs(snapshot):
             return Action("5", _observed(snapshot, State.PAUSED))
         case Desired.PAUSED:
@@ -267,18 +325,19 @@ def _broken(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 20 to 22, for backoff and failed."""
     status, wants = snapshot.status, snapshot.wish.wants
     if wants is Desired.STOPPED:
-        return Action("20", transition(snapshot, State.STOPPED, attempt=0, error=None), is_lease_released=True)
+        return Action("20", transition(snapshot, State.STOPPED, **CLEAN), is_lease_released=True)
     if _differs(snapshot) and wants is Desired.RUNNING:
-        return _launch(snapshot, "21", attempt=0)
+        return _launch(snapshot, "21")
     if _differs(snapshot):
         return Action("21", _observed(snapshot, State.PAUSED))
     if status.state is State.FAILED:
         return Action(effect=Effect.RELEASE)
     if wants is Desired.PAUSED:
         return Action("20", transition(snapshot, State.PAUSED))
-    if status.next_attempt_ms is None or not 0 < status.next_attempt_ms - snapshot.now_ms <= limits.backoff_longest_ms:
-        # Due; or further off than any wait is: the database's clock was set back.
-        return _launch(snapshot, "22", attempt=status.attempt)
+    # Due; or further off than any wait is: the database's clock was set back.
+    is_due = status.next_attempt_ms is None or not 0 < status.next_attempt_ms - snapshot.now_ms <= limits.backoff_longest_ms
+    if is_due and (snapshot.is_turn or not must_be_alone(status)):
+        return _launch(snapshot, "22", is_retry=True)
     return _release_if_draining(snapshot) or WAIT
 
 
@@ -303,11 +362,13 @@ def _teardown(snapshot: Snapshot, rule: str, outcome: Outcome, error: ErrorRepor
     return Action(rule, transition(snapshot, State.STOPPING, outcome=outcome, error=kept))
 
 
-def _launch(snapshot: Snapshot, rule: str, attempt: int) -> Action:
+def _launch(snapshot: Snapshot, rule: str, *, is_retry: bool = False) -> Action:
     """Note the intent and the next epoch, then start; a draining driver leaves that to its successor."""
     if snapshot.is_draining:
         return Action("D", effect=Effect.RELEASE)
-    return Action(rule, _observed(snapshot, State.STARTING, epoch=snapshot.status.epoch + 1, attempt=attempt), Effect.LAUNCH)
+    status = snapshot.status
+    kept = {"attempt": status.attempt, "losses": status.losses, "error": status.error} if is_retry else {}
+    return Action(rule, _observed(snapshot, State.STARTING, epoch=status.epoch + 1, **kept), Effect.LAUNCH)
 
 
 def _release_if_draining(snapshot: Snapshot) -> Action | None:
@@ -315,11 +376,10 @@ def _release_if_draining(snapshot: Snapshot) -> Action | None:
 
 
 def _observed(snapshot: Snapshot, state: State, **changes: object) -> Status:
-    """Enter ``state`` with the definition and nonce of now, and with a clean slate unless it is one more attempt."""
-    status, wish = snapshot.status, snapshot.wish
-    error = status.error if changes.get("attempt") else None
+    """Enter ``state`` with the definition and nonce of now, and with a clean slate but for ``changes``."""
+    wish = snapshot.wish
     seen = {"observed_generation": wish.generation, "observed_nonce": wish.nonce}
-    return transition(snapshot, state, **{"attempt": 0, "error": error, **seen, **changes})
+    return transition(snapshot, state, **{**CLEAN, **seen, **changes})
 
 
 def _differs(snapshot: Snapshot) -> bool:

@@ -8,7 +8,7 @@ of their own without caps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 
@@ -19,11 +19,13 @@ class DriverLoad:
     Attributes:
         max_queries: its cap.
         held: queries whose leases it holds.
+        root: id of the directory in which it keeps the state of queries; None: an earlier version, which tells none.
     """
 
     driver_id: UUID
     max_queries: int
     held: int
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class Fleet:
         over = sum(max(0, load.held - wanted) for load, wanted in self._wanted() if load.driver_id == driver_id)
         free = sum(max(0, wanted - load.held) for load, wanted in self._wanted())
         return max(0, min(over, free - self.unplaced))
+
+    def of_root(self, root: str) -> Fleet:
+        """Return the drivers that find the state of a root."""
+        return replace(self, drivers=tuple(load for load in self.drivers if load.root == root))
 
     @property
     def is_full(self) -> bool:

@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     PAUSED = "paused"
     RESTART = "restart"
     BACKOFF = "backoff"
+    LOST = "lost"
     FAILED = "failed"
 
 
@@ -91,6 +92,7 @@ class Status:
         outcome: set in ``stopping`` only.
         epoch: number of the last launch, 0 before the first.
         attempt: failed launches in a row.
+        losses: how often in a row its driver was lost before a batch of the query was committed.
         next_attempt_ms: set in ``backoff`` only.
         state_since_ms: when the state was entered.
     """
@@ -104,6 +106,7 @@ class Status:
     observed_generation: int = 0
     observed_nonce: int = 0
     error: ErrorReport | None = None
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True)

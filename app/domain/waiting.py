@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from app.domain.placement import Fleet
 
@@ -30,15 +31,33 @@ NO_DRIVER = Reason(
 DRIVER_STARTING = Reason("driver_starting", "the driver is starting its engine", "wait some seconds")
 
 
-def reason_for_waiting(fleet: Fleet, starting_drivers: int) -> Reason | None:
+def state_not_here(name: str, root: UUID | None) -> Reason:
+    """Say that the drivers that are alive have another directory of state than the query."""
+    where = "" if root is None else f" (its root.json has the id {root})"
+    return Reason(
+        "state_not_here",
+        f"the state of this query is in a directory that no living driver has{where}",
+        "start a driver whose SLACKWATER_DATA_DIR or SLACKWATER_CHECKPOINT_URL is that directory, bring the directory back from a copy, or "
+        f"begin anew without that state: PUT /v1/queries/{name}?state=discard with the definition",
+    )
+
+
+def reason_for_waiting(fleet: Fleet, starting_drivers: int, query: str, root: UUID | None, *, has_results: bool) -> Reason | None:
     """Say why a query that wants to run has no driver; None: one will take it in a moment.
 
     Args:
         fleet: the ready drivers, and the queries that wait for one, where they are known.
         starting_drivers: living drivers that are not ready yet.
+        query: its name.
+        root: where its state is, as far as that was noted.
+        has_results: whether it has committed a batch.
     """
     if not fleet.drivers:
         return DRIVER_STARTING if starting_drivers else NO_DRIVER
+    if root is not None:
+        fleet = fleet.of_root(str(root))
+    if not fleet.drivers:
+        return DRIVER_STARTING if starting_drivers else state_not_here(query, root)
     if fleet.is_full:
         held, caps = sum(load.held for load in fleet.drivers), sum(load.max_queries for load in fleet.drivers)
         return Reason(
@@ -46,4 +65,4 @@ def reason_for_waiting(fleet: Fleet, starting_drivers: int) -> Reason | None:
             f"{len(fleet.drivers)} ready driver{'s hold' if len(fleet.drivers) > 1 else ' holds'} {held} of {caps} queries",
             "start another driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES",
         )
-    return None
+    return state_not_here(query, None) if root is None and has_results else None

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import structlog
 
+from app.domain.lifecycle import LOST
 from app.domain.states import ErrorReport, HandleKind, HandleReport
 from app.driver.faults import report_of
 from app.driver.ports import LaunchOrder, QueryHandle
@@ -49,11 +50,17 @@ class QueryHost:
         launch: starts one query and returns when it runs; called from one thread.
         stop_timeout_s: handed to ``QueryHandle.stop``.
         on_change: called from any thread whenever a report has changed.
+        is_engine_alive: asked when a handle dies: where the engine has died with it, the query is not to blame (``LOST``).
     """
 
     def __init__(
-        self, launch: Callable[[LaunchOrder], QueryHandle], stop_timeout_s: float, on_change: Callable[[], None]
+        self,
+        launch: Callable[[LaunchOrder], QueryHandle],
+        stop_timeout_s: float,
+        on_change: Callable[[], None],
+        is_engine_alive: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._is_engine_alive = is_engine_alive
         self._launch = launch
         self._stop_timeout_s = stop_timeout_s
         self._on_change = on_change
@@ -148,7 +155,7 @@ class QueryHost:
                     handle = self._launch(order)
                 except Exception as error:
                     log.warning("launch_failed", exc_info=True)
-                    self._end(hosted, report_of(error))
+                    self._end(hosted, self._cause(error))
                 else:
                     self._launched(hosted, handle)
 
@@ -170,14 +177,18 @@ class QueryHost:
         try:
             if handle.is_active:
                 return
-            error = handle.error()
-            found = ENDED if error is None else report_of(error)
+            found = self._cause(handle.error())
         except Exception as error:  # noqa: BLE001 - a handle that cannot be asked is dead
-            found = report_of(error)
+            found = self._cause(error)
         with self._lock:
             if hosted.kind is HandleKind.RUNNING:
                 hosted.error = found
                 self._enter(hosted, HandleKind.DEAD)
+
+    def _cause(self, error: Exception | None) -> ErrorReport:
+        if not self._is_engine_alive():
+            return LOST
+        return ENDED if error is None else report_of(error)
 
     def _stop_aside(self, hosted: _Hosted) -> None:
         threading.Thread(target=self._stop_now, args=(hosted,), name=f"stop-{hosted.order.name}", daemon=True).start()

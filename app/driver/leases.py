@@ -17,8 +17,9 @@ import structlog
 
 from app.domain.lifecycle import Action
 from app.domain.placement import Fleet
+from app.driver.state_root import StateRoot
 from app.store import drivers, transitions
-from app.store.transitions import LeasedQuery
+from app.store.transitions import Claimant, LeasedQuery
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -29,12 +30,14 @@ class Leases:
     Args:
         driver_id: the holder.
         ttl_ms: how long a lease lives without being renewed.
+        root: where the state of the queries is that it may take.
         clock: monotonic seconds.
     """
 
-    def __init__(self, driver_id: UUID, ttl_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, driver_id: UUID, ttl_ms: int, root: StateRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._driver_id = driver_id
         self._ttl_ms = ttl_ms
+        self._root = root
         self._clock = clock
         self._renewed_at: float | None = None
 
@@ -51,26 +54,27 @@ class Leases:
 
     def claim(self, connection: psycopg.Connection[Any]) -> None:
         """Take what has no driver: everything that is to be brought to rest, and this driver's fair share of the rest."""
-        claimed = transitions.claim_errands(connection, self._driver_id, self._ttl_ms)
+        claimant = self._claimant()
+        claimed = transitions.claim_errands(connection, claimant)
         for is_internal in (True, False):
-            if waiting := transitions.unplaced(connection, is_internal=is_internal):
+            if waiting := transitions.unplaced(connection, claimant, is_internal=is_internal):
                 room = self.fleet(connection, waiting, is_internal=is_internal).room(self._driver_id)
                 if room > 0:
-                    claimed += transitions.claim(connection, self._driver_id, self._ttl_ms, room, is_internal=is_internal)
+                    claimed += transitions.claim(connection, claimant, room, is_internal=is_internal)
         if claimed:
             log.info("queries_claimed", queries=[str(query_id) for query_id in claimed])
 
     def surplus(self, connection: psycopg.Connection[Any], *, is_internal: bool) -> int:
         """Say how many of this driver's queries (users' or internal ones) others have room for."""
-        waiting = transitions.unplaced(connection, is_internal=is_internal)
+        waiting = transitions.unplaced(connection, self._claimant(), is_internal=is_internal)
         return self.fleet(connection, waiting, is_internal=is_internal).surplus(self._driver_id)
 
     def fleet(self, connection: psycopg.Connection[Any], unplaced: int, *, is_internal: bool) -> Fleet:
-        """Return the drivers among which queries are spread. One that is silent for as long as a lease lives is not counted.
+        """Return the drivers among which queries are spread: those of this root that were heard of within the life of a lease.
 
         Users' queries and internal ones are spread apart: the first up to each driver's cap, the others without one.
         """
-        return drivers.load_fleet(connection, unplaced, self._ttl_ms, is_internal=is_internal)
+        return drivers.load_fleet(connection, unplaced, self._ttl_ms, self._root.id, is_internal=is_internal)
 
     def held(self, connection: psycopg.Connection[Any]) -> list[LeasedQuery]:
         """Return the queries whose leases are this driver's now."""
@@ -78,11 +82,14 @@ class Leases:
 
     def save(self, connection: psycopg.Connection[Any], leased: LeasedQuery, action: Action) -> LeasedQuery | None:
         """Write a transition; None where the lease was lost or the row has changed."""
-        return transitions.save(connection, self._driver_id, leased, action)
+        return transitions.save(connection, self._claimant(), leased, action)
 
     def note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, phase: str | None) -> None:
         """Write how far a launch is."""
         transitions.note_phase(connection, self._driver_id, leased, phase)
+
+    def _claimant(self) -> Claimant:
+        return Claimant(self._driver_id, self._ttl_ms, self._root.id, self._root.directories)
 
     def release(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
         """Give one lease back."""

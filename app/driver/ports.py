@@ -63,6 +63,13 @@ class Runner(Protocol):
             EngineError: it says itself whether a retry can help; anything else counts as retryable.
         """
 
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
+        """Whether the state of a query that does not run holds a batch that its results lack.
+
+        Raises:
+            psycopg.OperationalError: the database cannot be asked.
+        """
+
     def close(self) -> None:
         """Let go of everything. Called once, after the last handle ended."""
 

@@ -30,6 +30,7 @@ from app.driver.leases import Leases
 from app.driver.ports import Runner
 from app.driver.reconciler import Reconciler
 from app.driver.schema_fit import await_schema, has_parent
+from app.driver.state_root import StateRoot
 from app.settings import DriverSettings, Settings
 from app.store import drivers, transitions
 from app.store.database import CONNECT_TIMEOUT_SECONDS
@@ -101,9 +102,10 @@ class DriverProcess:
         self._wake = threading.Event()
         self._checkpoints_dir = settings.checkpoints_dir
         launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
-        self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set)
-        self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms)
-        self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge)
+        self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
+        self._root = StateRoot.open(self._checkpoints_dir)
+        self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms, self._root)
+        self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge, self._is_unfinished)
         self._process = (socket.gethostname(), os.getpid(), psutil.Process().create_time())
         self._supervisor_create_time = _create_time(identity.supervisor_pid)
         self._phase = "starting_jvm"
@@ -232,6 +234,7 @@ class DriverProcess:
             "supervisor_pid": self._identity.supervisor_pid,
             "supervisor_create_time": self._supervisor_create_time,
             "max_queries": self._settings.max_queries,
+            "state_root": str(self._root.id),
         }
         drivers.beat(connection, self._identity.driver_id, phase, detail, self._process)
         self._leases.renew(connection)
@@ -263,6 +266,9 @@ class DriverProcess:
                 if number:
                     self._reconciler.hand_over(connection, number, is_internal=is_internal)
             self._uneven_since = None
+
+    def _is_unfinished(self, leased: LeasedQuery) -> bool:
+        return self._runner.is_unfinished(leased.query_id, leased.checkpoint_id)
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
         """Remove a deleted query: its directory first, since the row is all that remembers it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,8 +11,8 @@ import psycopg
 import structlog
 
 from app.domain import internal_queries
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
-from app.domain.states import Desired, State, Status, Wish
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide, is_lost, must_be_alone
+from app.domain.states import Desired, HandleKind, State, Status, Wish
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
@@ -30,6 +30,7 @@ class Reconciler:
 
     Args:
         purge: removes everything a deleted query left; called with its lease held and nothing running.
+        is_unfinished: whether the state of a query holds a batch that its results lack.
         jitter: random numbers in [0, 1).
     """
 
@@ -39,12 +40,15 @@ class Reconciler:
         host: Host,
         limits: Limits,
         purge: Callable[[psycopg.Connection[Any], LeasedQuery], None],
+        is_unfinished: Callable[[LeasedQuery], bool],
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._leases = leases
         self._host = host
         self._limits = limits
         self._purge = purge
+        self._is_unfinished = is_unfinished
+        self._turn: UUID | None = None
         self._jitter = jitter
         self.is_draining = False
         self._handing_over: set[UUID] = set()
@@ -58,6 +62,7 @@ class Reconciler:
         held = self._leases.held(connection)
         self._handing_over &= {leased.query_id for leased in held}
         self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
+        self._turn = _next_alone(held)
         due = [self._advance_alone(connection, leased) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -120,10 +125,15 @@ class Reconciler:
         return None if next_ms is None else max(0, next_ms - leased.now_ms)
 
     def _decide(self, leased: LeasedQuery) -> Action:
+        handle = self._host.report(leased.query_id)
+        is_settled = leased.status.losses > 0 and handle.kind is HandleKind.RUNNING and self._host.phase(leased.query_id) is None
         snapshot = Snapshot(
             wish=leased.wish,
             status=leased.status,
-            handle=self._host.report(leased.query_id),
+            handle=handle,
+            is_unfinished=is_lost(leased.status, handle) and self._is_unfinished(leased),
+            has_progressed=is_settled,
+            is_turn=leased.query_id == self._turn,
             is_lease_mine=True,
             is_draining=self.is_draining or leased.query_id in self._handing_over,
             now_ms=leased.now_ms,
@@ -182,6 +192,18 @@ class Reconciler:
                 generation=to.observed_generation,
                 error=error,
             )
+
+
+def _next_alone(held: Sequence[LeasedQuery]) -> UUID | None:
+    """Say which of the queries that must start alone is the next: the one that has failed least; None while another one has its turn."""
+    waiting = []
+    for leased in held:
+        if must_be_alone(leased.status) and leased.status.state in (State.STARTING, State.RUNNING, State.STOPPING):
+            return None
+        due_ms = leased.status.next_attempt_ms
+        if must_be_alone(leased.status) and leased.status.state is State.BACKOFF and (due_ms is None or due_ms <= leased.now_ms):
+            waiting.append((leased.status.attempt, leased.query_id))
+    return min(waiting, default=(0, None))[1]
 
 
 def _order(leased: LeasedQuery) -> LaunchOrder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -17,11 +18,12 @@ from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.files_root import check_directory
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
+from engine.connectors.sink import last_batch
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.spark.checkpoint import prepare_checkpoint
+from engine.spark.checkpoint import planned_batch, prepare_checkpoint
 from engine.spark.cluster import ClusterSettings
 from engine.spark.runner import CommittedBatch, RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, build_session
@@ -110,6 +112,15 @@ class SparkRunner:
         return RunningQuery.start(
             self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn, options
         )
+
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
+        """Whether Spark has planned a batch that the results lack. See ``Runner``."""
+        planned = planned_batch(query_directory(self._checkpoints_dir, query_id), checkpoint_id)
+        if planned is None:
+            return False
+        with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+            committed = last_batch(connection, query_id, checkpoint_id)
+        return committed is None or planned > committed
 
     def close(self) -> None:
         """Stop the session; its JVM ends with this process. The last spans are sent."""

@@ -56,7 +56,7 @@ _LOADS = """
         count(q.id) FILTER (WHERE starts_with(q.name, %(prefix)s) = %(is_internal)s)::int AS held
     FROM slackwater.driver d
     LEFT JOIN slackwater.query_status s ON s.lease_owner = d.id LEFT JOIN slackwater.query q ON q.id = s.query_id
-    WHERE d.phase = 'ready' AND d.heartbeat_at > now() - %(silent_ms)s * interval '1 ms'
+    WHERE d.phase = 'ready' AND d.heartbeat_at > now() - %(silent_ms)s * interval '1 ms' AND d.detail ->> 'state_root' = %(root)s
     GROUP BY d.id ORDER BY d.id
 """
 
@@ -74,9 +74,9 @@ def beat(connection: Connection, driver_id: UUID, phase: str, detail: dict[str, 
         )
 
 
-def load_fleet(connection: Connection, unplaced: int, silent_ms: int, *, is_internal: bool = False) -> Fleet:
-    """Return the drivers that take users' (or internal) queries: ready, and heard of within ``silent_ms``."""
-    values = {"silent_ms": silent_ms, "uncapped": UNCAPPED, "is_internal": is_internal, "prefix": PREFIX}
+def load_fleet(connection: Connection, unplaced: int, silent_ms: int, root: UUID, *, is_internal: bool = False) -> Fleet:
+    """Return the drivers that share the users' (or internal) queries of a root: ready, and heard of within ``silent_ms``."""
+    values = {"silent_ms": silent_ms, "uncapped": UNCAPPED, "root": str(root), "is_internal": is_internal, "prefix": PREFIX}
     with connection.transaction(), connection.cursor(row_factory=class_row(DriverLoad)) as cursor:
         return Fleet(tuple(cursor.execute(_LOADS, values)), unplaced)
 

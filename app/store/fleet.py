@@ -55,7 +55,7 @@ def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: st
         .where(sa.func.starts_with(query.c.name, PREFIX) == is_own)
     )
     waiting = connection.execute(others).scalar_one()
-    return reason_for_waiting(Fleet(fleet.drivers, waiting), starting) if fleet.drivers else None
+    return reason_for_waiting(Fleet(fleet.drivers, waiting), starting, query_name, None, has_results=False) if fleet.drivers else None
 
 
 def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
@@ -63,7 +63,7 @@ def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
     cap = sa.literal(UNCAPPED) if is_internal else sa.func.coalesce(driver.c.detail["max_queries"].as_integer(), UNCAPPED)
     held_by = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id).outerjoin(query)
     return (
-        sa.select(driver.c.id, driver.c.phase, cap, held)
+        sa.select(driver.c.id, driver.c.phase, cap, held, driver.c.detail["state_root"].as_string())
         .select_from(held_by)
         .where(driver.c.heartbeat_at > sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, silent_ms / 1000))
         .group_by(driver.c.id)
@@ -72,5 +72,5 @@ def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:
 
 
 def _fleet(drivers: Any) -> tuple[Fleet, int]:
-    ready = tuple(DriverLoad(id_, most, number) for id_, phase, most, number in drivers if phase == "ready")
-    return Fleet(ready, unplaced=0), sum(phase == "starting_jvm" for _, phase, _, _ in drivers)
+    ready = tuple(DriverLoad(id_, most, number, root) for id_, phase, most, number, root in drivers if phase == "ready")
+    return Fleet(ready, unplaced=0), sum(phase == "starting_jvm" for _, phase, *_ in drivers)

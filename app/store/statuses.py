@@ -26,6 +26,7 @@ class Status:
     Attributes:
         is_unreachable: its lease has run out while it should be alive.
         is_unplaced: it wants a driver now and has none.
+        state_root: the directory in which its state is; None: it has none yet, or an earlier version did not note it.
         position: feed to partition to next offset, as of the last commit.
         detail: what the sink noted with the last commit: clocks, buffered.
     """
@@ -47,6 +48,7 @@ class Status:
     error: dict[str, Any] | None
     is_unreachable: bool
     is_unplaced: bool
+    state_root: UUID | None
     batch_id: int | None
     committed_at: datetime | None
     position: dict[str, dict[str, int]] | None
@@ -88,6 +90,7 @@ _STATUS = (
             query_status.c.state.in_(_LEASED), sa.func.coalesce(query_status.c.lease_expires_at < sa.func.now(), sa.true())
         ).label("is_unreachable"),
         IS_UNPLACED.label("is_unplaced"),
+        sa.case((query_status.c.state_checkpoint_id == query.c.checkpoint_id, query_status.c.state_root)).label("state_root"),
         commit.c.batch_id,
         commit.c.committed_at,
         commit.c.position,

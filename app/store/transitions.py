@@ -16,19 +16,36 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.domain.internal_queries import PREFIX
-from app.domain.lifecycle import Action
+from app.domain.lifecycle import LOST, Action
 from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 
 Connection = psycopg.Connection[Any]
 
+# Where a query's state is: in the root (``app.driver.state_root``) of its last launch, unless it has begun anew since. Earlier versions did
+# not note it: then a driver with the directory may take the query. Stopping needs no state. The state of a deleted query is removed by a
+# driver of its root; where none is alive, any driver removes the rows.
+_HERE = """
+    CASE
+        WHEN q.desired_state = 'stopped' AND q.deleted_at IS NULL THEN true
+        WHEN s.state_checkpoint_id = q.checkpoint_id THEN s.state_root = %(root)s OR (q.deleted_at IS NOT NULL AND NOT EXISTS (
+            SELECT FROM slackwater.driver d
+            WHERE d.detail ->> 'state_root' = s.state_root::text AND d.heartbeat_at > now() - interval '10 minutes'
+        ))
+        WHEN q.deleted_at IS NULL AND EXISTS (
+            SELECT FROM log.commit c WHERE c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id AND c.batch_id IS NOT NULL
+        ) THEN q.id::text || '/' || q.checkpoint_id::text = ANY(%(directories)s)
+        ELSE true
+    END
+"""
 # What has no living lease and something to be done. An errand (stopping, purging) takes no place; whatever else does. A lease that would
 # live longer than any can (the setting's bound) was given before the database's clock was set back, and not renewed since. Users' queries
 # and internal ones are counted apart, for only the first have a cap; errands are taken whosever they are.
-_DUE = """
+_DUE = f"""
     FROM slackwater.query_status s JOIN slackwater.query q ON q.id = s.query_id
     WHERE (s.lease_owner IS NULL OR s.lease_expires_at NOT BETWEEN now() AND now() + interval '10 minutes')
       AND (q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL) = %(is_errand)s
       AND (%(is_errand)s OR starts_with(q.name, %(prefix)s) = %(is_internal)s)
+      AND ({_HERE})
       AND CASE s.state
             WHEN 'stopped' THEN q.desired_state <> 'stopped' OR q.deleted_at IS NOT NULL
             WHEN 'failed' THEN q.desired_state = 'stopped' OR q.deleted_at IS NOT NULL
@@ -58,7 +75,7 @@ _RENEW = """
 _LOAD = """
     SELECT q.id AS query_id, q.name, q.definition, q.checkpoint_id, q.desired_state, q.generation, q.restart_nonce,
         q.deleted_at IS NOT NULL AS is_deleted,
-        s.state, s.outcome, s.epoch, s.attempt, s.observed_generation, s.observed_restart_nonce, s.error, s.phase, s.version,
+        s.state, s.outcome, s.epoch, s.attempt, s.losses, s.observed_generation, s.observed_restart_nonce, s.error, s.phase, s.version,
         (extract(epoch FROM s.next_attempt_at) * 1000)::bigint AS next_attempt_ms,
         (extract(epoch FROM s.state_since) * 1000)::bigint AS state_since_ms,
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
@@ -70,9 +87,11 @@ _SAVE = """
     UPDATE slackwater.query_status SET
         state = %(state)s, phase = %(phase)s, outcome = %(outcome)s, state_since = to_timestamp(%(state_since_ms)s / 1000.0),
         observed_generation = %(observed_generation)s, observed_restart_nonce = %(observed_nonce)s, epoch = %(epoch)s,
-        attempt = %(attempt)s, next_attempt_at = to_timestamp(%(next_attempt_ms)s / 1000.0), error = %(error)s,
+        attempt = %(attempt)s, losses = %(losses)s, next_attempt_at = to_timestamp(%(next_attempt_ms)s / 1000.0), error = %(error)s,
         lease_owner = CASE WHEN %(is_released)s THEN NULL ELSE lease_owner END,
         lease_expires_at = CASE WHEN %(is_released)s THEN NULL ELSE lease_expires_at END,
+        state_root = CASE WHEN %(is_launch)s THEN %(root)s ELSE state_root END,
+        state_checkpoint_id = CASE WHEN %(is_launch)s THEN %(checkpoint)s ELSE state_checkpoint_id END,
         version = version + 1
     WHERE query_id = %(query)s AND version = %(version)s AND lease_owner = %(driver)s
 """
@@ -120,30 +139,49 @@ class LeasedQuery:
     now_ms: int
 
 
-def claim(connection: Connection, driver_id: UUID, ttl_ms: int, limit: int, *, is_internal: bool = False) -> list[UUID]:
-    """Lease up to ``limit`` of users' (or internal) queries that want a driver and have none, or one whose lease ran out.
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A driver that leases queries.
+
+    Attributes:
+        ttl_ms: how long a lease lives without being renewed.
+        root: id of the directory in which it keeps the state of queries.
+        directories: ``<query id>/<checkpoint id>`` of the state that is there.
+    """
+
+    driver_id: UUID
+    ttl_ms: int
+    root: UUID
+    directories: tuple[str, ...] = ()
+
+    def values(self, *, is_errand: bool = False, is_internal: bool = False, limit: int | None = None) -> dict[str, Any]:
+        """Return the parameters of the statements about what is due."""
+        names = {"driver": self.driver_id, "ttl_ms": self.ttl_ms, "root": self.root, "directories": list(self.directories)}
+        return {**names, "is_errand": is_errand, "is_internal": is_internal, "prefix": PREFIX, "limit": limit}
+
+
+def claim(connection: Connection, claimant: Claimant, limit: int, *, is_internal: bool = False) -> list[UUID]:
+    """Lease up to ``limit`` of users' (or internal) queries that want a driver and have none, and whose state is in the driver's root.
 
     Two drivers never get the same one.
     """
-    return _claim(
-        connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": False, "is_internal": is_internal, "limit": limit}
-    )
+    return _claim(connection, claimant.values(is_internal=is_internal, limit=limit))
 
 
-def claim_errands(connection: Connection, driver_id: UUID, ttl_ms: int) -> list[UUID]:
+def claim_errands(connection: Connection, claimant: Claimant) -> list[UUID]:
     """Lease every query without a driver that only has to be brought to rest, or purged. These take no place of a driver."""
-    return _claim(connection, {"driver": driver_id, "ttl_ms": ttl_ms, "is_errand": True, "is_internal": False, "limit": None})
+    return _claim(connection, claimant.values(is_errand=True))
 
 
 def _claim(connection: Connection, values: Mapping[str, Any]) -> list[UUID]:
     with connection.transaction():
-        return [row[0] for row in connection.execute(_CLAIM, {**values, "prefix": PREFIX})]
+        return [row[0] for row in connection.execute(_CLAIM, values)]
 
 
-def unplaced(connection: Connection, *, is_internal: bool = False) -> int:
-    """Count the users' (or the internal) queries that want a driver and have none."""
+def unplaced(connection: Connection, claimant: Claimant, *, is_internal: bool = False) -> int:
+    """Count users' (or internal) queries that want a driver, have none, and could be this one's."""
     with connection.transaction():
-        row = connection.execute(_UNPLACED, {"is_errand": False, "is_internal": is_internal, "prefix": PREFIX}).fetchone()
+        row = connection.execute(_UNPLACED, claimant.values(is_internal=is_internal)).fetchone()
     return 0 if row is None else int(row[0])
 
 
@@ -159,7 +197,7 @@ def load_leased(connection: Connection, driver_id: UUID) -> list[LeasedQuery]:
         return [_leased(row) for row in cursor.execute(_LOAD, {"driver": driver_id})]
 
 
-def save(connection: Connection, driver_id: UUID, leased: LeasedQuery, action: Action) -> LeasedQuery | None:
+def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action: Action) -> LeasedQuery | None:
     """Write a transition with its run and its event in one transaction.
 
     Returns:
@@ -169,7 +207,9 @@ def save(connection: Connection, driver_id: UUID, leased: LeasedQuery, action: A
     if to is None:
         return leased
     phase = "queued" if to.state is State.STARTING else None
-    values = _values(to) | {"query": leased.query_id, "version": leased.version, "driver": driver_id, "phase": phase}
+    names = {"query": leased.query_id, "version": leased.version, "driver": claimant.driver_id, "phase": phase}
+    place = {"is_launch": to.epoch != leased.status.epoch, "root": claimant.root, "checkpoint": leased.checkpoint_id}
+    values = _values(to) | names | place
     with connection.transaction():
         if connection.execute(_SAVE, values | {"is_released": action.is_lease_released}).rowcount != 1:
             return None
@@ -243,6 +283,7 @@ def _leased(row: Mapping[str, Any]) -> LeasedQuery:
             observed_generation=row["observed_generation"],
             observed_nonce=row["observed_restart_nonce"],
             error=error_from_json(row["error"]),
+            losses=row["losses"],
         ),
         version=row["version"],
         phase=row["phase"],
@@ -268,7 +309,8 @@ def _note_run(connection: Connection, was: Status, to: Status, values: Mapping[s
         connection.execute(_RUN_RUNS, values)
     if was.state is State.STOPPING and to.state is not State.STOPPING:
         # An error belongs to the run that it ended; a stop that the user asked for ends without one.
-        is_error = was.outcome in (Outcome.BACKOFF, Outcome.FAILED)
+        is_lost = was.error is not None and was.error.code == LOST.code
+        is_error = was.outcome in (Outcome.BACKOFF, Outcome.LOST, Outcome.FAILED) or is_lost
         ended = {"query": values["query"], "epoch": was.epoch, "reason": was.outcome and was.outcome.value}
         error = error_to_json(was.error) if is_error else None
         connection.execute(_RUN_ENDS, {**ended, "error": None if error is None else Jsonb(error)})

@@ -89,6 +89,14 @@ def prepare_checkpoint(root: Path, checkpoint_id: UUID, epoch: int) -> Path:
     return target
 
 
+def planned_batch(root: Path, checkpoint_id: UUID) -> int | None:
+    """Return the newest batch that Spark has planned in a checkpoint that no launch has taken over yet; None for no batch."""
+    return max(
+        (int(path.name) for path in (root / str(checkpoint_id)).glob("epoch-*/spark/offsets/*") if path.name.isdecimal()),
+        default=None,
+    )
+
+
 def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[], Positions]) -> Layout:
     """Read the layout of a checkpoint directory, or write a new one.
 

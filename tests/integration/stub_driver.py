@@ -7,8 +7,11 @@ which the database takes it, so that a test can see who really ran when.
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
@@ -100,9 +103,18 @@ class StubRunner:
             raise DefinitionInvalid([Problem("/joins/0/on", "unknown_column", "there is no column 'orign'")])
         if order.epoch <= order.definition.get("unavailable_before_epoch", 0):
             raise SourceUnavailable("the feed is away")
+        if order.definition.get("kills_driver"):
+            os.kill(os.getpid(), signal.SIGKILL)
         if order.definition.get("hangs_on_launch"):
             threading.Event().wait()
         return StubQuery(self._dsn, order)
+
+    def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
+        with psycopg.connect(self._dsn) as connection:
+            row = connection.execute(
+                "SELECT definition -> 'is_unfinished' FROM slackwater.query WHERE id = %s", (query_id,)
+            ).fetchone()
+        return row is not None and row[0] is True
 
     def close(self) -> None:
         return

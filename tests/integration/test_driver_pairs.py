@@ -18,8 +18,12 @@ import pytest
 from app.domain.lifecycle import Action
 from app.domain.states import State
 from app.driver.leases import Leases
+from app.driver.state_root import StateRoot
 from app.store import drivers, transitions
+from app.store.transitions import Claimant
 from tests.integration.driver_tools import Control, driver, fast_settings, stays, until
+
+ROOT = StateRoot(Path(), uuid4())
 
 
 @pytest.fixture
@@ -47,7 +51,7 @@ def test_one_claim_never_gives_a_query_to_two_drivers(dsn: str, control: Control
     def claims() -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
             barrier.wait()
-            claimed.append(transitions.claim(connection, uuid4(), ttl_ms=60_000, limit=60))
+            claimed.append(transitions.claim(connection, Claimant(uuid4(), 60_000, ROOT.id), limit=60))
 
     threads = [threading.Thread(target=claims) for _ in range(6)]
     for thread in threads:
@@ -61,18 +65,18 @@ def test_one_claim_never_gives_a_query_to_two_drivers(dsn: str, control: Control
 def test_a_lease_of_a_driver_that_is_gone_is_free_when_the_databases_clock_was_set_back(dsn: str, control: Control) -> None:
     query = control.add()
     with psycopg.connect(dsn, autocommit=True) as connection:
-        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == [query]
-        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == []
+        assert transitions.claim(connection, Claimant(uuid4(), 15_000, ROOT.id), limit=1) == [query]
+        assert transitions.claim(connection, Claimant(uuid4(), 15_000, ROOT.id), limit=1) == []
         connection.execute("UPDATE slackwater.query_status SET lease_expires_at = lease_expires_at + interval '1 hour'")
-        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == [query]
-        assert transitions.claim(connection, uuid4(), ttl_ms=15_000, limit=1) == []
+        assert transitions.claim(connection, Claimant(uuid4(), 15_000, ROOT.id), limit=1) == [query]
+        assert transitions.claim(connection, Claimant(uuid4(), 15_000, ROOT.id), limit=1) == []
 
 
 def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn: str, control: Control) -> None:
     query, me = control.add(), uuid4()
     with psycopg.connect(dsn, autocommit=True) as connection:
-        leases = Leases(me, ttl_ms=60_000)
-        drivers.beat(connection, me, "ready", {}, ("here", 1, 0.0))
+        leases = Leases(me, 60_000, ROOT)
+        drivers.beat(connection, me, "ready", {"state_root": str(ROOT.id)}, ("here", 1, 0.0))
         leases.claim(connection)
         (leased,) = leases.held(connection)
         control.execute("UPDATE slackwater.query_status SET version = version + 1 WHERE query_id = %s", query)
@@ -83,7 +87,7 @@ def test_a_transition_on_a_row_that_changed_writes_nothing_not_even_history(dsn:
 
 def test_a_lease_is_not_trusted_longer_than_it_lives_without_a_renewal(dsn: str) -> None:
     now = 100.0
-    leases = Leases(uuid4(), ttl_ms=2_000, clock=lambda: now)
+    leases = Leases(uuid4(), 2_000, ROOT, clock=lambda: now)
     assert not leases.is_trusted
     with psycopg.connect(dsn, autocommit=True) as connection:
         leases.renew(connection)
@@ -105,7 +109,7 @@ def test_after_kill_9_another_driver_takes_the_queries_over(dsn: str, tmp_path: 
             for query in queries:
                 status = control.reaches(query, "running", epoch=2)
                 control.works(query, epoch=2)
-                assert (status["lease_owner"], status["attempt"]) == (second.id, 1)
+                assert (status["lease_owner"], status["attempt"]) == (second.id, 0)
                 assert control.runs(query)[0]["error"]["code"] == "driver_lost"
                 assert_fenced(control, query)
 
@@ -244,3 +248,71 @@ def test_internal_queries_take_no_place_of_a_driver(dsn: str, tmp_path: Path, co
         control.reaches(own, "running")
         waiting = control.add()
         assert stays(lambda: control.state(waiting) == "stopped", 0.5)
+
+
+def test_many_kills_cost_no_attempt_where_nothing_was_under_way(dsn: str, tmp_path: Path, control: Control) -> None:
+    queries = [control.add() for _ in range(3)]
+    for kill in range(6):  # one more than attempts (4) and the first launch
+        with driver(dsn, fast_settings(tmp_path, lease_ttl_ms=300)) as killed:
+            for query in queries:
+                status = control.reaches(query, "running", epoch=kill + 1)
+                assert (status["attempt"], status["error"]) == (0, None)
+            killed.kill()
+
+
+def test_a_query_that_kills_its_driver_is_found_and_fails_and_its_neighbours_pay_nothing(
+    dsn: str, tmp_path: Path, control: Control
+) -> None:
+    # All have a batch under way when the driver dies, so each of them may be the cause.
+    innocents = [control.add(is_unfinished=True) for _ in range(3)]
+    with driver(dsn, fast_settings(tmp_path, lease_ttl_ms=300)):
+        for query in innocents:
+            control.works(query)
+        culprit = control.add(is_unfinished=True, kills_driver=True)
+        until("the first driver's end", lambda: control.status(culprit)["epoch"] == 1)
+    for _ in range(9):
+        with driver(dsn, fast_settings(tmp_path, lease_ttl_ms=300, max_attempts=2)) as one:
+            until("an end", lambda one=one: one.process.poll() is not None or control.state(culprit) == "failed")  # type: ignore[misc]
+            if control.state(culprit) == "failed":
+                break
+    status = control.status(culprit)
+    assert (status["state"], status["error"]["code"]) == ("failed", "restart_budget_spent")
+    assert "driver_lost" in status["error"]["detail"]
+    with driver(dsn, fast_settings(tmp_path)):
+        for query in innocents:
+            control.works(query)
+            assert control.status(query)["attempt"] == 0
+
+
+def test_a_driver_takes_only_queries_whose_state_is_in_its_directory(dsn: str, tmp_path: Path, control: Control) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    old = control.add()
+    with driver(dsn, fast_settings(tmp_path / "a", lease_ttl_ms=300)):
+        control.works(old)
+    with driver(dsn, fast_settings(tmp_path / "b")) as elsewhere:
+        new = control.add()
+        control.works(new)
+        assert stays(lambda: control.status(old)["lease_owner"] != elsewhere.id, 1.0)
+        assert control.status(old)["state"] != "failed"
+        # Begun anew (?state=discard), it is anybody's; and to stop or delete one needs no state.
+        control.execute("UPDATE slackwater.query SET checkpoint_id = gen_random_uuid() WHERE id = %s", old)
+        control.works(old, epoch=2)
+        with driver(dsn, fast_settings(tmp_path / "a")):
+            control.want(old, "stopped")
+            control.reaches(old, "stopped")
+
+
+def test_a_query_of_an_earlier_version_goes_to_the_driver_that_has_its_directory(
+    dsn: str, tmp_path: Path, control: Control
+) -> None:
+    query = control.add()
+    checkpoint = control.rows("SELECT checkpoint_id FROM slackwater.query WHERE id = %s", query)[0]["checkpoint_id"]
+    control.execute("INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id) VALUES (%s, %s, 0, 7)", query, checkpoint)
+    (tmp_path / "a" / "checkpoints" / str(query) / str(checkpoint)).mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    with driver(dsn, fast_settings(tmp_path / "b")) as other:
+        until("a ready driver", lambda: [row for row in control.drivers() if row["id"] == other.id and row["phase"] == "ready"])
+        assert stays(lambda: control.state(query) == "stopped", 1.0)
+        with driver(dsn, fast_settings(tmp_path / "a")) as first:
+            assert control.reaches(query, "running")["lease_owner"] == first.id

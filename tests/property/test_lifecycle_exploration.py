@@ -39,6 +39,7 @@ class Row:
     is_changed: bool = False
     desired: Desired = Desired.RUNNING
     is_deleted: bool = False
+    losses: int = 0
 
     @property
     def wants(self) -> Desired:
@@ -72,10 +73,16 @@ def decided(row: Row, hand: Hand, *, is_lease_mine: bool, is_draining: bool, now
         state_since_ms=0,
         observed_generation=1,
         error=LOST,
+        losses=row.losses,
     )
     report = HandleReport(hand.kind, EPOCH if hand.is_current else EPOCH - 1, age_ms=now, error=FAULTS[hand.fault])
     wish = Wish(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
-    return decide(Snapshot(wish, status, report, is_lease_mine, is_draining, now, jitter=0.5), LIMITS)
+    # Early a batch is under way, late the query has come to rest: both are met in every state.
+    is_busy = now == EARLY
+    snapshot = Snapshot(
+        wish, status, report, is_lease_mine, is_draining, now, 0.5, is_unfinished=is_busy, has_progressed=not is_busy
+    )
+    return decide(snapshot, LIMITS)
 
 
 def written(row: Row, action: Action) -> Row:
@@ -84,7 +91,7 @@ def written(row: Row, action: Action) -> Row:
         return row
     to = action.status
     is_changed = row.is_changed and to.observed_generation == 1
-    return replace(row, state=to.state, outcome=to.outcome, attempt=to.attempt, is_changed=is_changed)
+    return replace(row, state=to.state, outcome=to.outcome, attempt=to.attempt, is_changed=is_changed, losses=to.losses)
 
 
 def handled(hand: Hand, action: Action) -> Hand:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, St
 from app.driver.leases import Leases
 from app.driver.ports import LaunchOrder
 from app.driver.reconciler import Reconciler
+from app.driver.state_root import StateRoot
 from app.errors import Conflict, PreconditionFailed
 from app.store import drivers, transitions
 from app.store.queries import get_query, request_restart, set_desired_state
@@ -41,6 +43,7 @@ LIMITS = Limits(
     backoff_longest_ms=1_000,
 )
 LEASE_MS = 15_000
+ROOT = StateRoot(Path(), uuid.uuid4())
 USER_FAULT = ErrorReport("data_invalid", "user", is_retryable=False, detail="a record of another type")
 SYSTEM_FAULT = ErrorReport("source_unavailable", "external", is_retryable=True, detail="the feed is away")
 FENCED = ErrorReport("epoch_fenced", "internal", is_retryable=True, detail="a newer launch has the fence")
@@ -99,8 +102,8 @@ class Driver:
         self.seconds = 0.0
         self.drains_until: float | None = None
         self.host = MadeUpHost(dsn)
-        self.leases = Leases(self.id, LEASE_MS, lambda: self.seconds)
-        self.reconciler = Reconciler(self.leases, self.host, LIMITS, self._purge, jitter=lambda: 0.5)
+        self.leases = Leases(self.id, LEASE_MS, ROOT, lambda: self.seconds)
+        self.reconciler = Reconciler(self.leases, self.host, LIMITS, self._purge, self.is_unfinished, jitter=lambda: 0.5)
 
     @property
     def is_over(self) -> bool:
@@ -108,13 +111,23 @@ class Driver:
         return self.drains_until is not None and (self.seconds > self.drains_until or not self.host.has_live)
 
     def tick(self, connection: psycopg.Connection[Any]) -> None:
-        drivers.beat(connection, self.id, "ready" if self.drains_until is None else "draining", {}, ("here", 1, 0.0))
+        drivers.beat(
+            connection,
+            self.id,
+            "ready" if self.drains_until is None else "draining",
+            {"state_root": str(ROOT.id)},
+            ("here", 1, 0.0),
+        )
         self.leases.renew(connection)
         if self.drains_until is None:
             self.leases.claim(connection)
         self.reconciler.reconcile(connection)
         if self.reconciler.is_draining and self.drains_until is None:
             self.drains_until = self.seconds + LIMITS.stop_timeout_ms / 1000
+
+    def is_unfinished(self, leased: LeasedQuery) -> bool:
+        """Whether a batch was under way when the driver before died: as fate has it."""
+        return leased.query_id.int % 2 == 0
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
         transitions.purge(connection, self.id, leased)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
+from app.domain.lifecycle import ALONE_AFTER, LOST, WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
@@ -119,10 +119,7 @@ def test_05_a_paused_query_observes_a_new_generation_and_stays_paused() -> None:
 @pytest.mark.parametrize(
     ("handle", "code"),
     [
-        (ABSENT, "driver_lost"),
         (dead(RETRYABLE), "source_unavailable"),
-        (dead(None), "driver_lost"),
-        (dead(FATAL, epoch=6), "driver_lost"),
         (HandleReport(HandleKind.LAUNCHING, epoch=7, age_ms=100), "start_timeout"),
     ],
 )
@@ -137,6 +134,69 @@ def test_07_what_a_retry_may_help_backs_off(handle: HandleReport, code: str) -> 
 @pytest.mark.parametrize("age_ms", [None, 0, 99])
 def test_07_a_launch_in_time_or_waiting_for_its_turn_is_left_alone(age_ms: int | None) -> None:
     assert decided(State.STARTING, handle=HandleReport(HandleKind.LAUNCHING, epoch=7, age_ms=age_ms)) is WAIT
+
+
+LOST_HANDLES = [ABSENT, dead(None), dead(LOST), dead(FATAL, epoch=6), HandleReport(HandleKind.RUNNING, epoch=6, age_ms=0)]
+
+
+def after_loss(state: State, *, losses: int, is_unfinished: bool, handle: HandleReport = ABSENT) -> tuple[Action, Action]:
+    """What is decided of a query whose driver died, and when nothing of it lives any more."""
+    lost = decide(replace(snapshot(state, handle=handle, losses=losses, attempt=1), is_unfinished=is_unfinished), LIMITS)
+    assert lost.status is not None
+    assert lost.status.error == LOST
+    return lost, decide(replace(snapshot(State.STOPPING), status=lost.status), LIMITS)
+
+
+@pytest.mark.parametrize("handle", LOST_HANDLES)
+def test_07a_a_query_without_a_batch_under_way_starts_at_once_and_pays_nothing_for_its_drivers_end(handle: HandleReport) -> None:
+    lost, then = after_loss(State.RUNNING, losses=ALONE_AFTER, is_unfinished=False, handle=handle)
+    assert lost.rule == "7a"
+    assert then.effect is Effect.LAUNCH
+    assert then.status is not None
+    assert (then.status.attempt, then.status.losses, then.status.error) == (0, 0, None)
+
+
+@pytest.mark.parametrize("handle", LOST_HANDLES)
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("losses", [0, 1])
+def test_07c_23_a_query_with_a_batch_under_way_is_noted_and_due_at_once(state: State, losses: int, handle: HandleReport) -> None:
+    lost, then = after_loss(state, losses=losses, is_unfinished=True, handle=handle)
+    assert (lost.rule, then.rule) == ("7c", "23")
+    assert then.status is not None
+    assert (then.status.state, then.status.attempt, then.status.losses) == (State.BACKOFF, 1, losses + 1)
+    assert then.status.next_attempt_ms == NOW
+
+
+def test_07b_a_query_that_ran_alone_when_its_driver_died_spends_an_attempt() -> None:
+    lost, then = after_loss(State.STARTING, losses=ALONE_AFTER, is_unfinished=True)
+    assert (lost.rule, then.rule) == ("7b", "19")
+    assert then.status is not None
+    assert (then.status.attempt, then.status.losses) == (2, ALONE_AFTER)
+    assert then.status.next_attempt_ms is not None
+    assert then.status.next_attempt_ms > NOW
+
+
+def test_22_a_query_that_must_start_alone_waits_for_its_turn() -> None:
+    waiting = snapshot(State.BACKOFF, losses=ALONE_AFTER, next_attempt_ms=NOW - 1)
+    assert decide(replace(waiting, is_turn=False), LIMITS) == WAIT
+    assert decide(waiting, LIMITS).effect is Effect.LAUNCH
+    other = snapshot(State.BACKOFF, losses=ALONE_AFTER - 1, next_attempt_ms=NOW - 1)
+    assert decide(replace(other, is_turn=False), LIMITS).effect is Effect.LAUNCH
+
+
+def test_12a_the_first_commit_ends_all_suspicion() -> None:
+    runs = snapshot(State.RUNNING, handle=RUNS, losses=ALONE_AFTER, attempt=2)
+    assert decide(runs, LIMITS) == WAIT
+    action = decide(replace(runs, has_progressed=True), LIMITS)
+    assert action.rule == "12a"
+    assert action.status is not None
+    assert (action.status.losses, action.status.attempt) == (0, 2)
+
+
+def test_08_a_running_query_shows_no_error_of_a_launch_that_is_over() -> None:
+    action = decided(State.STARTING, handle=RUNS, attempt=1, error=RETRYABLE)
+    assert action.status is not None
+    assert (action.status.state, action.status.error, action.status.attempt) == (State.RUNNING, None, 1)
 
 
 def test_08_a_started_query_runs() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from dataclasses import replace
+from uuid import UUID, uuid4
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.placement import DriverLoad, Fleet, fair_share
-from app.domain.waiting import reason_for_waiting
+from app.domain.waiting import Reason, reason_for_waiting
 
 FLEETS = st.builds(
     lambda loads, unplaced: Fleet(
@@ -59,17 +60,34 @@ def test_handing_over_comes_to_an_end_and_leaves_no_two_drivers_far_apart(start:
         assert all(load.held <= other.held + 1 or other.held >= other.max_queries for other in now.drivers)
 
 
+def waits(fleet: Fleet, starting: int = 0, root: UUID | None = None, *, has_results: bool = False) -> Reason | None:
+    return reason_for_waiting(fleet, starting, "orders", root, has_results=has_results)
+
+
 def test_a_query_without_a_driver_is_told_why() -> None:
-    assert reason_for_waiting(fleet(), 0).code == "no_driver"  # type: ignore[union-attr]
-    assert reason_for_waiting(fleet(), 1).code == "driver_starting"  # type: ignore[union-attr]
-    full = reason_for_waiting(fleet((2, 2), (3, 3)), 0)
+    assert waits(fleet()).code == "no_driver"  # type: ignore[union-attr]
+    assert waits(fleet(), 1).code == "driver_starting"  # type: ignore[union-attr]
+    full = waits(fleet((2, 2), (3, 3)))
     assert full is not None
     assert (full.code, full.fact) == ("no_driver_has_room", "2 ready drivers hold 5 of 5 queries")
-    assert reason_for_waiting(fleet((2, 2), (3, 1)), 0) is None
+    assert waits(fleet((2, 2), (3, 1))) is None
 
 
 def test_what_waits_already_takes_the_room_that_is_left() -> None:
-    full = reason_for_waiting(fleet((2, 1), unplaced=1), 0)
+    full = waits(fleet((2, 1), unplaced=1))
     assert full is not None
     assert full.code == "no_driver_has_room"
-    assert reason_for_waiting(fleet((3, 1), unplaced=1), 0) is None
+    assert waits(fleet((3, 1), unplaced=1)) is None
+
+
+def test_a_query_whose_state_no_driver_has_is_told_where_it_is_and_what_to_do() -> None:
+    root, other = uuid4(), uuid4()
+    here = replace(fleet((2, 1)), drivers=tuple(replace(load, root=str(root)) for load in fleet((2, 1)).drivers))
+    assert waits(here, root=root) is None
+    told = waits(here, root=other)
+    assert told is not None
+    assert told.code == "state_not_here"
+    assert str(other) in told.detail
+    assert "PUT /v1/queries/orders?state=discard" in told.detail
+    assert waits(here, 1, root=other).code == "driver_starting"  # type: ignore[union-attr]
+    assert waits(here, has_results=True).code == "state_not_here"  # type: ignore[union-attr]
