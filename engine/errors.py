@@ -19,7 +19,11 @@ EngineError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+BEGIN_ANEW: Final = "begin anew without that state: PUT /v1/queries/<name>?state=discard with its definition"
+STATE_CURE: Final = f"Bring back the checkpoint directory that goes with this database from a copy, or {BEGIN_ANEW}"
+"""What helps where kept state cannot be used, as part of a message."""
 
 
 @dataclass(frozen=True, slots=True)

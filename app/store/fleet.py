@@ -55,7 +55,11 @@ def warning_of_no_room(connection: sa.Connection, silent_ms: int, query_name: st
         .where(sa.func.starts_with(query.c.name, PREFIX) == is_own)
     )
     waiting = connection.execute(others).scalar_one()
-    return reason_for_waiting(Fleet(fleet.drivers, waiting), starting, query_name, None, has_results=False) if fleet.drivers else None
+    return (
+        reason_for_waiting(Fleet(fleet.drivers, waiting), starting, query_name, None, has_results=False)
+        if fleet.drivers
+        else None
+    )
 
 
 def _drivers(silent_ms: int, *, is_internal: bool) -> sa.Select[Any]:

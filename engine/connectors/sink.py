@@ -32,7 +32,7 @@ from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD
 from engine.core.order import CAUSE_COLUMNS, NO_LANE, declared_indices, lane_of
 from engine.core.sequence import Reach, numbered
-from engine.errors import BufferFull, DataInvalid, EpochFenced, SinkUnavailable, StateCorrupt
+from engine.errors import STATE_CURE, BufferFull, DataInvalid, EpochFenced, SinkUnavailable, StateCorrupt
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
@@ -253,8 +253,7 @@ class Sink:
             return None
         if batch_id != last + 1:
             raise StateCorrupt(
-                f"the results hold batch {last}, the checkpoint goes on with {batch_id}: they do not belong together. Bring back the "
-                "checkpoint directory that goes with this database, or start again with ?state=discard"
+                f"the results hold batch {last}, the checkpoint goes on with {batch_id}: they do not belong together. {STATE_CURE}"
             )
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 

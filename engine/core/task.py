@@ -43,7 +43,7 @@ from engine.core.progress import FeedProgress, Reading
 from engine.core.replay import OPERATOR, replayed_rows
 from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.core.structures.spans import bounded
-from engine.errors import EngineError, InvariantBroken, StateCorrupt
+from engine.errors import BEGIN_ANEW, EngineError, InvariantBroken, StateCorrupt
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Filter, Plan, Projection, Stage, StreamTableJoin, TableFilter
 from engine.plan.task_keys import input_key, task_key
@@ -425,5 +425,5 @@ def check_format(state: Mapping[str, Any] | None) -> None:
     if state is not None and state.get("format") != STATE_FORMAT:
         raise StateCorrupt(
             f"the state has format {state.get('format')!r}, this version reads {STATE_FORMAT}: run the version of Slackwater that wrote it, "
-            "or start again with ?state=discard"
+            f"or {BEGIN_ANEW}"
         )

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from engine.errors import EpochFenced, StateCorrupt
-from engine.spark.inspection import CURE, DONE, inspect_checkpoint, is_done, write_synced
+from engine.errors import BEGIN_ANEW, STATE_CURE, EpochFenced, StateCorrupt
+from engine.spark.inspection import DONE, inspect_checkpoint, is_done, write_synced
 from engine.spark.seals import is_whole, sealed
 from engine.spark.task_ids import task_ids
 
@@ -141,10 +141,7 @@ def finish_batch(directory: Path, batch_id: int | None) -> None:
         return
     spark = directory / "spark"
     if not (spark / "offsets" / str(batch_id)).exists():
-        raise StateCorrupt(
-            f"the results hold batch {batch_id}, which the checkpoint directory does not know. Bring back the directory that goes with "
-            "this database, or start again with ?state=discard"
-        )
+        raise StateCorrupt(f"the results hold batch {batch_id}, which the checkpoint directory does not know. {STATE_CURE}")
     done = spark / "commits" / str(batch_id)
     if not is_done(done):
         write_synced(done, DONE)
@@ -155,7 +152,7 @@ def _read_layout(path: Path) -> Layout:
     if value.get("format") not in range(1, LAYOUT_FORMAT + 1):
         raise StateCorrupt(
             f"the checkpoint has layout format {value.get('format')!r}, this version reads up to {LAYOUT_FORMAT}: run the version of Slackwater "
-            "that wrote it, or start again with ?state=discard"
+            f"that wrote it, or {BEGIN_ANEW}"
         )
     return Layout(
         value["partitions"],
@@ -171,10 +168,10 @@ def _layout_of(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except ValueError as error:
-        raise StateCorrupt(f"{path} is damaged: {error}. {CURE}") from error
+        raise StateCorrupt(f"{path} is damaged: {error}. {STATE_CURE}") from error
     is_known = isinstance(value, dict) and value.get("format") in range(1, LAYOUT_FORMAT + 1)
     if not isinstance(value, dict) or (is_known and not is_whole(value)):
-        raise StateCorrupt(f"{path} is damaged: it is not what was written. {CURE}")
+        raise StateCorrupt(f"{path} is damaged: it is not what was written. {STATE_CURE}")
     return value
 
 

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError, StateCorrupt
+from engine.errors import STATE_CURE, DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError, StateCorrupt
 
 _MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
 
@@ -117,10 +117,7 @@ def _damaged_state(text: str) -> str | None:
     cause = causes[-1] if causes else found[0]
     if not _DAMAGE.search(cause):
         return None
-    return (
-        f"Spark's state below the checkpoint directory cannot be loaded: {found[0]} ({cause}). Bring back the checkpoint directory that "
-        "goes with this database from a copy, or start again with ?state=discard"
-    )[:_MESSAGE_CHARS]
+    return (f"Spark's state below the checkpoint directory cannot be loaded: {found[0]} ({cause}). {STATE_CURE}")[:_MESSAGE_CHARS]
 
 
 def _last_error(text: str) -> str | None:

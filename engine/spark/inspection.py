@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from engine.errors import StateCorrupt
+from engine.errors import STATE_CURE, StateCorrupt
 from engine.spark.seals import is_whole
 
 DONE: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 """What Spark 4.3 writes into ``commits/<batch>`` of a query without watermarks."""
-
-CURE: Final = "Bring back the checkpoint directory that goes with this database from a copy, or start again with ?state=discard"
 
 _CONSTANTS: Final = "constants.json"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -110,7 +108,7 @@ def _check_identity(path: Path) -> None:
     try:
         UUID(json.loads(path.read_bytes())["id"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateCorrupt(f"{path} is damaged: it holds no id. {CURE}") from error
+        raise StateCorrupt(f"{path} is damaged: it holds no id. {STATE_CURE}") from error
 
 
 def _fault_of_offsets(path: Path, partitions: int | None) -> str | None:
@@ -162,4 +160,4 @@ def _numbered(directory: Path) -> list[int]:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise StateCorrupt(f"{path} is damaged: {why}. {CURE}")
+    raise StateCorrupt(f"{path} is damaged: {why}. {STATE_CURE}")

@@ -29,11 +29,10 @@ from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.errors import StateCorrupt
+from engine.errors import BEGIN_ANEW, STATE_CURE, StateCorrupt
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
-from engine.spark.inspection import CURE
 from engine.spark.look_ahead import LookAhead
 from engine.spark.seals import is_whole, sealed
 from engine.spark.silence import Silence
@@ -466,10 +465,10 @@ def _require_whole(offset: Offset) -> None:
     if offset.get("format", OFFSET_FORMAT) > OFFSET_FORMAT:
         raise StateCorrupt(
             f"the checkpoint's offset log has format {offset['format']}, this version reads up to {OFFSET_FORMAT}: run the version of "
-            "Slackwater that wrote it, or start again with ?state=discard"
+            f"Slackwater that wrote it, or {BEGIN_ANEW}"
         )
     if not is_whole(offset):
-        raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {CURE}")
+        raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {STATE_CURE}")
 
 
 def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:

@@ -27,7 +27,7 @@ import polars as pl
 import pyarrow as pa
 
 from engine.core.hashing import UNSEEDED, KeyHash
-from engine.errors import DiskFull, ExternalError, StateCorrupt
+from engine.errors import STATE_CURE, DiskFull, ExternalError, StateCorrupt
 
 CACHED_SEGMENTS: Final = 256
 """Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""
@@ -46,7 +46,6 @@ _DEAD: Final = ".dead"
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space, no quota, no larger file allowed."""
 
-_CURE: Final = "Bring back the checkpoint directory that goes with this database from a copy, or start again with ?state=discard"
 _checked: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 """Path → what was there when it was checked: inode, size, time of the last change."""
 
@@ -116,7 +115,7 @@ class FileSegmentStore:
                 raise ExternalError(
                     f"the state file {path} cannot be read now: {error.strerror}. The query goes on by itself once it can"
                 ) from error
-            raise StateCorrupt(f"the state file {path} cannot be read: {error}. {_CURE}") from error
+            raise StateCorrupt(f"the state file {path} cannot be read: {error}. {STATE_CURE}") from error
         self._remember(segment_id, frame)
         return frame
 
@@ -211,7 +210,7 @@ def _check(path: Path) -> None:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if status.st_size else b""
         found = f"{zlib.crc32(content):08x}"
     if found != checksum:
-        raise StateCorrupt(f"the state file {path} is damaged: its checksum is {found}, written was {checksum}. {_CURE}")
+        raise StateCorrupt(f"the state file {path} is damaged: its checksum is {found}, written was {checksum}. {STATE_CURE}")
     _checked[name] = found_now
     if len(_checked) > CHECKED_FILES:
         _checked.popitem(last=False)

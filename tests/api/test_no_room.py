@@ -112,3 +112,20 @@ async def test_the_wish_stands_in_the_query_and_in_its_status(client: httpx.Asyn
         listed = (await client.get("/v1/queries")).json()["items"][0]
         status = (await client.get("/v1/queries/joined/status")).json()
         assert {each["desired_state"] for each in (shown, listed, status, shown["definition"], listed["definition"])} == {desired}
+
+
+async def test_a_query_whose_state_is_elsewhere_says_where_and_what_helps(
+    client: httpx.AsyncClient, dsn: str, sources: None, driver: str
+) -> None:
+    await client.post("/v1/queries", json=copied("one"))
+    root = uuid.uuid4()
+    execute(
+        dsn,
+        "UPDATE slackwater.query_status s SET state_root = %s, state_checkpoint_id = q.checkpoint_id FROM slackwater.query q "
+        "WHERE q.id = s.query_id",
+        root,
+    )
+    status = (await client.get("/v1/queries/one/status")).json()
+    assert (status["reason"]["code"], status["conditions"]) == ("state_not_here", ["unplaced", "stale"])
+    assert str(root) in status["reason"]["detail"]
+    assert "PUT /v1/queries/one?state=discard" in status["reason"]["detail"]

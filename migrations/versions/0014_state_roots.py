@@ -1,18 +1,18 @@
 """Note where the state of a query is, how often its driver was lost, and which incarnation of the log this is.
 
-Revision ID: 0013
-Revises: 0012
+Revision ID: 0014
+Revises: 0013
 """
 
 from __future__ import annotations
 
 from alembic import op
 
-revision = "0013"
-down_revision = "0012"
+revision = "0014"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
-oldest_code = "0012"
+oldest_code = "0013"
 
 UP = (
     """
