@@ -21,10 +21,10 @@ import structlog
 
 from engine.core.hashing import KeyHash
 from engine.core.repartition.tasks import repartitioned
-from engine.errors import InvariantBroken, StateCorrupt
+from engine.errors import STATE_CURE, InvariantBroken, StateCorrupt
 from engine.plan.model import Plan, Stage
 from engine.spark.checkpoint import FIRST_SEGMENTS, MIN_BATCHES_TO_RETAIN, Layout, write_layout
-from engine.spark.inspection import CURE, write_synced
+from engine.spark.inspection import write_synced
 from engine.spark.seals import SEAL, is_whole, sealed
 from engine.spark.task_ids import task_ids
 from engine.state.files import FileSegmentStore
@@ -98,11 +98,11 @@ def seed_of(segments: Path, stage: int, ordinal: int) -> dict[str, Any] | None:
     except FileNotFoundError:
         if segments.name == FIRST_SEGMENTS:
             return None
-        raise StateCorrupt(f"{path} is missing. {CURE}") from None
+        raise StateCorrupt(f"{path} is missing. {STATE_CURE}") from None
     except ValueError as error:
-        raise StateCorrupt(f"{path} is damaged: {error}. {CURE}") from error
+        raise StateCorrupt(f"{path} is damaged: {error}. {STATE_CURE}") from error
     if not isinstance(seed, dict) or not is_whole(seed):
-        raise StateCorrupt(f"{path} is damaged: it is not what was written. {CURE}")
+        raise StateCorrupt(f"{path} is damaged: it is not what was written. {STATE_CURE}")
     return {name: value for name, value in seed.items() if name != SEAL} or None
 
 
