@@ -8,7 +8,8 @@ revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = ${repr(branch_labels)}
 depends_on = ${repr(depends_on)}
-# The oldest revision whose code goes on working after this one: the one before, if this one only adds. Leave it out where none does.
+# The oldest revision whose code goes on working after this one: that of the last release (tests/stored/code-*), if all since then only adds.
+# Leave it out where no older code does.
 oldest_code = ${repr(down_revision)}
 
 

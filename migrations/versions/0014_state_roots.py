@@ -12,7 +12,7 @@ revision = "0014"
 down_revision = "0013"
 branch_labels = None
 depends_on = None
-oldest_code = "0013"
+oldest_code = "0012"
 
 UP = (
     """

@@ -32,8 +32,8 @@ KEPT_MANIFESTS: Final = 5
 
 
 def archives() -> list[Path]:
-    """Return the archives of all versions."""
-    return sorted(FOLDER.glob(f"*{SUFFIX}"))
+    """Return the archives of what all versions stored."""
+    return sorted(FOLDER.glob(f"state-*{SUFFIX}"))
 
 
 def unpack(archive: Path, target: Path) -> None:

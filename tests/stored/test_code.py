@@ -1,0 +1,69 @@
+"""The code of the version before works on the schema of this one, side by side with this one's; or it says that it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from engine.core.task import STATE_FORMAT
+from engine.python_processes import SAFE_PATH_VARIABLE
+from engine.spark.checkpoint import LAYOUT_FORMAT
+from engine.spark.source import OFFSET_FORMAT
+from tests.conftest import with_database
+from tests.stored.archive import unpack
+from tests.stored.code import newest, revision_of
+from tests.stored.tour import tour
+
+FORMATS = {"state": 2, "layout": 3, "offset": 1}
+SINCE = "0010"
+"""The revision of the schema since which these formats are written."""
+
+
+@pytest.fixture
+def shared(postgres_dsn: str) -> Iterator[str]:
+    """An empty database for both versions."""
+    name = f"shared_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield with_database(postgres_dsn, name)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def supported(dsn: str) -> str:
+    with psycopg.connect(dsn) as connection:
+        (oldest,) = connection.execute("SELECT oldest_code FROM slackwater.schema_support").fetchone() or ("",)
+        return str(oldest)
+
+
+async def test_the_version_before_works_beside_this_one_or_refuses(shared: str, tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    unpack(newest(), before)
+    command = [sys.executable, "-P", "-m", "tests.stored.tour", shared, str(tmp_path), "look:ours", "make:theirs"]
+    environment = {**os.environ, "PYTHONPATH": str(before), SAFE_PATH_VARIABLE: "1"}
+    async with tour(shared, tmp_path) as ours:
+        await ours.make("ours")
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        if revision_of(newest()) < supported(shared):
+            assert (done.returncode, "a newer version has upgraded it" in done.stderr) == (1, True), done.stderr
+            return
+        assert done.returncode == 0, done.stdout + done.stderr
+        await ours.look("theirs")
+        await ours.look("ours")
+
+
+def test_code_that_cannot_read_a_newer_format_does_not_run_beside_its_writer(dsn: str) -> None:
+    """Whoever raises a format adds a migration without ``oldest_code`` (it may change nothing), and notes its revision in ``SINCE``.
+
+    Else a driver of the version before could take a query over whose state it cannot read, and the query would fail.
+    """
+    assert {"state": STATE_FORMAT, "layout": LAYOUT_FORMAT, "offset": OFFSET_FORMAT} == FORMATS
+    assert supported(dsn) >= SINCE
