@@ -82,7 +82,7 @@ def validated(model: type[Parsed], body: Any) -> Parsed:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise DefinitionInvalid(problems_of(error)) from error
+        raise DefinitionInvalid(problems_of(error, model)) from error
 
 
 def request_body(schema: str, examples: dict[str, Any]) -> dict[str, Any]:

@@ -43,13 +43,16 @@ from app.domain.idempotency import digest_of
 from app.domain.internal_queries import is_internal
 from app.domain.scopes import names_in
 from app.errors import Fault, Unprocessable
+from app.store.catalog import load_visible_catalog
 from app.store.fleet import warning_of_no_room
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
 from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
+from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition, Start
+from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -146,7 +149,7 @@ def post_query(
 
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:
-    definition = _checked(body)
+    definition = _checked(connection, body)
     row = create_query(connection, definition)
     response.headers["Location"] = f"/v1/queries/{row.name}"
     return _stored(connection, services, row, definition, response)
@@ -180,7 +183,7 @@ def put_query(
     definition previews the edit. `desired_state` in the body is taken over only if it is given.
     """
     refuse_internal(name)
-    definition = _checked(_named(name, body))
+    definition = _checked(transaction, _named(name, body))
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
@@ -283,8 +286,8 @@ def post_restart(
     return _wish(transaction, services, request_restart(transaction, name, conditions), response)
 
 
-def _checked(body: Any) -> QueryDefinition:
-    definition = validated(QueryDefinition, body)
+def _checked(connection: sa.Connection, body: Any) -> QueryDefinition:
+    definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
     refuse_beyond_scope(names_in(definition))
     return definition
 

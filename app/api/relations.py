@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
-from app.api.bodies import JsonBody, request_body, validated
+from app.api.bodies import JsonBody, request_body
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
 from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, Name, OnlyKnownParameters, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
@@ -31,7 +31,7 @@ from app.api.warned import shown_warnings
 from app.domain.access import refuse_beyond_scope, visible
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in
-from app.domain.sources import check_source, source_warnings
+from app.domain.sources import read_source, source_warnings
 from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.files_root import check_directory
@@ -201,9 +201,8 @@ def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Sett
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
-    definition = validated(model, body)
+    definition = read_source(model, body)
     refuse_beyond_scope(feeds_in(definition))
-    check_source(definition)
     if isinstance(definition.connector, FilesConnector):
         check_directory(definition.connector.path, settings)
     return definition

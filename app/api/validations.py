@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import APIRouter
 
-from app.api.bodies import JsonBody, request_body, validated
+from app.api.bodies import JsonBody, request_body
 from app.api.deps import LongInspection, OnlyKnownParameters
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect, EditPreview, ValidationAnswer
@@ -18,7 +18,7 @@ from app.api.warned import shown_warnings
 from app.domain.access import name_beyond, scope_in_force
 from app.domain.edits import EditKind
 from app.domain.scopes import names_in
-from app.store.catalog import load_catalog, producers_of
+from app.store.catalog import load_catalog, load_visible_catalog, producers_of
 from app.store.previews import effects_of, last_commit_at
 from app.store.queries import find_query
 from app.store.query_edits import edit_of
@@ -27,7 +27,7 @@ from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.build import build_plan, normalise
+from engine.plan.build import build_plan, normalise, read_query
 from engine.plan.model import Operator, Plan
 from engine.plan.warnings import warnings_of
 
@@ -53,7 +53,7 @@ def post_validation(body: JsonBody, transaction: LongInspection) -> ValidationAn
     """
     definition: QueryDefinition | None = None
     try:
-        definition = normalise(validated(QueryDefinition, body))
+        definition = normalise(read_query(body, lambda: load_visible_catalog(raw(transaction))))
         _refuse_beyond_scope(transaction, definition)
         catalog = load_catalog(raw(transaction))
         plan = build_plan(definition, catalog)

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
 from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
-from engine.errors import DefinitionInvalid
+from engine.definition.suggestions import hint
+from engine.errors import DefinitionInvalid, Problem
 from engine.plan.problems import Problems
+from engine.plan.reading import read_definition
 from engine.plan.table_limits import check_table_size
 from engine.plan.warnings import DefinitionWarning
 
+Source = TypeVar("Source", bound=SourceDefinition)
 EVENT_TIME_KINDS = ("int", "bigint", "timestamp", "string")
+
+
+def read_source(model: type[Source], body: Any) -> Source:
+    """Read a body as a source and check it.
+
+    Raises:
+        DefinitionInvalid: with every problem found, of the shape and by ``check_source``.
+    """
+    reading = read_definition(model, body)
+    found: Sequence[Problem] = ()
+    if reading.definition is not None:
+        try:
+            check_source(reading.definition)
+        except DefinitionInvalid as error:
+            found = error.problems
+    problems = reading.with_rules(found)
+    if problems or reading.definition is None:
+        raise DefinitionInvalid(problems)
+    return reading.definition
 
 
 def check_source(definition: SourceDefinition) -> None:
@@ -55,7 +80,7 @@ def _check_key(definition: SourceDefinition, problems: Problems) -> None:
     for index, name in enumerate(definition.key):
         pointer = f"/key/{index}"
         if name not in schema:
-            problems.add(pointer, "unknown_column", f"{name!r} is not declared; the columns are {', '.join(schema.names)}")
+            problems.add(pointer, "unknown_column", f"{name!r} is not declared{hint(name, schema.names)}")
         elif schema[name].is_nested:
             problems.add(pointer, "type_mismatch", f"{name!r} is of type {schema[name]}, which cannot be a key")
         elif name in definition.key[:index]:
@@ -70,7 +95,7 @@ def _check_event_time(definition: SourceDefinition, problems: Problems) -> None:
                 problems.add(f"/event_time_{part}", "unknown_field", f"a {part} needs an `event_time` column to read")
         return
     if name not in schema:
-        problems.add("/event_time", "unknown_column", f"{name!r} is not declared; the columns are {', '.join(schema.names)}")
+        problems.add("/event_time", "unknown_column", f"{name!r} is not declared{hint(name, schema.names)}")
         return
     kind, unit = schema[name].kind, definition.event_time_unit
     if kind == "int" and unit != "s":

@@ -34,12 +34,23 @@ _PRODUCER = """
 
 
 def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
-    """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture."""
-    rows = connection.execute(_RELATIONS).fetchall()
-    return {
+    """Return every relation by name. A driver calls this when it launches a query; one statement, so one consistent picture.
+
+    What is outside of the caller's scope is there, for cycles lead through it, and is not suggested.
+    """
+    rows, scope = connection.execute(_RELATIONS).fetchall(), scope_in_force()
+    found = {
         name: entry_of(name, kind, origin, definition, produced_by, reads)
         for name, kind, origin, definition, produced_by, reads in rows
     }
+    if scope is None:
+        return found
+    return {name: replace(entry, is_hidden=not scope.allows(name)) for name, entry in found.items()}
+
+
+def load_visible_catalog(connection: psycopg.Connection[Any]) -> Catalog:
+    """Return every relation within the caller's scope by name."""
+    return {name: entry for name, entry in load_catalog(connection).items() if not entry.is_hidden}
 
 
 def producers_of(connection: psycopg.Connection[Any]) -> Producers:

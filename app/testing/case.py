@@ -14,10 +14,10 @@ from app.testing.rows import milliseconds
 from app.testing.slicing import Slicing
 from app.testing.sources import Json, add_below, held_tables, partitions_of, read_sources
 from engine.definition.durations import parse_duration
-from engine.definition.queries import Model, Name, QueryDefinition
+from engine.definition.queries import Model, Name
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.build import build_plan
+from engine.plan.build import build_plan, read_query
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
 from engine.plan.model import Plan
 from engine.plan.problems import Problems, pointer_of, problems_of
@@ -141,7 +141,7 @@ def read_case(document: Document, place: int = 0, tasks: int | None = None) -> C
     try:
         shape = _Shape.model_validate(document.value)
     except ValidationError as error:
-        raise _invalid(document, problems_of(error)) from error
+        raise _invalid(document, problems_of(error, _Shape)) from error
     now_ms = milliseconds(shape.now)
     if now_ms is None:
         problems.add("/now", "invalid_value", f"write a time such as {START}")
@@ -186,10 +186,7 @@ def _queries(
     for index, body in enumerate(bodies):
         pointer = f"/queries/{index}"
         try:
-            plan = build_plan(QueryDefinition.model_validate(body), catalog)
-        except ValidationError as error:
-            add_below(problems, pointer, problems_of(error))
-            continue
+            plan = build_plan(read_query(body, lambda: catalog), catalog)
         except DefinitionInvalid as error:
             add_below(problems, pointer, error.problems)
             continue

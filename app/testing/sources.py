@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import ValidationError
-
-from app.domain.sources import check_source
+from app.domain.sources import read_source
 from engine.definition.relations import LogConnector, SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import feed_of
-from engine.plan.problems import Problems, problems_of
+from engine.plan.problems import Problems
 
 Json = dict[str, Any]
 
@@ -46,10 +44,7 @@ def read_sources(
                 problems.add(pointer, "name_taken", f"{name!r} is a step of its own; call the relation otherwise in the test")
             given = logged(body) if held is None else in_one_partition(logged(body), name if name in held else SHARED_FEED)
             try:
-                sources[name] = _KINDS[kind].model_validate(given)
-                check_source(sources[name])
-            except ValidationError as error:
-                add_below(problems, pointer, problems_of(error))
+                sources[name] = read_source(_KINDS[kind], given)
             except DefinitionInvalid as error:
                 add_below(problems, pointer, error.problems)
             else:

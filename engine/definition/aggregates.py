@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from sqlglot import exp
 
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.suggestions import meant
 from engine.definition.types import BIGINT, DOUBLE, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal, parse_type
 
 AggregateName = Literal[
@@ -88,7 +89,9 @@ def read_call(tree: exp.Expr) -> WrittenAggregate:
         raise ExpressionInvalid("not_supported_yet", f"{name} comes later; there are {FORMS}")
     function = _SUPPORTED.get(name)
     if function is None:
-        raise ExpressionInvalid("unknown_function", f"there is no aggregate {name[:60]!r}; there are {FORMS}")
+        near = meant(name, _SUPPORTED)
+        ending = f"; there are {FORMS}" if near is None else f"; did you mean {near}?"
+        raise ExpressionInvalid("unknown_function", f"there is no aggregate {name[:60]!r}{ending}")
     if function == "top_k":
         return _top_k(arguments)
     if len(arguments) != 1:

@@ -7,7 +7,6 @@ number, a bigint overflow) is NULL: see ``operands`` and ``arithmetic``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,7 +28,8 @@ from engine.definition.operands import (
     text_literal,
 )
 from engine.definition.patterns import like
-from engine.definition.syntax import flatten, parse, render
+from engine.definition.suggestions import hint, meant
+from engine.definition.syntax import described, flatten, parse, render
 from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema, parse_type
 
 __all__ = [
@@ -107,9 +107,9 @@ def resolve(column: exp.Column, schema: Schema) -> str:
             return found[0]
         if found:
             raise ExpressionInvalid("ambiguous_column", f"{name} may be {' or '.join(found)}; write which")
-    near = difflib.get_close_matches(name, [*schema.names, *(n.partition(".")[2] or n for n in schema)], n=1)
-    meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(schema.names[:20])}" if len(schema) else ""
-    raise ExpressionInvalid("unknown_column", f"there is no column {name[:80]}{meant}")
+    near = meant(name, [*schema.names, *(known.partition(".")[2] or known for known in schema)])
+    ending = hint(name, schema.names) if near is None else f"; did you mean {near}?"
+    raise ExpressionInvalid("unknown_column", f"there is no column {name[:80]}{ending}")
 
 
 def qualify(text: str, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
@@ -149,7 +149,7 @@ class _Compiler:
     def compile(self, node: exp.Expr) -> Operand:
         build = _BUILDERS.get(type(node))
         if build is None:
-            raise ExpressionInvalid("not_a_scalar", f"{type(node).__name__.lower()} is not a value here")
+            raise ExpressionInvalid("not_a_scalar", f"{described(node, render(node))} is not a value here")
         self.gaps.is_strict &= type(node) in _STRICT
         return build(self, node)
 

@@ -143,14 +143,14 @@ def check(tree: exp.Expr, text: str) -> None:
                 raise ExpressionInvalid(
                     "not_a_scalar", f"{_excerpt(text)}: statements, subqueries and window functions are not allowed here"
                 )
-            raise _malformed(f"{_excerpt(text)}: {_name(node)} is not supported in expressions")
+            raise _malformed(f"{described(node, text)} is not supported in expressions{_instead(node)}")
         allowed = _ALLOWED[kind] + _FLAGS.get(kind, ())
         for name, value in node.args.items():
             if name in allowed or value in (None, False, [], ()):
                 continue
             if name == "query":
                 raise ExpressionInvalid("not_a_scalar", "IN takes a list of values, not a subquery; use a join")
-            raise _malformed(f"{_excerpt(text)}: {_name(node)} does not take {name.replace('_', ' ')!r} here")
+            raise _malformed(f"{described(node, text)} is not supported in expressions{_instead(node)}")
         for child in node.iter_expressions():
             is_chain = isinstance(node, (exp.And, exp.Or)) and type(child) is kind
             pending.append((child, depth if is_chain else depth + 1))
@@ -183,8 +183,37 @@ def _malformed(detail: str) -> ExpressionInvalid:
     return ExpressionInvalid("expression_malformed", detail)
 
 
-def _name(node: exp.Expr) -> str:
-    return type(node).__name__.upper()
+def described(node: exp.Expr, text: str) -> str:
+    """Name a part of an expression by its own text, never by what the parser calls it; the whole where that cannot be found in it."""
+    try:
+        part = render(node)
+    except (SqlglotError, RecursionError, ValueError, AttributeError):
+        return _excerpt(text)
+    at = text.lower().find(part.lower())
+    return _excerpt(text if at < 0 else text[at : at + len(part)])
+
+
+_INSTEAD: dict[type[exp.Expr], str] = {
+    exp.Column: "a column is written as column or relation.column; a struct's fields cannot be taken out",
+    exp.Interval: "durations belong into `window`, `grace` and other fields; of times use epoch_ms(…) and milliseconds",
+    exp.Bracket: "elements of arrays and maps cannot be taken out",
+    exp.Dot: "a struct's fields cannot be taken out",
+    exp.Lambda: "there are no lambda functions",
+    exp.TryCast: "CAST(… AS …) gives NULL where it fails",
+    exp.RegexpLike: "use LIKE, or contains(text, part)",
+    exp.Alias: 'names of columns stand beside the expression: {"name": "expression"}',
+    exp.Parameter: "there are no parameters: write the value",
+    exp.Placeholder: "there are no parameters: write the value",
+    exp.Tuple: "compare columns one by one with AND",
+    exp.JSONExtract: "read the value out before it is sent, into a column of its own",
+    exp.Cast: "a cast is CAST(… AS type), without a format",
+}
+"""What to write instead of what people try."""
+
+
+def _instead(node: exp.Expr) -> str:
+    found = next((text for kind, text in _INSTEAD.items() if isinstance(node, kind)), None)
+    return "; GET /v1/functions lists what there is" if found is None else f": {found}"
 
 
 def _excerpt(text: str) -> str:
@@ -193,11 +222,16 @@ def _excerpt(text: str) -> str:
 
 
 def _reason(error: SqlglotError) -> str:
-    """Return what the parser says, without the part that shows the text again."""
-    if isinstance(error, ParseError) and error.errors:
-        first = error.errors[0]
-        said = str(first["description"])
-        if said.startswith("Required keyword"):  # goes on with the names of Python classes
-            said = "something is missing"
-        return f"{said.removesuffix('.')} at character {first['col']}"
-    return "a quote is not closed"
+    """Say where reading ended, in our own words: the parser's speak of its tokens and classes."""
+    if not isinstance(error, ParseError) or not error.errors:
+        return "a quote is not closed"
+    first = error.errors[0]
+    found = str(first.get("highlight") or "").strip()
+    if not found or (not str(first.get("end_context") or "").strip() and _is_open(error)):
+        return "it is not complete"
+    return f"{_excerpt(found)} at character {first['col']} does not fit what stands before it"
+
+
+def _is_open(error: ParseError) -> bool:
+    """Whether the parser wanted more at the end of the text."""
+    return str(error.errors[0]["description"]).startswith(("Expecting", "Required", "Expected"))

@@ -5,9 +5,12 @@ Operators follow T9: ``from.where`` first, joins, ``where``, group and window, `
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from engine.definition.queries import QueryDefinition
+from engine.definition.suggestions import hint
+from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import Catalog
 from engine.plan.effects import check_effects, check_late_records
 from engine.plan.fingerprint import fits_kept_state, state_fingerprint
@@ -16,13 +19,15 @@ from engine.plan.joins import plan_joins
 from engine.plan.layout import FILTER, Layout, assemble
 from engine.plan.model import Plan
 from engine.plan.problems import Problems
+from engine.plan.reading import read_definition
 from engine.plan.results import plan_output, plan_select, with_own_key
+from engine.plan.running import Running
 from engine.plan.scope import Scope, Side, check_condition, unqualified
 from engine.plan.support import check_support
 from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
 from engine.plan.windows import Sizes, check_sizes, default_retention
 
-__all__ = ["build_plan", "fits_kept_state", "normalise", "state_fingerprint"]
+__all__ = ["build_plan", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
 
 _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTER)
 """A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""
@@ -36,6 +41,28 @@ def normalise(definition: QueryDefinition) -> QueryDefinition:
     joins = tuple(join.model_copy(update={"alias": join.alias or join.relation}) for join in definition.joins)
     source = source.model_copy(update={"alias": source.alias or source.relation})
     return definition.model_copy(update={"source": source, "joins": joins, "window": window})
+
+
+def read_query(body: Any, catalog: Callable[[], Catalog]) -> QueryDefinition:
+    """Read a body as a query.
+
+    Args:
+        body: JSON as the user gave it.
+        catalog: gives the relations by name; asked only where the body's shape is wrong, so that the rules find their faults as well.
+
+    Raises:
+        DefinitionInvalid: the shape is wrong; with every problem, of the shape and by the rules.
+    """
+    reading = read_definition(QueryDefinition, body)
+    if reading.definition is not None and not reading.problems:
+        return reading.definition
+    found: Sequence[Problem] = ()
+    if reading.definition is not None:
+        try:
+            build_plan(reading.definition, catalog())
+        except DefinitionInvalid as error:
+            found = error.problems
+    raise DefinitionInvalid(reading.with_rules(found))
 
 
 def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
@@ -93,7 +120,10 @@ def _resolve(definition: QueryDefinition, catalog: Catalog, problems: Problems) 
     for alias, name, kind, pointer in wanted:
         entry = catalog.get(name)
         if entry is None:
-            detail = f"there is no {kind} {name!r}; register it with PUT /v1/{kind}s/…"
+            near = hint(
+                name, [known for known, each in catalog.items() if each.relation.kind == kind and not each.is_hidden]
+            ).partition("; there")[0]
+            detail = f"there is no {kind} {name!r}{near or f'; register it with PUT /v1/{kind}s/…'}"
             problems.add(f"{pointer}/{kind}", "unknown_relation", detail)
         elif entry.relation.kind != kind:
             problems.add(f"{pointer}/{kind}", "wrong_kind", f"{name} is a {entry.relation.kind}; a {kind} is needed here")
@@ -114,10 +144,11 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
     _check_start(scope)
     planned = plan_joins(scope)
     source_where, where = _conditions(scope)
+    is_aggregating = _is_aggregating(definition)
     if planned is None:
+        _check_behind_joins(scope, sizes, is_aggregating=is_aggregating)
         return None
     joins, running = planned
-    is_aggregating = _is_aggregating(definition)
     grouping = plan_grouping(scope, sizes, running) if is_aggregating else None
     is_versioned = running.retention_ms is not None and not is_aggregating
     is_table = is_aggregating or running.kind == "table"
@@ -131,6 +162,13 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
     if grouping is None:
         selected = with_own_key(selected, output, running)
     return Layout(scope, joins, running, source_where, where, grouping, selected, output)
+
+
+def _check_behind_joins(scope: Scope, sizes: Sizes | None, *, is_aggregating: bool) -> None:
+    """Check what comes behind joins that are wrong, as far as it does not depend on how they meet."""
+    grouping = plan_grouping(scope, sizes, Running.of(scope.source)) if is_aggregating else None
+    if scope.definition.select is not None and (grouping is not None or not is_aggregating):
+        plan_select(scope, (), grouping)
 
 
 def _conditions(scope: Scope) -> tuple[str | None, str | None]:

@@ -18,6 +18,7 @@ class CatalogEntry:
         feed: where its records are.
         produced_by: name of the query that writes it, None for a source.
         reads: relations that query reads; empty for a source. Cycles are found with it.
+        is_hidden: who asks shall not be told of it.
         is_materialised: a source table whose own rows are kept for reading, by a query from it into its own name.
     """
 
@@ -26,6 +27,7 @@ class CatalogEntry:
     produced_by: str | None = None
     reads: frozenset[str] = frozenset()
     is_materialised: bool = False
+    is_hidden: bool = False
 
 
 Catalog = Mapping[str, CatalogEntry]

@@ -1,14 +1,19 @@
-"""Collecting what is wrong with a definition: every fault, each with the pointer to its field."""
+"""Collecting what is wrong with a definition: every fault, each with the pointer to its field and, where there is one, a suggestion."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.suggestions import hint, meant
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid, Problem
 
@@ -24,11 +29,19 @@ _CODES: Mapping[str, str] = {
 
 _WORDS: Mapping[str, str] = {
     "missing": "Is required",
-    "extra_forbidden": "There is no such field here",
     "model_type": "Must be a JSON object",
     "model_attributes_type": "Must be a JSON object",
     "dict_type": "Must be a JSON object",
     "list_type": "Must be a JSON array",
+    "tuple_type": "Must be a JSON array",
+    "string_type": "Must be a text",
+    "string_too_short": "Must not be empty",
+    "string_pattern_mismatch": "Lower case letters, digits and _, starting with a letter, at most 63",
+    "bool_type": "Must be true or false",
+    "bool_parsing": "Must be true or false",
+    "int_type": "Must be a whole number",
+    "int_parsing": "Must be a whole number",
+    "int_from_float": "Must be a whole number",
 }
 """What pydantic says in the words of Python."""
 
@@ -76,22 +89,93 @@ def pointer_of(path: tuple[str | int, ...]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def problems_of(error: ValidationError) -> list[Problem]:
-    """Turn what pydantic found into problems with pointers, each once."""
-    problems: dict[str, Problem] = {}
-    for fault in error.errors(include_url=False):
-        path = _path_of(fault["loc"])
-        code = _CODES.get(fault["type"], "invalid_value")
-        detail = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-        if "is no duration" in detail or "has no unit" in detail:
-            code = "duration_malformed"
-        if fault["type"] == "union_tag_invalid":
-            path = (*path, "type")
-            if fault["ctx"]["tag"] == "kafka":
-                code, detail = "not_supported_yet", "reading Kafka comes later; use the built-in log or files"
-        problem = Problem(pointer_of(path), code, detail[:1].upper() + detail[1:])
-        problems.setdefault(problem.pointer, problem)
-    return list(problems.values())
+@dataclass(frozen=True, slots=True)
+class ShapeFault:
+    """What pydantic found at one place.
+
+    Attributes:
+        path: inside the body.
+        meant: of a field that there is not: the one that was most likely meant.
+    """
+
+    path: tuple[str | int, ...]
+    code: str
+    detail: str
+    meant: str | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The fault as definitions report it."""
+        return Problem(pointer_of(self.path), self.code, self.detail[:1].upper() + self.detail[1:])
+
+
+def problems_of(error: ValidationError, model: type[BaseModel] | None = None) -> list[Problem]:
+    """Turn what pydantic found into problems with pointers, each once.
+
+    Args:
+        error: what was raised.
+        model: what was read, so that unknown fields come with a suggestion.
+    """
+    return [fault.problem for fault in faults_of(error, model)]
+
+
+def faults_of(error: ValidationError, model: type[BaseModel] | None = None) -> list[ShapeFault]:
+    """Return what pydantic found, one fault for each place; see ``problems_of``."""
+    faults: dict[tuple[str | int, ...], ShapeFault] = {}
+    for found in error.errors(include_url=False):
+        fault = _fault(found, model)
+        faults.setdefault(fault.path, fault)
+    return list(faults.values())
+
+
+def _fault(found: ErrorDetails, model: type[BaseModel] | None) -> ShapeFault:
+    kind, path = found["type"], _path_of(found["loc"])
+    code = _CODES.get(kind, "invalid_value")
+    detail = _WORDS.get(kind, found["msg"].removeprefix("Value error, "))
+    if kind == "extra_forbidden":
+        given, known = str(path[-1]), () if model is None else fields_at(model, path[:-1])
+        return ShapeFault(path, code, f"there is no field `{given[:60]}` here{hint(given, known)}", meant(given, known))
+    if kind == "literal_error":
+        allowed = re.findall(r"'([^']*)'", found["ctx"]["expected"])
+        near = meant(str(found["input"]), allowed)
+        detail = f"must be one of {', '.join(allowed)}" + ("" if near is None else f"; did you mean {near}?")
+    if "is no duration" in detail or "has no unit" in detail:
+        code = "duration_malformed"
+    if kind == "union_tag_invalid":
+        path, allowed = (*path, "type"), re.findall(r"'([^']*)'", found["ctx"]["expected_tags"])
+        detail = f"must be one of {', '.join(allowed)}{hint(found['ctx']['tag'], allowed).partition('; there')[0]}"
+        if found["ctx"]["tag"] == "kafka":
+            code, detail = "not_supported_yet", "reading Kafka comes later; use the built-in log or files"
+    return ShapeFault(path, code, detail)
+
+
+def fields_at(model: type[BaseModel], path: tuple[str | int, ...]) -> tuple[str, ...]:
+    """Return the fields that an object at this path of a body may have; of a union those of all its members."""
+    schema = _schema_of(model)
+    nodes = list(_objects(schema, schema))
+    for part in path:
+        below = [
+            node.get("properties", {}).get(part, node.get("additionalProperties")) if isinstance(part, str) else node.get("items")
+            for node in nodes
+        ]
+        nodes = [inner for node in below if isinstance(node, dict) for inner in _objects(node, schema)]
+    return tuple(dict.fromkeys(name for node in nodes for name in node.get("properties", {})))
+
+
+@lru_cache(maxsize=32)
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _objects(node: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a schema's node stands for: what it refers to, each member of a union, or itself."""
+    if "$ref" in node:
+        yield from _objects(root["$defs"][node["$ref"].rsplit("/", 1)[1]], root)
+    members = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    for member in members:
+        yield from _objects(member, root)
+    if "$ref" not in node and not members:
+        yield node
 
 
 def _path_of(location: tuple[str | int, ...]) -> tuple[str | int, ...]:

@@ -303,7 +303,7 @@ async def test_no_message_speaks_of_python(client: httpx.AsyncClient) -> None:
     assert found.json()["problems"] == [{"pointer": "", "code": "invalid_value", "detail": "Must be a JSON object"}]
     found = await client.post("/v1/validations", json={"name": "q", "into": {"stream": "x"}, "frm": {}})
     assert [(each["pointer"], each["detail"]) for each in found.json()["problems"]] == [
-        ("/from", "Is required"), ("/frm", "There is no such field here"),
+        ("/from", "Is required"), ("/frm", "There is no field `frm` here; did you mean from?"),
     ]  # fmt: skip
     half = {"name": "q", "from": {"stream": "departures"}, "where": "flight + ", "into": {"stream": "x"}}
     found = await client.post("/v1/validations", json=half)

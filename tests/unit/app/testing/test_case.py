@@ -98,7 +98,7 @@ def test_a_refused_definition_shows_every_problem_with_its_pointer(tmp_path: Pat
     ("text", "pointer", "detail"),
     [
         ("[1, 2]", "", "a test is an object"),
-        (ORDERS + STEPS + "step: 1", "/step", "There is no such field"),
+        (ORDERS + STEPS + "step: 1", "/step", "did you mean steps?"),
         (ORDERS + STEPS + "now: noon", "/now", "write a time"),
         (ORDERS + STEPS + "slicing: thin", "/slicing", "record, whole or random:SEED"),
         (ORDERS + "steps: [{orders: {sku: a}}]", "", "nothing is expected"),

@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_run(dire
     result = run("a.yaml", "absent.yaml", "b.yaml")
     assert lines(result) == [
         "invalid copies",
-        "  a.yaml:6 /queries/0/from/stream: there is no stream 'oders'; register it with PUT /v1/streams/…",
+        "  a.yaml:6 /queries/0/from/stream: there is no stream 'oders'; did you mean orders?",
         "invalid absent.yaml",
         "  absent.yaml: there is no such file",
         "passed  copies  N ms",
