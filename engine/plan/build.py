@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from engine.definition.queries import QueryDefinition
-from engine.definition.suggestions import hint
+from engine.definition.suggestions import meant
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import Catalog
 from engine.plan.effects import check_effects, check_late_records
@@ -120,10 +120,9 @@ def _resolve(definition: QueryDefinition, catalog: Catalog, problems: Problems) 
     for alias, name, kind, pointer in wanted:
         entry = catalog.get(name)
         if entry is None:
-            near = hint(
-                name, [known for known, each in catalog.items() if each.relation.kind == kind and not each.is_hidden]
-            ).partition("; there")[0]
-            detail = f"there is no {kind} {name!r}{near or f'; register it with PUT /v1/{kind}s/…'}"
+            near = meant(name, [known for known, each in catalog.items() if each.relation.kind == kind and not each.is_hidden])
+            way = f"register it with PUT /v1/{kind}s/…" if near is None else f"did you mean {near}?"
+            detail = f"there is no {kind} {name!r}; {way}"
             problems.add(f"{pointer}/{kind}", "unknown_relation", detail)
         elif entry.relation.kind != kind:
             problems.add(f"{pointer}/{kind}", "wrong_kind", f"{name} is a {entry.relation.kind}; a {kind} is needed here")

@@ -200,6 +200,15 @@ async def test_a_definition_names_what_is_within_the_scope_only(team: httpx.Asyn
     assert created.status_code == 201, created.text
 
 
+async def test_no_fault_of_a_definition_tells_of_what_is_outside_of_the_scope(team: httpx.AsyncClient) -> None:
+    near = count("orders_new", "secret_payment", "orders_new")
+    wrong = {**join("orders_new", "orders", "secret_rates"), "where": "t.tmp > 0", "whre": 1}
+    for body in (near, {**near, "x": 1}, {**count("orders_new", "orders_payments", "orders_new")}, wrong):
+        for answer in (await team.post("/v1/queries", json=body), await team.post("/v1/validations", json=body)):
+            assert "secret_payments" not in answer.text
+            assert "t.temp" not in answer.json().get("detail", ""), "columns of a table outside of the scope"
+
+
 async def test_a_source_reads_no_feed_outside_of_the_scope_and_no_directory(team: httpx.AsyncClient, problem: Problem) -> None:
     feed = {**STREAM, "connector": {"type": "log", "partitions": 2, "feed": "secret_payments"}}
     problem(await team.put("/v1/streams/orders_stolen", json=feed), 403, "out_of_scope", "/connector/feed")
