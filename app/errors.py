@@ -2,8 +2,8 @@
 
 AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
-├── Unauthorized             401  api_key_missing, api_key_invalid, api_key_expired
-├── Forbidden                403  role_too_low, out_of_scope, foreign_origin, keys_from_command_line
+├── Unauthorized             401  api_key_missing, api_key_invalid, api_key_expired, token_invalid, token_expired
+├── Forbidden                403  role_too_low, out_of_scope, token_without_role, token_without_scope, foreign_origin, keys_from_command_line
 ├── NotFound                 404  relation_not_found, query_not_found, api_key_not_found, row_not_found, row_deleted, not_found
 ├── MethodNotAllowed         405  method_not_allowed
 ├── NotAcceptable            406  not_acceptable
@@ -25,9 +25,12 @@ AppError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,20 @@ class BadRequest(AppError):
 
 
 class Unauthorized(AppError):
-    """The request carries no API key, or none that counts; the answer says so in WWW-Authenticate."""
+    """The request carries no API key and no token, or none that counts; the answer says so in WWW-Authenticate."""
 
     status = 401
-    title = "No valid API key"
+    title = "No valid API key or token"
+
+    def __init__(self, code: str, detail: str, *, is_missing: bool = False) -> None:
+        # RFC 6750: who presented nothing is not told of an error.
+        described = _UNQUOTABLE.sub("'", detail)[:300]
+        error = "" if is_missing else f', error="invalid_token", error_description="{described}"'
+        super().__init__(code, detail, headers={"WWW-Authenticate": f'Bearer realm="slackwater"{error}'})
 
 
 class Forbidden(AppError):
-    """The API key may not do this."""
+    """The API key or the token may not do this."""
 
     status = 403
     title = "Not allowed"

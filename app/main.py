@@ -38,6 +38,7 @@ from app.api.edge import Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
 from app.api.scraping import Scraper
+from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
 from app.settings import Settings
 from app.store.api_keys import KeyRing
@@ -121,7 +122,8 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services
-    app.state.guards = guards(KeyRing(database.reads), database.reads, is_required=settings.is_key_required)
+    tokens = None if settings.oidc.issuer is None else TokenReader(settings.oidc)
+    app.state.guards = guards(Doorkeeper(KeyRing(database.reads), tokens), database.reads, is_required=settings.is_key_required)
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)

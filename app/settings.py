@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
@@ -19,6 +18,8 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.oidc_settings import OidcSettings, is_loopback
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
@@ -85,7 +86,7 @@ class SparkSettings(BaseModel):
     @property
     def is_elsewhere(self) -> bool:
         """Whether executors may be on other hosts."""
-        return not all(_is_loopback(host) for host, _ in self.masters)
+        return not all(is_loopback(host) for host, _ in self.masters)
 
     @property
     def masters(self) -> list[tuple[str, int]]:
@@ -175,7 +176,8 @@ class Settings(BaseSettings):
         data_dir: embedded database, checkpoints and state; made when absent.
         checkpoint_url: where queries keep their checkpoints and state instead, as ``file:///directory``. On a cluster it must be there, on a
             file system that the driver's host and every worker's have mounted at this path.
-        auth: whether requests need an API key; ``auto``: not where only this machine can reach the service, else yes.
+        auth: whether requests need an API key or a token; ``auto``: not where only this machine can reach the service and no issuer of tokens is
+            set, else yes.
         api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
         allowed_hosts: names, separated by commas, under which a service that asks for no keys answers beside localhost and addresses.
         files_root: sources read directories below it only; None: they read none.
@@ -219,6 +221,7 @@ class Settings(BaseSettings):
     driver: DriverSettings = DriverSettings()
     push: PushSettings = PushSettings()
     limits: LimitSettings = LimitSettings()
+    oidc: OidcSettings = OidcSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("database_url")
@@ -258,6 +261,14 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
+    def _uses_its_issuer(self) -> Self:
+        if self.auth == "off" and self.oidc.issuer is not None:
+            raise ValueError(
+                "SLACKWATER_AUTH=off asks for nothing, so SLACKWATER_OIDC__ISSUER would be ignored; unset one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits_the_cluster(self) -> Self:
         """Refuse what executors on other hosts could not reach or see."""
         if self.spark.is_cluster and self.checkpoint_url is None:
@@ -268,7 +279,7 @@ class Settings(BaseSettings):
         if not self.spark.is_elsewhere:
             return self
         host = self.spark.driver_host
-        if host is not None and _is_loopback(host):
+        if host is not None and is_loopback(host):
             raise ValueError(
                 f"SLACKWATER_SPARK__DRIVER_HOST={host}: executors of {self.spark.master} cannot reach the driver there"
             )
@@ -282,7 +293,7 @@ class Settings(BaseSettings):
     @property
     def is_key_required(self) -> bool:
         """Whether requests need an API key."""
-        return self.auth == "on" or (self.auth == "auto" and not self.is_loopback)
+        return self.auth == "on" or (self.auth == "auto" and (not self.is_loopback or self.oidc.issuer is not None))
 
     @property
     def host_names(self) -> frozenset[str]:
@@ -292,7 +303,7 @@ class Settings(BaseSettings):
     @property
     def is_loopback(self) -> bool:
         """Whether the service listens where only this machine can reach it. Another name than localhost is taken for an open one."""
-        return _is_loopback(self.host)
+        return is_loopback(self.host)
 
     @property
     def checkpoints_dir(self) -> Path:
@@ -354,14 +365,7 @@ def effective(settings: Settings, environment: Mapping[str, str], overridden: fr
 def _is_here(database: Mapping[str, Any]) -> bool:
     """Whether a database is reached in a way that only this machine has."""
     hosts = str(database.get("hostaddr") or database.get("host") or "localhost").split(",")
-    return any(host.startswith(("/", "@")) or _is_loopback(host) for host in hosts)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+    return any(host.startswith(("/", "@")) or is_loopback(host) for host in hosts)
 
 
 def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:

@@ -17,10 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api.deps import is_name
 from app.api.documented import problems
 from app.api.edge import KEY_NAME
+from app.api.tokens import Doorkeeper
 from app.domain.access import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, name_beyond
 from app.domain.audit import Refusal, ResourceKind
 from app.errors import Fault, Forbidden, Unauthorized
-from app.store.api_keys import KeyRing
 from app.store.refusals import RefusalLog
 from app.store.scopes import find_names_beside
 
@@ -30,14 +30,13 @@ _RECHECK = "slackwater.recheck_key"
 
 _KINDS: dict[str, ResourceKind] = {"streams": "stream", "tables": "table", "queries": "query", "api-keys": "api_key"}
 log = structlog.stdlib.get_logger(__name__)
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
 
 
-def guards(key_ring: KeyRing, engine: AsyncEngine, *, is_required: bool) -> list[Dependency]:
+def guards(door: Doorkeeper, engine: AsyncEngine, *, is_required: bool) -> list[Dependency]:
     """Return what every router depends on first; nothing where keys are not required, so that it costs nothing.
 
     Args:
-        key_ring: recognises keys.
+        door: recognises keys and tokens.
         engine: knows what a query reads and writes.
         is_required: whether requests need a key.
     """
@@ -48,9 +47,9 @@ def guards(key_ring: KeyRing, engine: AsyncEngine, *, is_required: bool) -> list
         rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
         if rule.role is not None:
             text = _presented(request)
-            principal = await key_ring.recognise(text)
+            principal = await door.recognise(text)
             request.scope[KEY_NAME] = principal.name
-            request.scope[_RECHECK] = partial(key_ring.recognise, text)
+            request.scope[_RECHECK] = partial(door.recognise, text)
             PRINCIPAL.set(principal)
             _check_role(principal, rule.role)
             if principal.scope is not None:  # most have none, and shall not pay for it
@@ -76,7 +75,8 @@ def document_access(document: dict[str, Any]) -> None:
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "sw_…",
-        "description": "An API key (`slackwater keys create`). Not asked for where the service listens on loopback only, unless "
+        "description": "An API key (`slackwater keys create`), or a token of the OpenID Connect issuer that the service is told of "
+        "(`SLACKWATER_OIDC__ISSUER`). Not asked for where the service listens on loopback only and has no issuer, unless "
         "`SLACKWATER_AUTH=on`.",
     }
     for path, item in document["paths"].items():
@@ -97,7 +97,7 @@ def _presented(request: Request) -> str:
     """
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
-        raise Unauthorized("api_key_missing", "send an API key: Authorization: Bearer sw_…", headers=_CHALLENGE)
+        raise Unauthorized("api_key_missing", "send an API key or a token: Authorization: Bearer …", is_missing=True)
     return text.strip()
 
 

@@ -29,7 +29,7 @@ from app.errors import (
 
 _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     400: (BadRequest, "unknown_parameter", "unknown parameter limt; this path takes cursor, limit"),
-    401: (Unauthorized, "api_key_missing", "send an API key: Authorization: Bearer sw_…"),
+    401: (Unauthorized, "api_key_missing", "send an API key or a token: Authorization: Bearer …"),
     403: (Forbidden, "role_too_low", "this needs a key with the role write; the key 'dashboard' has the role read"),
     404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists those there are"),
     405: (MethodNotAllowed, "method_not_allowed", "this path takes GET only"),

@@ -26,7 +26,7 @@ from starlette.types import Send
 
 from app.api.access import recheck_of
 from app.api.deps import Services
-from app.errors import BadRequest, Fault, Gone, NotAcceptable, TooManyRequests, Unauthorized
+from app.errors import BadRequest, Fault, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
 from app.settings import PushSettings
 from app.store.changes import PushEvent
 
@@ -35,6 +35,7 @@ RETRY_MS = 1_000
 """What a client waits before it comes back."""
 
 EVENTS_AT_ONCE = 500
+_AWAY = (psycopg.OperationalError, psycopg_pool.PoolTimeout, sa.exc.OperationalError, sa.exc.TimeoutError)
 Ending = Literal["too_old", "shutting_down", "slow_consumer", "interrupted", "key_refused"]
 log = structlog.stdlib.get_logger(__name__)
 
@@ -187,7 +188,7 @@ async def _frames(services: Services, opening: Opening, recheck: Recheck) -> Asy
             ending = "key_refused"
             if follower is not None:
                 yield Frame(follower.id, goodbye(ending, follower.id))
-        except (psycopg.OperationalError, psycopg_pool.PoolTimeout, sa.exc.OperationalError, sa.exc.TimeoutError) as error:
+        except (*_AWAY, Unavailable) as error:
             log.warning("event_stream_interrupted", error=str(error))
             ending = "interrupted"
             if follower is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import platform
@@ -16,7 +17,9 @@ from pathlib import Path
 import httpx
 import psycopg
 
+from app.api.issuer_keys import IssuerAway, IssuerKeys
 from app.cli.opening import is_held
+from app.oidc_settings import OidcSettings
 from app.settings import Settings
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
@@ -54,6 +57,8 @@ def examine(settings: Settings) -> list[Finding]:
         found.append(_directory("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
     if settings.spark.is_cluster:
         found.append(_master(settings))
+    if settings.oidc.issuer is not None:
+        found.append(_issuer(settings.oidc))
     return found if settings.otel_endpoint is None else [*found, _tracing(settings)]
 
 
@@ -199,6 +204,24 @@ def _access(settings: Settings) -> Finding:
         f"whoever reaches the service may do everything ({where})",
         "unset SLACKWATER_AUTH, unless a proxy before the service checks who asks",
     )
+
+
+def _issuer(settings: OidcSettings) -> Finding:
+    """Ask the issuer for its keys, as the service does with the first token."""
+    try:
+        keys = asyncio.run(IssuerKeys(settings).fetch())
+    except IssuerAway as error:
+        return Finding(
+            "Issuer",
+            False,
+            f"{settings.issuer}: {error}",
+            "correct SLACKWATER_OIDC__ISSUER or …__JWKS_URL, or let this machine reach it",
+        )
+    usable = [name for name in settings.algorithm_names if any(key.fits(name) for key in keys)]
+    if not usable:
+        detail = f"{settings.issuer}: none of its {len(keys)} keys is for {settings.algorithms}"
+        return Finding("Issuer", False, detail, "set SLACKWATER_OIDC__ALGORITHMS to what the issuer signs with")
+    return Finding("Issuer", True, f"{settings.issuer} has {len(keys)} keys, for {', '.join(usable)}")
 
 
 def _tracing(settings: Settings) -> Finding:

@@ -129,7 +129,7 @@ STRICTEST = Rule(ADMIN, Reach.EVERYTHING)
 """Of a route that is missing in the table."""
 
 
-PrincipalKind = Literal["api_key", "cli"]
+PrincipalKind = Literal["api_key", "oidc", "cli"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ class Principal:
     """Who asks for something.
 
     Attributes:
-        kind: how it is known: by an API key, or as who may run commands on the service's machine.
-        id: the key's; None on the command line.
+        kind: how it is known: by an API key, by a token, or as who may run commands on the service's machine.
+        id: the key's; the token's subject; None on the command line.
         scope: what it may see; None: everything.
     """
 
@@ -250,7 +250,10 @@ ANYBODY = "api"
 def actor() -> str:
     """Return who is to be named in a query's history."""
     principal = PRINCIPAL.get()
-    return ANYBODY if principal is None else principal.name
+    if principal is None:
+        return ANYBODY
+    # A subject may be called as a key is; no key has a colon in its name.
+    return f"oidc:{principal.name}" if principal.kind == "oidc" else principal.name
 
 
 def key_name(text: str) -> str:

@@ -180,15 +180,11 @@ class KeyRing:
             raise _invalid()
         valid_s = float("inf") if row.left is None else float(row.left)
         if valid_s <= 0:
-            raise _refusal("api_key_expired", f"the key '{row.name}' has expired; ask an administrator for a new one")
+            raise Unauthorized("api_key_expired", f"the key '{row.name}' has expired; ask an administrator for a new one")
         return Principal("api_key", str(row.id), row.name, Role.of(row.role), scope_of(row.scope)), valid_s
 
 
 def _invalid() -> Unauthorized:
-    return _refusal(
+    return Unauthorized(
         "api_key_invalid", "this is no key of this service, or it was revoked; `slackwater keys list` shows those there are"
     )
-
-
-def _refusal(code: str, detail: str) -> Unauthorized:
-    return Unauthorized(code, detail, headers={"WWW-Authenticate": 'Bearer realm="slackwater", error="invalid_token"'})
