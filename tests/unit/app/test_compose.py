@@ -125,3 +125,13 @@ async def test_the_service_answers_to_its_machine_and_to_its_health_check(
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         assert (await http.get("/healthz", headers={"host": host})).status_code == status
     await app.state.services.database.close()
+
+
+async def test_other_containers_reach_it_by_a_name_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses = []
+    for allowed in ("", "slackwater"):
+        app = create_app(settings_of({"SLACKWATER_ALLOWED_HOSTS": allowed}, monkeypatch))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://slackwater:8080") as http:
+            statuses.append((await http.get("/healthz")).status_code)
+        await app.state.services.database.close()
+    assert statuses == [421, 200]

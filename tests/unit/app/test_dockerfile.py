@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -65,6 +69,29 @@ def test_it_runs_as_nobody_special_with_the_settings_that_compose_builds_on() ->
     variables = dict(pair.split("=", 1) for line in image if line.startswith("ENV ") for pair in line.split()[1:])
     assert {name: value for name, value in variables.items() if name.startswith("SLACKWATER_")} == IMAGE
     assert variables["PYTHONSAFEPATH"] == "1"
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [(200, 0), (503, 1)])
+def test_the_health_check_asks_the_service_itself(status: int, exit_code: int) -> None:
+    """It asks the port that the environment names, and no proxy."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/readyz" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    (line,) = [line for line in stages()[""] if line.startswith("HEALTHCHECK")]
+    command = json.loads(line.partition(" CMD ")[2])
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        env = {**os.environ, "SLACKWATER_PORT": str(server.server_port), "http_proxy": "http://127.0.0.1:9"}
+        done = subprocess.run([sys.executable, *command[1:]], env=env, timeout=30, check=False)
+        answering.join()
+    assert done.returncode == exit_code
 
 
 @pytest.mark.parametrize("name", ["app", "engine", "migrations", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"])
