@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
+from uuid import UUID
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Header, Request, Response
 
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
@@ -14,9 +17,9 @@ from app.api.examples import EVENTS
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.api.schemas import Event, EventPage
-from app.errors import BadRequest, Fault
-from app.store import history
-from app.store.event_log import EventFollower, EventSource
+from app.errors import BadRequest, Fault, Gone
+from app.store import history, log_tables
+from app.store.event_log import EventFollower, EventSource, mark_of
 from app.store.queries import query_not_found
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
@@ -26,11 +29,12 @@ _EXAMPLE = (
 )
 _OK = answered(EVENTS, "Events, oldest first; or with `Accept: text/event-stream` everything from here on.")
 _OK["content"] |= events_documented(_EXAMPLE)
+_EVENT_ID = re.compile(r"([0-9]{1,19})(?:-([0-9a-f]{8}))?")
 LastEventId = Annotated[
     str | None,
     Header(
         alias="Last-Event-ID",
-        max_length=20,
+        max_length=30,
         description="The `id` of the last event, as a client sends it that comes back; goes before `cursor`.",
     ),
 ]
@@ -52,7 +56,6 @@ async def get_events(
 ) -> Any:
     """Every transition of its state, every wish and edit. Append only; an event stream begins with the oldest and goes on."""
     key = decode_cursor(cursor, [int])
-    after = _last_id(last_event_id) or (0 if key is None else int(key[0]))
     is_stream = wants_events(request)
     if is_stream:
         refuse_of_pages(request, "limit")
@@ -60,11 +63,13 @@ async def get_events(
         query_id = await history.find_query_id(connection, name)
         if query_id is None:
             raise query_not_found(name)
+        incarnation = (await connection.execute(sa.select(log_tables.incarnation.c.id))).scalar_one_or_none()
+        after = _last_id(last_event_id, incarnation) or (0 if key is None else int(key[0]))
         if not is_stream:
             found = await history.events_of(connection, query_id, limit + 1, after)
             rows, following = page(found, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
-    return _stream(request, services, EventSource(query_id, _encode), after)
+    return _stream(request, services, EventSource(query_id, _encode, incarnation), after)
 
 
 def _stream(request: Request, services: Services, source: EventSource, after: int) -> Response:
@@ -76,13 +81,16 @@ def _stream(request: Request, services: Services, source: EventSource, after: in
     return event_stream(request, services, opening)
 
 
-def _last_id(given: str | None) -> int | None:
+def _last_id(given: str | None, incarnation: UUID | None) -> int | None:
     if not given:  # an empty id is what a client has after a reset: none
         return None
-    if not (given.isascii() and given.isdigit() and int(given) < 2**63):
-        detail = "the id of an event is a whole number: send the last one you got, or none"
+    found = _EVENT_ID.fullmatch(given)
+    if found is None or int(found[1]) >= 2**63:
+        detail = "send the id of the last event that you got, or none"
         raise BadRequest("bad_cursor", detail, [Fault("Last-Event-ID", "bad_cursor", detail)])
-    return int(given)
+    if found[2] != (None if incarnation is None else mark_of(incarnation)):
+        raise Gone("cursor_expired", "the id is from before the database was put back: begin anew without an id")
+    return int(found[1])
 
 
 def _event(row: Mapping[str, Any]) -> Event:

@@ -25,9 +25,16 @@ _FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)(?:\.([A-Za-z
 _MAX_OFFSET = 2**63 - 1
 
 
-def identity_of(relation_id: UUID, feed_id: int) -> str:
-    """Return what tells a log from every other one: also from an earlier one of the same relation's name."""
-    return hashlib.blake2b(f"{relation_id}/{feed_id}".encode(), digest_size=8).hexdigest()
+def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None) -> str:
+    """Return what tells a log from every other one: an earlier one of the same relation's name, or itself before it was put back.
+
+    Args:
+        relation_id: whose changes are in it.
+        feed_id: the log.
+        incarnation: of all logs (``engine.connectors.incarnation``); None: the first.
+    """
+    text = f"{relation_id}/{feed_id}" if incarnation is None else f"{relation_id}/{feed_id}/{incarnation}"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

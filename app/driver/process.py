@@ -36,6 +36,7 @@ from app.store import drivers, transitions
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.schema_version import look_at_schema
 from app.store.transitions import LeasedQuery
+from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
 
 WISHES = "slackwater_wish"
@@ -215,6 +216,8 @@ class DriverProcess:
                 application_name="slackwater driver",
                 patience_s=ttl_ms / 3000,
             )
+            # It may have been put back while it was away; nothing is launched before that is known.
+            notice(self._connection, self._root.seen())
         return self._connection
 
     def _disconnect(self) -> None:
@@ -238,6 +241,7 @@ class DriverProcess:
         }
         drivers.beat(connection, self._identity.driver_id, phase, detail, self._process)
         self._leases.renew(connection)
+        self._root.note(mark(connection))
         self._beaten_at, self._beaten_phase = time.monotonic(), phase
         if phase == "ready":
             self._rebalance(connection)

@@ -1,5 +1,6 @@
 """The directory in which a driver keeps the state of queries, and the id that tells it from every other one.
 
+Beside it stands how far the database had come when a driver last looked (``database.json``): see ``engine.connectors.incarnation``.
 The id is in ``root.json``. A query notes the root of its last launch, and only drivers of that root take it: one that looks elsewhere would
 find nothing and take that for damage.
 """
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
 
+from engine.connectors.incarnation import Mark
+
 FILE = "root.json"
+SEEN = "database.json"
 _UUID = "*-*-*-*-*"
 
 
@@ -55,6 +59,19 @@ class StateRoot:
                 draft.unlink()
         found = path.glob(f"{_UUID}/{_UUID}")
         return cls(path, _id_of(file), tuple(f"{one.parent.name}/{one.name}" for one in found))
+
+    def seen(self) -> Mark | None:
+        """Return how far the database had come when a driver of this root last looked; None where that is not known."""
+        try:
+            return Mark(**json.loads((self.path / SEEN).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None  # it only adds to what the database itself tells
+
+    def note(self, mark: Mark) -> None:
+        """Keep how far the database has come."""
+        draft = self.path / f".{SEEN}.{os.getpid()}"
+        draft.write_text(json.dumps(asdict(mark)))
+        draft.replace(self.path / SEEN)
 
 
 def _id_of(file: Path) -> UUID:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+import anyio.to_thread
 import psycopg
 import structlog
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
+from engine.connectors.incarnation import notice
 from engine.connectors.links import LinkedAsyncConnection
+from engine.connectors.postgres import connect
 from engine.connectors.sink import COMMIT_CHANNEL
 
 CHANNELS = ("slackwater_fact", COMMIT_CHANNEL)
@@ -37,6 +40,8 @@ class Bell:
                 async with await LinkedAsyncConnection.connect(
                     self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
                 ) as connection:
+                    # The database may have been put back while nobody listened.
+                    await anyio.to_thread.run_sync(_notice, self._dsn)
                     for channel in CHANNELS:
                         await connection.execute(f"LISTEN {channel}")
                     # What was rung while nobody listened is lost: let everybody look.
@@ -70,6 +75,11 @@ class Bell:
             waiters.discard(event)
             if not waiters:
                 self._waiters.pop(str(query_id), None)
+
+
+def _notice(dsn: str) -> None:
+    with connect(dsn, "slackwater-bell") as connection:
+        notice(connection)
 
 
 async def rung(event: asyncio.Event, seconds: float) -> None:

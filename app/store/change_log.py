@@ -17,7 +17,7 @@ from app.domain.record_json import encode_values
 from app.store.followed import Followed
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
-from engine.connectors.log import HEADS_SQL, READ_SQL, cut_batch
+from engine.connectors.log import READ_SQL, cut_batch
 from engine.connectors.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
 from engine.connectors.sink import REPLAYED
 
@@ -34,7 +34,9 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows
 ORDER BY base_offset LIMIT %(batches)s
 """
 
-_NUMBERED_HEADS_SQL = "SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s"
+_IS_SAME = "(SELECT id FROM log.incarnation) IS NOT DISTINCT FROM %(incarnation)s::uuid"
+_HEADS_SQL = f"SELECT start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s AND {_IS_SAME} ORDER BY partition"  # noqa: S608 - made of constants
+_NUMBERED_HEADS_SQL = f"SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s AND {_IS_SAME}"  # noqa: S608 - as above
 _NUMBERED_SIZES_SQL = """
 SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
 WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
@@ -75,12 +77,10 @@ class Stretch:
 
 
 async def heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
-    """Return (oldest offset, next offset) by partition; nothing where the log is gone."""
-    params = {"feed_id": followed.feed_id}
-    if followed.is_derived:
-        return [(start, end) for start, end in await (await connection.execute(_NUMBERED_HEADS_SQL, params)).fetchall()]
-    rows = await (await connection.execute(HEADS_SQL, params)).fetchall()
-    return [(start_offset, next_offset) for _, start_offset, next_offset in rows]
+    """Return (oldest offset, next offset) by partition; nothing where the log is gone, or the database was put back since."""
+    params = {"feed_id": followed.feed_id, "incarnation": followed.incarnation}
+    found = await connection.execute(_NUMBERED_HEADS_SQL if followed.is_derived else _HEADS_SQL, params)
+    return [(start, end) for start, end in await found.fetchall()]
 
 
 async def stretch_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:

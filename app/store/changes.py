@@ -224,7 +224,7 @@ class ChangeFollower:
         return heads
 
     def _replaced(self) -> CursorExpired:
-        return CursorExpired(self._followed.name, "the result was begun anew or deleted")
+        return CursorExpired(self._followed.name, "the result was begun anew or deleted, or the database was put back")
 
 
 def _cut(stretch: Stretch, items: int) -> Stretch:
@@ -256,7 +256,9 @@ def check_cursor(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple
         CursorExpired: it belongs to another log, to one that was put back, or to what retention removed.
     """
     if cursor.identity != followed.identity or len(cursor.offsets) != len(heads):
-        raise CursorExpired(followed.name, "the cursor is of an earlier result or of another relation")
+        raise CursorExpired(
+            followed.name, "the cursor is of an earlier result, of another relation, or from before the database was put back"
+        )
     for offset, (oldest, next_offset) in zip(cursor.offsets, heads, strict=True):
         if offset < oldest:
             raise CursorExpired(followed.name, f"changes {offset} to {oldest - 1} were removed by the retention of the log")

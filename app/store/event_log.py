@@ -16,11 +16,16 @@ from app.store.tails import Tail, Tails
 
 _HEAD_SQL = """
 SELECT coalesce((SELECT max(id) FROM slackwater.query_event WHERE query_id = %(query)s), 0) + 1
-FROM slackwater.query WHERE id = %(query)s
+FROM slackwater.query WHERE id = %(query)s AND (SELECT id FROM log.incarnation) IS NOT DISTINCT FROM %(incarnation)s::uuid
 """
 _EVENTS_SQL = """
 SELECT * FROM slackwater.query_event WHERE query_id = %(query)s AND id >= %(start)s AND id < %(end)s ORDER BY id LIMIT %(limit)s
 """
+
+
+def mark_of(incarnation: UUID) -> str:
+    """Return what the ids of events say of the incarnation."""
+    return incarnation.hex[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +34,21 @@ class EventSource:
 
     Attributes:
         encode: makes an event's JSON of its row.
+        incarnation: of the database (``engine.connectors.incarnation``): ids are given again after it was put back.
     """
 
     query_id: UUID
     encode: Callable[[Mapping[str, Any]], str]
+    incarnation: UUID | None
+
+    def event_id(self, number: int) -> str:
+        """Return what a client sends to go on behind an event."""
+        return str(number) if self.incarnation is None else f"{number}-{mark_of(self.incarnation)}"
 
     @property
     def id(self) -> Hashable:
         """The query."""
-        return "events", self.query_id
+        return "events", self.query_id, self.incarnation
 
     @property
     def rings(self) -> UUID | None:
@@ -46,7 +57,8 @@ class EventSource:
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
         """See ``Source``."""
-        return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, {"query": self.query_id})).fetchall()]
+        params = {"query": self.query_id, "incarnation": self.incarnation}
+        return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, params)).fetchall()]
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
         """See ``Source``."""
@@ -76,7 +88,7 @@ class EventFollower:
     @property
     def id(self) -> str:
         """The id of the last event seen, or of one before the next."""
-        return str(self._next - 1)
+        return self._source.event_id(self._next - 1)
 
     async def next(self, limit: int) -> list[PushEvent]:
         """Return up to ``limit`` events; nothing where there are none at the moment.
@@ -96,9 +108,9 @@ class EventFollower:
                     )
                 stretch = await self._source.stretch(connection, 0, self._next, end)
         if not stretch.items and self._tail.is_gone:
-            raise Gone("query_gone", "the query was deleted; nothing comes any more")
+            raise Gone("query_gone", "the query was deleted, or the database was put back; nothing comes any more")
         self._next = max(self._next, stretch.end)
-        return [PushEvent("event", str(item.offset), item.json) for item in stretch.items]
+        return [PushEvent("event", self._source.event_id(item.offset), item.json) for item in stretch.items]
 
     async def wait(self, seconds: float) -> None:
         """Wait until there may be something, at most so long."""

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.change_cursors import identity_of
 from app.errors import Conflict, Unavailable
 from app.store.catalog import entry_of, output_to_json
-from app.store.log_tables import feed
+from app.store.log_tables import feed, incarnation
 from app.store.readable import written
 from app.store.relations import Kind, of_kind
 from app.store.tables import query
@@ -29,6 +29,8 @@ class Followed:
 
     Attributes:
         output: what a table's rows are kept as; None for a stream, which has none.
+        identity: tells the log from every other one, in cursors.
+        incarnation: of all logs, see ``engine.connectors.incarnation``.
         is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
         relation: what a stream's records must be.
         query_id: whose commits bring changes; None: they come by appends.
@@ -39,6 +41,7 @@ class Followed:
     feed_id: int
     is_derived: bool
     identity: str
+    incarnation: UUID | None
     relation: RelationSchema
     output: Output | None
     query_id: UUID | None
@@ -74,7 +77,11 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
     if entry.feed.type != "log":
         raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be followed")
     log = (
-        await connection.execute(sa.select(feed.c.id, feed.c.next_sequence).where(feed.c.name == entry.feed.log_feed))
+        await connection.execute(
+            sa.select(feed.c.id, feed.c.next_sequence, incarnation.c.id.label("incarnation"))
+            .join_from(feed, incarnation, sa.true())
+            .where(feed.c.name == entry.feed.log_feed)
+        )
     ).one_or_none()
     if log is None:
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
@@ -83,7 +90,8 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
         kind=kind,
         feed_id=log.id,
         is_derived=log.next_sequence is not None,
-        identity=identity_of(row.id, log.id),
+        identity=identity_of(row.id, log.id, log.incarnation),
+        incarnation=log.incarnation,
         relation=entry.relation,
         output=output,
         query_id=await _writer(connection, writer),

@@ -20,6 +20,8 @@ feed = sa.Table(
     sa.Column("producer", sa.Uuid),
 )
 
+incarnation = sa.Table("incarnation", _METADATA, sa.Column("id", sa.Uuid))
+
 head = sa.Table(
     "head",
     _METADATA,

@@ -134,7 +134,8 @@ class Tail:
     async def _look(self, pool: psycopg_pool.AsyncConnectionPool[Connection]) -> None:
         async with pool.connection() as connection:
             found = await self._source.heads(connection)
-            if not found:
+            is_put_back = any(next_offset < end for (_, next_offset), end in zip(found, self._ends, strict=False))
+            if not found or is_put_back:
                 self.is_gone = True
                 self.wake()
                 return

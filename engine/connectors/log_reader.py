@@ -13,11 +13,12 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects, settle
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
+from engine.connectors.incarnation import beyond_the_end
 from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import DataInvalid, SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_ROWS = 8_192
@@ -139,6 +140,7 @@ class LogReader:
             yield from shape(_pieces(batches), split, self.feed, request, LOGGED)
             # The head moves in the transaction that removes records: looking at it afterwards finds every gap.
             self._check_start(connection, feed.id, split.partition, split.start)
+            self._check_end(connection, feed.id, split)
 
     def _find(self, connection: Connection) -> log.FeedRow:
         feed = log.find_feed(connection, self.feed.log_feed)
@@ -153,6 +155,12 @@ class LogReader:
         params = {"feed_id": feed_id, "partition": partition, "start": start, "end": end}
         with connection.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(_TIMES_SQL, params).fetchall()
+
+    def _check_end(self, connection: Connection, feed_id: int, split: Split) -> None:
+        """Refuse to have read less than was planned: the log was put back while the query ran."""
+        end = next((head.next_offset for head in log.heads(connection, feed_id) if head.partition == split.partition), 0)
+        if split.end > end:
+            raise StateCorrupt(beyond_the_end(self.feed.log_feed, str(split.partition), split.end, end))
 
     def _check_start(self, connection: Connection, feed_id: int, partition: int, start: int) -> None:
         first = next((head.start_offset for head in log.heads(connection, feed_id) if head.partition == partition), 0)

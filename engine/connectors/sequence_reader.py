@@ -13,6 +13,7 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
+from engine.connectors.incarnation import beyond_the_end
 from engine.connectors.log_reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
@@ -20,7 +21,7 @@ from engine.connectors.sequences import LANE_PARTITION, read_sequence
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.frames import HEAD
-from engine.errors import DataInvalid, SourceUnavailable
+from engine.errors import DataInvalid, SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, RelationSchema
 
 _BLOCKS_SQL = """
@@ -137,7 +138,10 @@ class SequenceReader:
             frames = read_sequence(connection, feed_id, split.start, split.end)
             yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED)
             # The start moves in the transaction that removes rows: looking at it afterwards finds every gap.
-            self._check_start(self._find(connection)[1], split.start)
+            _, first, end = self._find(connection)
+            self._check_start(first, split.start)
+            if split.end > end:
+                raise StateCorrupt(beyond_the_end(self.feed.log_feed, str(split.partition), split.end, end))
 
     def _find(self, connection: Connection) -> tuple[int, int, int]:
         """Return the feed's id, the first number that is kept, and the next one."""

@@ -35,7 +35,7 @@ def inspect_checkpoint(directory: Path, batch_id: int | None, partitions: int | 
         StateCorrupt: names the file and the cure.
     """
     spark = directory / "spark"
-    planned = _numbered(spark / "offsets")
+    planned = numbered(spark / "offsets")
     if planned and partitions is None:
         _refuse(directory / "layout.json", "it is missing")
     if planned and not (spark / "metadata").exists():
@@ -56,6 +56,13 @@ def inspect_checkpoint(directory: Path, batch_id: int | None, partitions: int | 
         if not _names_schemas(path):
             # Spark writes one per batch and goes back to an older one, or makes one.
             path.unlink()
+
+
+def planned_offsets(path: Path) -> dict[str, Any]:
+    """Return what our source has planned, of a file of Spark's offset log that was inspected."""
+    lines = _lines(path) or []
+    offsets: dict[str, Any] = json.loads(lines[2])
+    return offsets
 
 
 def is_done(path: Path) -> bool:
@@ -155,7 +162,8 @@ def _lines(path: Path) -> list[str] | None:
         return None
 
 
-def _numbered(directory: Path) -> list[int]:
+def numbered(directory: Path) -> list[int]:
+    """Return the numbers of the batches that have a file in a directory of Spark's, in order."""
     return sorted(int(path.name) for path in directory.glob("*") if path.name.isdecimal())
 
 

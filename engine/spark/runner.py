@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
+from engine.connectors.incarnation import current
 from engine.connectors.packets import PACKET_DDL
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
@@ -34,6 +35,7 @@ from engine.spark.checkpoint import Layout, finish_batch, open_layout
 from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.failures import decoded, told_to_spark
 from engine.spark.leftovers import remember_callback, sweep
+from engine.spark.one_history import require_one_history
 from engine.spark.repartition import fit_tasks
 from engine.spark.reports import spark_phases
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
@@ -153,11 +155,13 @@ class RunningQuery:
         options = options or RunOptions()
         with connect(dsn, "slackwater-launch") as connection:
             batch_id = last_batch(connection, query_id, checkpoint_id)
+            incarnation = current(connection)
             finish_batch(checkpoint_dir, batch_id)
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
-        if batch_id is None:
-            with connect(dsn, "slackwater-launch") as connection:
+        with connect(dsn, "slackwater-launch") as connection:
+            require_one_history(connection, checkpoint_dir, batch_id, _feeds(plan, query_id), layout.start)
+            if batch_id is None:
                 note_start(connection, query_id, epoch, layout.start)
         plan = replace(plan, hash_seed=layout.hash_seed)
         layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id, options.on_restoring)
@@ -170,7 +174,7 @@ class RunningQuery:
         commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit, aside)
         sweep(spark)
         with _STARTING:
-            packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout)
+            packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout, incarnation)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
             writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
             if options.is_available_now:
@@ -235,7 +239,14 @@ class RunningQuery:
 
 
 def _packets(
-    spark: SparkSession, plan: Plan, query_id: UUID, checkpoint_dir: Path, dsn: str, options: RunOptions, layout: Layout
+    spark: SparkSession,
+    plan: Plan,
+    query_id: UUID,
+    checkpoint_dir: Path,
+    dsn: str,
+    options: RunOptions,
+    layout: Layout,
+    incarnation: UUID | None,
 ) -> DataFrame:
     """Build the stream of what the last stage makes."""
     surroundings, aside = _surroundings(spark, checkpoint_dir), _blob_folder(spark, checkpoint_dir)
@@ -256,6 +267,7 @@ def _packets(
         surroundings,
         layout.generation,
         aside,
+        None if incarnation is None else str(incarnation),
     )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
     for stage in plan.stages:
@@ -279,6 +291,12 @@ def _blob_folder(spark: SparkSession, checkpoint_dir: Path) -> BlobFolder | None
         return None
     scratch = Path(spark.conf.get("spark.local.dir") or "")
     return BlobFolder(scratch / "blobs" / checkpoint_dir.parent.name / checkpoint_dir.name)
+
+
+def _feeds(plan: Plan, query_id: UUID) -> list[Feed]:
+    """Return what a query reads, replays of its late records included."""
+    name = replay_feed(query_id)
+    return [*(read.feed for read in plan.inputs), Feed(name, "log", name)]
 
 
 def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:

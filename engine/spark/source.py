@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
+from engine.connectors.incarnation import beyond_the_end
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
@@ -34,6 +35,7 @@ from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
 from engine.spark.look_ahead import LookAhead
+from engine.spark.one_history import INCARNATION
 from engine.spark.seals import is_whole, sealed
 from engine.spark.silence import Silence
 from engine.spark.split_groups import Weighed, grouped, weigh
@@ -90,6 +92,7 @@ class SourceSpec:
         generation: of the tasks (``Layout.generation``). Where the offset log has another one, the next batch brings every task a tick: each
             then commits what it has taken over, and tells of it.
         aside: where large blobs go; None: through Spark.
+        incarnation: of the log (``engine.connectors.incarnation``): kept beside the positions, which mean nothing in another one.
     """
 
     dsn: str
@@ -104,6 +107,7 @@ class SourceSpec:
     surroundings: Surroundings | None = None
     generation: int = 0
     aside: BlobFolder | None = None
+    incarnation: str | None = None
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -245,6 +249,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Offset:
         asked: Offset = {"release": self._spec.release, "generation": self._spec.generation}
         asked |= ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
+        asked |= {INCARNATION: self._spec.incarnation} if self._spec.incarnation else {}
         return sealed({"format": OFFSET_FORMAT, "feeds": feeds, "now_ms": now_ms, "awake_ms": awake_ms, **asked})
 
     def _has_news(self, start: Offset) -> bool:
@@ -425,7 +430,9 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name, is_table = reader.feed.name, _is_table(inputs)
         for partition, end in sorted(targets[name].items()):
             first = start["feeds"].get(name, {}).get(str(partition), 0)
-            if first >= end:
+            if first > end:
+                raise StateCorrupt(beyond_the_end(name, str(partition), first, end))
+            if first == end:
                 continue
             chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged), end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end

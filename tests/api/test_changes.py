@@ -17,6 +17,7 @@ from app.client import ChangesReset, Client, Event, ServiceError
 from app.main import create_app
 from app.settings import PushSettings, Settings
 from app.store.retention import Kept, trim_once
+from engine.connectors.incarnation import renew
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 from tests.api.live_server import live
@@ -387,3 +388,51 @@ def test_a_querys_events_are_followed_from_the_last_one_seen(served: tuple[FastA
             assert [event.kind for event in events] == ["position", "reset"]
         with pytest.raises(ServiceError, match="bad_cursor"), client.follow(path, last_event_id="x"):
             pass
+
+
+@pytest.fixture
+def put_back(dsn: str) -> Iterator[Callable[[], None]]:
+    """Let the database be known as one that was put back; each call once more."""
+
+    def call() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            renew(connection)
+
+    yield call
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE log.incarnation SET id = NULL")
+
+
+@pytest.mark.parametrize("path", ["/v1/tables/totals/changes", "/v1/streams/departures/changes"])
+async def test_a_cursor_from_before_the_database_was_put_back_counts_no_more_though_the_log_is_longer_by_now(
+    client: httpx.AsyncClient, totals: None, dsn: str, put_back: Callable[[], None], problem: Problem, path: str
+) -> None:
+    with ChangeWriter(dsn, "totals") as writer:
+        writer.commit([row("JFK", 1), row("EWR", 1)])
+        cursor = (await page(client, path, **{"from": "earliest"}))["next"]
+        writer.commit([row("JFK", 2), row("EWR", 3), row("LGA", 1)])
+    put_back()
+    assert "put back" in problem(await client.get(path, params={"cursor": cursor}), 410, "cursor_expired")["detail"]
+    fresh = (await page(client, path, **{"from": "earliest"}))["next"]
+    assert fresh != cursor
+    await page(client, path, cursor=fresh)
+
+
+def test_streams_that_are_open_when_the_database_is_put_back_are_reset(
+    served: tuple[FastAPI, str], dsn: str, put_back: Callable[[], None]
+) -> None:
+    _, url = served
+    with Client(url) as client:
+        for path in ("/v1/tables/totals/changes", "/v1/queries/totals/events"):
+            with client.follow(path) as events:
+                begin = next(events)
+                put_back()
+                client.call("PUT", "/v1/queries/totals/desired-state", {"state": "stopped"})
+                assert [event.kind for event in events if event.kind != "event"] == ["reset"]
+            if path.endswith("events"):
+                with pytest.raises(ServiceError, match="cursor_expired"), client.follow(path, last_event_id=begin.id):
+                    pass
+        with client.follow("/v1/queries/totals/events") as events:
+            first = [next(events) for _ in range(3)][-1]
+        with client.follow("/v1/queries/totals/events", last_event_id=first.id) as events:
+            assert next(events).id == first.id

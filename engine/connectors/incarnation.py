@@ -1,0 +1,99 @@
+"""Which life of the log this is: it changes when the database is put back to an earlier time, or may have been.
+
+What was written behind the moment that was put back is gone, and its numbers are given again. So who keeps numbers outside of the database
+(Spark's offset log, cursors of followers) keeps the incarnation beside them, and what comes with another one is not believed.
+
+Two signs tell. A restored dump, another cluster, a copy that was recovered to a point in time and a replica that took over have another
+*fingerprint*. A copy of the files that was put in place has the same one, but its write-ahead log ends before what a driver has seen: a
+*mark* that drivers keep beside their state. A database and a data directory that were put back together show neither: ``slackwater
+restore`` says so itself (``renew``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from engine.errors import STATE_CURE
+
+_FINGERPRINT = """
+concat_ws('/', (SELECT system_identifier FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8),
+    (SELECT oid FROM pg_database WHERE datname = current_database()), 'log.batch'::regclass::oid)
+"""
+"""Cluster, timeline, database and table: a restored dump makes the table anew."""
+
+_NOTICE = f"""
+UPDATE log.incarnation SET
+    id = CASE WHEN fingerprint IS NULL THEN id ELSE gen_random_uuid() END, fingerprint = {_FINGERPRINT}, began_at = now()
+WHERE fingerprint IS DISTINCT FROM {_FINGERPRINT}
+RETURNING id
+"""  # noqa: S608 - made of constants
+_RENEW = f"UPDATE log.incarnation SET id = gen_random_uuid(), fingerprint = {_FINGERPRINT}, began_at = now()"  # noqa: S608 - as above
+_MARK = "SELECT system_identifier::text, pg_current_wal_flush_lsn() - '0/0'::pg_lsn FROM pg_control_system()"
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a cluster had come when it was looked at.
+
+    Attributes:
+        cluster: its system identifier.
+        wal_bytes: the end of its write-ahead log on disk.
+    """
+
+    cluster: str
+    wal_bytes: int
+
+
+def current(connection: psycopg.Connection[Any]) -> UUID | None:
+    """Return the incarnation; None: the first one, to which whatever names none belongs."""
+    row = connection.execute("SELECT id FROM log.incarnation").fetchone()
+    return None if row is None else row[0]
+
+
+def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> bool:
+    """Look whether the database was put back, and begin a new incarnation if so. Cheap; any process may ask at any time.
+
+    Args:
+        connection: in autocommit mode.
+        seen: the newest mark that the caller knows.
+
+    Returns:
+        Whether a new incarnation has begun with this call.
+    """
+    found = connection.execute(_NOTICE).fetchone()
+    is_new = found is not None and found[0] is not None
+    if not is_new and seen is not None:
+        now = mark(connection)
+        is_new = now.cluster == seen.cluster and now.wal_bytes < seen.wal_bytes
+        if is_new:
+            renew(connection)
+    if is_new:
+        log.warning("database_put_back", incarnation=str(current(connection)))
+    return is_new
+
+
+def renew(connection: psycopg.Connection[Any]) -> None:
+    """Begin a new incarnation: cursors of followers count no more, and no batch that was planned before is carried out."""
+    connection.execute(_RENEW)
+
+
+def mark(connection: psycopg.Connection[Any]) -> Mark:
+    """Return how far the cluster has come."""
+    row = connection.execute(_MARK).fetchone()
+    if row is None:
+        raise psycopg.OperationalError("Postgres does not say how far its write-ahead log goes")
+    return Mark(row[0], int(row[1]))
+
+
+def beyond_the_end(feed: str, partition: str, position: int, end: int) -> str:
+    """Return the message about a position that the log has not reached."""
+    return (
+        f"feed {feed!r}, partition {partition}: reading goes on at {position}, but the feed ends at {end}: the database was put back to an "
+        f"earlier time, and records that were acknowledged since are gone. {STATE_CURE}"
+    )

@@ -1,0 +1,158 @@
+"""A database that was put back is known as such: restored from a dump, copied, set back below what a driver has seen, or said to be."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from app.driver.state_root import StateRoot, StateRootDamaged
+from engine.connectors.incarnation import Mark, current, mark, notice, renew
+from engine.connectors.log import append_batches, encode_batch, ensure_feed
+from engine.connectors.postgres import Connection, connect
+from engine.errors import StateCorrupt
+from engine.plan.model import Feed
+from engine.spark.inspection import write_synced
+from engine.spark.one_history import require_one_history
+
+FEED = Feed("log:orders", "log", "orders")
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    untouched = "UPDATE log.incarnation SET id = NULL, fingerprint = NULL"
+    with connect(dsn, "test") as connection:
+        connection.execute(untouched)
+        connection.execute("TRUNCATE log.feed CASCADE")
+        yield connection
+    with connect(dsn, "test") as connection:
+        connection.execute(untouched)
+
+
+def test_a_database_that_nobody_touched_stays_in_its_first_incarnation(connection: Connection) -> None:
+    seen = mark(connection)
+    assert not notice(connection, seen)
+    assert not notice(connection, mark(connection))
+    assert current(connection) is None
+
+
+def test_a_restored_copy_begins_a_new_incarnation_once(connection: Connection, dsn: str) -> None:
+    notice(connection)
+    name = f"restored_{uuid.uuid4().hex[:12]}"
+    database = connection.info.dbname
+    connection.close()
+    admin = sa.make_url(dsn).set(database="postgres").render_as_string(hide_password=False)
+    with psycopg.connect(admin, autocommit=True) as other:
+        other.execute(f'CREATE DATABASE "{name}" TEMPLATE "{database}"')
+    try:
+        with connect(sa.make_url(dsn).set(database=name).render_as_string(hide_password=False), "test") as restored:
+            assert notice(restored)
+            first = current(restored)
+            assert first is not None
+            assert not notice(restored)
+            assert current(restored) == first
+    finally:
+        with psycopg.connect(admin, autocommit=True) as other:
+            other.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def test_a_log_that_ends_before_what_a_driver_saw_was_put_back(connection: Connection, tmp_path: Path) -> None:
+    notice(connection)
+    root = StateRoot.open(tmp_path)
+    assert root.seen() is None
+    now = mark(connection)
+    root.note(Mark(now.cluster, now.wal_bytes + 10**9))
+    assert notice(connection, StateRoot.open(tmp_path).seen())
+    assert current(connection) is not None
+    # Of another cluster it says nothing: that shows in the fingerprint.
+    assert not notice(connection, Mark("1", 2**62))
+
+
+def test_a_root_keeps_its_id_and_refuses_a_file_that_is_none(tmp_path: Path) -> None:
+    first = StateRoot.open(tmp_path / "a")
+    assert StateRoot.open(tmp_path / "a").id == first.id
+    assert StateRoot.open(tmp_path / "b").id != first.id
+    (tmp_path / "a" / "root.json").write_text("{}")
+    with pytest.raises(StateRootDamaged, match=r"root\.json is damaged"):
+        StateRoot.open(tmp_path / "a")
+
+
+class Checkpoint:
+    """The part of a checkpoint directory that is looked at."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def planned(self, number: int, position: int, incarnation: uuid.UUID | None = None) -> Checkpoint:
+        of = {} if incarnation is None else {"incarnation": str(incarnation)}
+        offsets = {"feeds": {FEED.name: {"0": position}}, **of}
+        write_synced(self._path("offsets", number), f"v1\n{{}}\n{json.dumps(offsets)}")
+        return self
+
+    def done(self, number: int) -> Checkpoint:
+        write_synced(self._path("commits", number), "v1\n{}")
+        return self
+
+    def _path(self, kind: str, number: int) -> Path:
+        path = self.directory / "spark" / kind / str(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+@pytest.fixture
+def checkpoint(connection: Connection, tmp_path: Path) -> Checkpoint:
+    """A checkpoint beside a log of five records."""
+    records = pl.DataFrame({"_ts": list(range(5)), "_op": [0] * 5, "n": [0] * 5})
+    feed = ensure_feed(connection, FEED.log_feed, 1)
+    append_batches(connection, feed.id, [(0, encode_batch(records, 0))])
+    return Checkpoint(tmp_path)
+
+
+def test_a_checkpoint_of_the_same_history_is_believed(connection: Connection, checkpoint: Checkpoint) -> None:
+    require_one_history(connection, checkpoint.directory, None, [FEED], {FEED.name: {"0": 5}})
+    checkpoint.planned(0, 3)
+    require_one_history(connection, checkpoint.directory, None, [FEED], {})
+    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    checkpoint.done(0).planned(1, 5)
+    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    renew(connection)
+    checkpoint.planned(1, 5, current(connection))
+    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+
+
+def test_results_that_are_older_than_the_checkpoint_are_refused_at_the_launch(
+    connection: Connection, checkpoint: Checkpoint
+) -> None:
+    checkpoint.planned(0, 3).done(0).planned(1, 5)
+    for results in (None,):
+        with pytest.raises(StateCorrupt, match=r"results hold no batch.*PUT /v1/queries/<name>\?state=discard"):
+            require_one_history(connection, checkpoint.directory, results, [FEED], {})
+    checkpoint.done(1)
+    with pytest.raises(StateCorrupt, match="results hold batch 0"):
+        require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    require_one_history(connection, checkpoint.directory, 1, [FEED], {})
+
+
+def test_a_plan_behind_the_end_of_the_log_is_refused(connection: Connection, checkpoint: Checkpoint) -> None:
+    checkpoint.planned(0, 3).planned(1, 8)
+    with pytest.raises(StateCorrupt, match="goes on at 8, but the feed ends at 5"):
+        require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    with pytest.raises(StateCorrupt, match="goes on at 6, but the feed ends at 5"):
+        require_one_history(connection, checkpoint.directory.parent, None, [FEED], {FEED.name: {"0": 6}})
+
+
+def test_a_plan_from_before_the_database_was_put_back_is_refused_though_new_records_fill_it(
+    connection: Connection, checkpoint: Checkpoint
+) -> None:
+    checkpoint.planned(0, 3).planned(1, 5)
+    renew(connection)
+    with pytest.raises(StateCorrupt, match="before the database was put back"):
+        require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    # What the results hold already is not read again.
+    require_one_history(connection, checkpoint.directory, 1, [FEED], {})
