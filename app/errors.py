@@ -17,7 +17,7 @@ AppError
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, bad_scope, not_supported_yet
 ├── TooManyRequests          429  too_many_streams, too_many_requests
 ├── ClientGone               499  client_gone
-├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full
+├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full, planning_busy
 ├── NotInTime                504  position_not_reached
 ├── TooExpensive             504  read_too_expensive
 └── Internal                 500  internal_error (the body carries the request id only)

@@ -34,7 +34,7 @@ from app.api.access import guards, note_refusal
 from app.api.browsers import BrowserGuard
 from app.api.deps import PageRead, Services
 from app.api.documented import problems
-from app.api.edge import Edge
+from app.api.edge import BodyLimits, Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
 from app.api.scraping import Scraper
@@ -107,6 +107,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Readables(database, gates),
         Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
+        asyncio.Semaphore(settings.limits.planning),
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
     app = FastAPIOffline(
@@ -130,7 +131,8 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     install_error_handlers(app, settings.limits.read_timeout_ms, note_refusal)
     if not settings.is_key_required:
         app.add_middleware(BrowserGuard, names=settings.host_names)
-    app.add_middleware(Edge, metrics=metrics, max_body_bytes=settings.max_body_bytes, tracing=tracing)
+    body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
+    app.add_middleware(Edge, metrics=metrics, limits=body_limits, tracing=tracing)
     for router in ROUTERS:
         is_paged = router in PAGED
         dependencies = [*app.state.guards, PageRead] if is_paged else app.state.guards

@@ -140,7 +140,7 @@ class PushSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``.
+    """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``, where nothing else is said.
 
     Attributes:
         row_reads: reads of tables' rows by key. One core answers as many as the default within ten to twenty milliseconds.
@@ -148,6 +148,8 @@ class LimitSettings(BaseModel):
         page_reads: other reads that may be long: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends that are read, judged or written; one larger than it passes alone.
         read_timeout_ms: after it the database ends a statement that only reads, and the answer is 504 ``read_too_expensive``.
+        planning: definitions that are checked and laid out, the one work of a request that may take a second; others wait for their turn.
+        planning_wait_s: how long they wait (503 ``planning_busy``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -157,6 +159,8 @@ class LimitSettings(BaseModel):
     page_reads: int = Field(default=48, ge=1)
     append_bytes: int = Field(default=128 * 1024 * 1024, ge=1_024)
     read_timeout_ms: int = Field(default=10_000, ge=100, le=3_600_000)
+    planning: int = Field(default=2, ge=1, le=64)
+    planning_wait_s: float = Field(default=10.0, gt=0)
 
 
 class LogSettings(BaseModel):
@@ -181,7 +185,8 @@ class Settings(BaseSettings):
         api_key: what the command line and ``app.client`` send to a service; the service itself does not look at it.
         allowed_hosts: names, separated by commas, under which a service that asks for no keys answers beside localhost and addresses.
         files_root: sources read directories below it only; None: they read none.
-        max_body_bytes: larger request bodies answer 413.
+        max_body_bytes: larger bodies of appends answer 413.
+        max_control_body_bytes: the same of every other request. They are parsed as a whole, while other requests wait.
         client_timeout_s: a request's head must come within it, and its body bring a KiB per second; slower connections are closed.
         trim_interval_s: how often the log drops what its retention no longer keeps.
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
@@ -210,6 +215,7 @@ class Settings(BaseSettings):
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9._:, -]*$")
     files_root: Path | None = None
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024)
+    max_control_body_bytes: int = Field(default=1024 * 1024, ge=1_024)
     client_timeout_s: float = Field(default=20.0, gt=0)
     trim_interval_s: float = Field(default=60.0, gt=0)
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)

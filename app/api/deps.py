@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from fastapi.params import Depends as Dependency
 from pydantic import BaseModel
 
 from app.api.leaving import cancelled_when_left
-from app.errors import BadRequest, Fault
+from app.errors import BadRequest, Fault, Unavailable
 from app.settings import Settings
 from app.store.appender import Appender
 from app.store.bell import Bell
@@ -33,7 +34,11 @@ MAX_KEY_LENGTH = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a request may use, built once by ``create_app``."""
+    """Everything a request may use, built once by ``create_app``.
+
+    Attributes:
+        planning: turns of checking definitions. It is Python's work alone, and more threads at it would only keep the others waiting.
+    """
 
     settings: Settings
     database: Database
@@ -43,6 +48,7 @@ class Services:
     readables: Readables
     tails: Tails
     gates: Gates
+    planning: asyncio.Semaphore
 
 
 async def services_of(request: Request) -> Services:
@@ -85,6 +91,23 @@ Inspection = Annotated[sa.Connection, Depends(_inspection, scope="function")]
 
 LongInspection = Annotated[sa.Connection, Depends(_long_inspection, scope="function")]
 """A transaction that only reads, and may take long; it ends when its client leaves. Stands behind a body among an endpoint's parameters."""
+
+
+async def _planning(services: ServicesOf) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(services.settings.limits.planning_wait_s):
+            await services.planning.acquire()
+    except TimeoutError as error:
+        detail = "many definitions are being checked; try again in a moment (SLACKWATER_LIMITS__PLANNING)"
+        raise Unavailable("planning_busy", detail, headers={"Retry-After": "1"}) from error
+    try:
+        yield
+    finally:
+        services.planning.release()
+
+
+PlanningTurn = Annotated[None, Depends(_planning, scope="function")]
+"""Of routes that check definitions. As a parameter it stands behind the body, which may come slowly, and before the transaction."""
 
 
 async def _behind_gate(services: ServicesOf) -> AsyncIterator[None]:

@@ -7,6 +7,7 @@ import random
 import re
 import time
 import uuid
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import structlog
@@ -37,18 +38,43 @@ def request_id_of(scope: Scope) -> str:
     return str(scope.get(_SCOPE_KEY, "-"))
 
 
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How large bodies may be.
+
+    Attributes:
+        append_bytes: of appends, whose records are parsed in threads and counted by a gate.
+        control_bytes: of everything else.
+    """
+
+    append_bytes: int
+    control_bytes: int
+
+    def of(self, scope: Scope) -> tuple[int, str]:
+        """Return the limit of a request, and the setting that says it."""
+        if scope["method"] == "POST" and scope["path"].endswith("/records"):
+            return self.append_bytes, "SLACKWATER_MAX_BODY_BYTES"
+        return min(self.control_bytes, self.append_bytes), "SLACKWATER_MAX_CONTROL_BODY_BYTES"
+
+
 class Edge:
     """ASGI middleware around the whole application.
 
-    A body over ``max_body_bytes`` raises ``HTTPException(413)`` where it is read, so that nothing of it is kept; the error handlers
+    A body over its limit raises ``HTTPException(413)`` where it is read, so that nothing of it is kept; the error handlers
     then answer ``body_too_large``.
+
+    Args:
+        app: what is inside.
+        metrics: where requests are counted.
+        limits: of bodies.
+        tracing: where spans go.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int, tracing: Tracing | None = None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, limits: BodyLimits, tracing: Tracing | None = None) -> None:
         self._app = app
         self._metrics = metrics
         self._tracing = tracing
-        self._max_body_bytes = max_body_bytes
+        self._limits = limits
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,23 +99,23 @@ class Edge:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, self._limited(given.get(b"content-length", b""), receive), send_with_id)
+                await self._app(scope, self._limited(scope, given.get(b"content-length", b""), receive), send_with_id)
             finally:
                 self._observe(scope, status, time.perf_counter() - started)
 
-    def _limited(self, declared: bytes, receive: Receive) -> Receive:
-        limit = self._max_body_bytes
+    def _limited(self, scope: Scope, declared: bytes, receive: Receive) -> Receive:
+        limit, setting = self._limits.of(scope)
         is_declared_too_large = declared.isdigit() and int(declared) > limit
         taken = 0
 
         async def receive_limited() -> Message:
             nonlocal taken
             if is_declared_too_large:
-                raise _too_large(limit)
+                raise _too_large(limit, setting)
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > limit:
-                raise _too_large(limit)
+                raise _too_large(limit, setting)
             return message
 
         return receive_limited
@@ -146,7 +172,5 @@ def _set_header(message: Message, request_id: str) -> None:
     message["headers"] = [*headers, (_REQUEST_ID, request_id.encode())]
 
 
-def _too_large(limit: int) -> HTTPException:
-    return HTTPException(
-        413, f"the body is over the limit of {limit} bytes; send less at a time, or raise SLACKWATER_MAX_BODY_BYTES"
-    )
+def _too_large(limit: int, setting: str) -> HTTPException:
+    return HTTPException(413, f"the body is over the limit of {limit} bytes; send less at a time, or raise {setting}")

@@ -28,6 +28,7 @@ from app.api.deps import (
     Limit,
     Name,
     OnlyKnownParameters,
+    PlanningTurn,
     Services,
     ServicesOf,
     Transaction,
@@ -124,6 +125,7 @@ EditParameters = Annotated[Replacement, Depends(_edit_parameters)]
 )
 def post_query(
     body: JsonBody,
+    _turn: PlanningTurn,
     transaction: Transaction,
     services: ServicesOf,
     response: Response,
@@ -169,6 +171,7 @@ def _created(body: Any, connection: sa.Connection, services: Services, response:
 def put_query(
     name: Name,
     body: JsonBody,
+    _turn: PlanningTurn,
     transaction: Transaction,
     services: ServicesOf,
     response: Response,

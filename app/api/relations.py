@@ -12,7 +12,7 @@ from fastapi import APIRouter, Response
 
 from app.api.bodies import JsonBody, request_body
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
-from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, Name, OnlyKnownParameters, ServicesOf, Transaction
+from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, Name, OnlyKnownParameters, PlanningTurn, ServicesOf, Transaction
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import (
     REGISTERED_STREAM,
@@ -73,7 +73,13 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
     ),
 )
 def put_stream(
-    name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut, services: ServicesOf
+    name: Name,
+    body: JsonBody,
+    _turn: PlanningTurn,
+    transaction: Transaction,
+    response: Response,
+    conditions: OfPut,
+    services: ServicesOf,
 ) -> RegisteredAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
@@ -99,7 +105,13 @@ def put_stream(
     ),
 )
 def put_table(
-    name: Name, body: JsonBody, transaction: Transaction, response: Response, conditions: OfPut, services: ServicesOf
+    name: Name,
+    body: JsonBody,
+    _turn: PlanningTurn,
+    transaction: Transaction,
+    response: Response,
+    conditions: OfPut,
+    services: ServicesOf,
 ) -> RegisteredAnswer:
     """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter
 
 from app.api.bodies import JsonBody, request_body
-from app.api.deps import LongInspection, OnlyKnownParameters
+from app.api.deps import LongInspection, OnlyKnownParameters, PlanningTurn
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange, EditEffect, EditPreview, ValidationAnswer
 from app.api.examples import EDIT, WINDOW_DEFINITION
@@ -41,7 +41,7 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
     responses={200: answered(EDIT, "What is wrong, or the plan; and the edit it would be."), **problems(400, 413, 415)},
     openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
 )
-def post_validation(body: JsonBody, transaction: LongInspection) -> ValidationAnswer:
+def post_validation(body: JsonBody, _turn: PlanningTurn, transaction: LongInspection) -> ValidationAnswer:
     """Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
 
     `warnings` says where the lateness of records would depend on what one may not expect: on the number of a producer's tasks, on missing

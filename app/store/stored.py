@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from engine.definition.limits import STORED
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.problems import problems_of
 
@@ -16,13 +17,13 @@ Model = TypeVar("Model", bound=BaseModel)
 def opened(model: type[Model], stored: Mapping[str, Any]) -> Model:
     """Return a stored definition.
 
-    What an earlier version has stored is valid for every later one; so what is not was written by a later one.
+    What an earlier version has stored is valid for every later one, whatever its bounds are; so what is not was written by a later one.
 
     Raises:
         DefinitionInvalid: with what this version does not know.
     """
     try:
-        return model.model_validate(stored)
+        return model.model_validate(stored, context=STORED)
     except ValidationError as error:
         raise DefinitionInvalid(
             [

@@ -13,6 +13,7 @@ from typing import Literal
 
 import polars as pl
 
+from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, coerce, common_type, digits_of, finite
 from engine.definition.types import BIGINT, DOUBLE, MAX_DECIMAL_PRECISION, ColumnType, decimal
 
@@ -75,10 +76,18 @@ def _integers(operator: Operator, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     a, b = left.cast(_WIDE), right.cast(_WIDE)
     if operator in _EXACT:
         return narrow(_EXACT[operator](a, b))
+    return narrow(once(_quotient if operator == "/" else _remainder, a, b))
+
+
+def _quotient(a: pl.Expr, b: pl.Expr) -> pl.Expr:
     divisor = pl.when(b != 0).then(b)
-    quotient = a.abs() // divisor.abs()
-    truncated = pl.when((a < 0) == (divisor < 0)).then(quotient).otherwise(0 - quotient)
-    return narrow(truncated if operator == "/" else a - truncated * divisor)
+    size = a.abs() // divisor.abs()
+    return pl.when((a < 0) == (divisor < 0)).then(size).otherwise(0 - size)
+
+
+def _remainder(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    size = a.abs() % pl.when(b != 0).then(b.abs())
+    return pl.when(a < 0).then(0 - size).otherwise(size)
 
 
 def _decimals(operator: Operator, left: Operand, right: Operand, common: ColumnType) -> Operand:
@@ -108,7 +117,13 @@ def _decimal_result(operator: Operator, left: ColumnType, right: ColumnType) -> 
 def _doubles(operator: Operator, a: pl.Expr, b: pl.Expr) -> pl.Expr:
     if operator in _EXACT:
         return finite(_EXACT[operator](a, b))
-    divisor = pl.when(b != 0.0).then(b)
-    if operator == "/":
-        return finite(a / divisor)
-    return finite(pl.when(a < 0).then(-(a.abs() % divisor.abs())).otherwise(a.abs() % divisor.abs()))
+    return finite(once(_double_quotient if operator == "/" else _double_remainder, a, b))
+
+
+def _double_quotient(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    return a / pl.when(b != 0.0).then(b)
+
+
+def _double_remainder(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    size = a.abs() % pl.when(b != 0.0).then(b.abs())
+    return pl.when(a < 0).then(-size).otherwise(size)

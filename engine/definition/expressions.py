@@ -7,9 +7,9 @@ number, a bigint overflow) is NULL: see ``operands`` and ``arithmetic``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 
 import polars as pl
 from sqlglot import exp
@@ -17,6 +17,7 @@ from sqlglot import exp
 from engine.definition import arithmetic, functions
 from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.gaps import Gap, Gaps
+from engine.definition.once import once
 from engine.definition.operands import (
     ExpressionInvalid,
     Operand,
@@ -33,7 +34,7 @@ from engine.definition.syntax import described, flatten, parse, render
 from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema, parse_type
 
 __all__ = [
-    "ExpressionInvalid", "Scalar", "compile_scalar", "compile_tree", "qualify", "resolve",
+    "ExpressionInvalid", "Scalar", "columns_of", "compile_scalar", "compile_tree", "qualify", "resolve",
 ]  # fmt: skip
 
 _TYPE_NAMES = {
@@ -42,6 +43,10 @@ _TYPE_NAMES = {
     "datetime": "timestamp", "varbinary": "bytes", "binary": "bytes",
 }  # fmt: skip
 """SQL's own names of our types, as sqlglot writes them."""
+
+
+FLAT_FROM = 8
+"""Branches from which on a CASE is not nested: Polars plans nested ones in time that grows with the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def resolve(column: exp.Column, schema: Schema) -> str:
     if name in schema:
         return name
     if not column.table:
-        found = [known for known in schema if known.partition(".")[2] == name]
+        found = schema.qualified(name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -112,18 +117,23 @@ def resolve(column: exp.Column, schema: Schema) -> str:
     raise ExpressionInvalid("unknown_column", f"there is no column {name[:80]}{ending}")
 
 
-def qualify(text: str, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
+def columns_of(text: str, schema: Schema) -> frozenset[str]:
+    """Return the schema's names of the columns that an expression reads, without compiling it. Raises ExpressionInvalid."""
+    return frozenset(resolve(node, schema) for node in parse(text).find_all(exp.Column))
+
+
+def qualify(written: str | exp.Expr, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
     """Return the canonical text of an expression: every column by its full name in ``schema``, quoted.
 
     Args:
-        text: an expression that compiles against ``schema``.
+        written: an expression that compiles against ``schema``, or its tree, which is changed.
         schema: names and types.
         rename: from a name of the schema to (alias, column) as it shall be written; by default the name itself, split at its dot.
 
     Raises:
         ExpressionInvalid: the expression does not parse, or names an unknown column.
     """
-    tree = parse(text)
+    tree = parse(written) if isinstance(written, str) else written
     for node in list(tree.find_all(exp.Column)):
         name = resolve(node, schema)
         alias, column = rename(name) if rename is not None else split(name)
@@ -184,8 +194,7 @@ class _Compiler:
         is_and = isinstance(node, exp.And)
         parts: list[pl.Expr] = []
         for part in flatten(node):
-            undecided = [each.fill_null(is_and) if is_and else ~each.fill_null(is_and) for each in parts]
-            with self.gaps.where(pl.all_horizontal(undecided) if undecided else None):
+            with self.gaps.where(partial(_undecided, parts, is_and=is_and)):
                 parts.append(self.condition(part, "AND" if is_and else "OR"))
         return Operand(pl.all_horizontal(parts) if is_and else pl.any_horizontal(parts), BOOLEAN)
 
@@ -212,17 +221,22 @@ class _Compiler:
         raise ExpressionInvalid("expression_malformed", "IS is followed by NULL, NOT NULL, TRUE or FALSE")
 
     def between(self, node: exp.Expr) -> Operand:
-        value = self.child(node, "this")
-        low = self.compare("BETWEEN", pl.Expr.ge, value, self.child(node, "low"))
-        high = self.compare("BETWEEN", pl.Expr.le, value, self.child(node, "high"))
-        return Operand(low.expr & high.expr, BOOLEAN)
+        def build(value: Operand, low: Operand, high: Operand) -> pl.Expr:
+            above = self.compare("BETWEEN", pl.Expr.ge, value, low)
+            return above.expr & self.compare("BETWEEN", pl.Expr.le, value, high).expr
+
+        return Operand(_once(build, *(self.child(node, name) for name in ("this", "low", "high"))), BOOLEAN)
 
     def is_in(self, node: exp.Expr) -> Operand:
         value = self.child(node, "this")
         items = [self.compile(item) for item in node.args["expressions"]]
         if not items:
             raise ExpressionInvalid("expression_malformed", "IN needs at least one value")
-        return Operand(pl.any_horizontal([self.compare("IN", pl.Expr.eq, value, item).expr for item in items]), BOOLEAN)
+
+        def build(sought: Operand, *listed: Operand) -> pl.Expr:
+            return pl.any_horizontal([self.compare("IN", pl.Expr.eq, sought, item).expr for item in listed])
+
+        return Operand(_once(build, value, *items), BOOLEAN)
 
     def pattern(self, node: exp.Expr) -> Operand:
         escape: str | None = None
@@ -262,23 +276,30 @@ class _Compiler:
     def case(self, node: exp.Expr) -> Operand:
         subject = None if node.args.get("this") is None else self.child(node, "this")
         conditions: list[pl.Expr] = []
+        compared: list[Operand] = []
         values: list[Operand] = []
         for branch in node.args["ifs"]:
-            with self.gaps.where(_none_of(conditions)):
+            with self.gaps.where(partial(_none_of, conditions)):
                 if subject is None:
                     condition = self.condition(branch.args["this"], "WHEN")
                 else:
-                    condition = self.compare("CASE", pl.Expr.eq, subject, self.child(branch, "this")).expr
+                    compared.append(self.child(branch, "this"))
+                    condition = self.compare("CASE", pl.Expr.eq, subject, compared[-1]).expr
                 with self.gaps.where(condition):
                     values.append(self.child(branch, "true"))
             conditions.append(condition)
-        with self.gaps.where(_none_of(conditions)):
+        with self.gaps.where(partial(_none_of, conditions)):
             values.append(null() if node.args.get("default") is None else self.child(node, "default"))
         results, kind = coerce_all(values, "CASE")
-        chosen = results[-1]
-        for condition, result in zip(reversed(conditions), reversed(results[:-1]), strict=True):
-            chosen = pl.when(condition).then(result).otherwise(chosen)
-        return Operand(chosen, kind)
+        if subject is None:
+            return Operand(_chosen(conditions, results), kind)
+        chosen = [Operand(result, kind) for result in results]
+
+        def build(sought: Operand, *parts: Operand) -> pl.Expr:
+            equal = [self.compare("CASE", pl.Expr.eq, sought, part).expr for part in parts[: len(compared)]]
+            return _chosen(equal, [part.expr for part in parts[len(compared) :]])
+
+        return Operand(_once(build, subject, *compared, *chosen), kind)
 
     def cast(self, node: exp.Expr) -> Operand:
         written = render(node.args["to"]).lower()
@@ -304,15 +325,49 @@ class _Compiler:
             return functions.call(name, [])
         arguments: list[Operand] = []
         for argument in node.expressions:
-            is_coalesce = name.lower() == "coalesce" and bool(arguments)
-            with self.gaps.where(pl.all_horizontal([each.expr.is_null() for each in arguments]) if is_coalesce else None):
+            with self.gaps.where(partial(_all_null, arguments if name.lower() == "coalesce" else ())):
                 arguments.append(self.compile(argument))
         result = functions.call(name, arguments)
         self.gaps.after_call(name.lower(), arguments, result)
         return result
 
 
-def _none_of(conditions: list[pl.Expr]) -> pl.Expr | None:
+def _once(build: Callable[..., pl.Expr], *operands: Operand) -> pl.Expr:
+    """Return ``build(*operands)``, each operand computed once."""
+
+    def of(*parts: pl.Expr) -> pl.Expr:
+        return build(*(replace(operand, expr=part) for operand, part in zip(operands, parts, strict=True)))
+
+    return once(of, *(operand.expr for operand in operands))
+
+
+def _chosen(conditions: Sequence[pl.Expr], results: Sequence[pl.Expr]) -> pl.Expr:
+    """Return the result of the first condition that is true, the last one where none is."""
+    if len(conditions) > FLAT_FROM:
+        number = pl.coalesce([pl.when(condition).then(place) for place, condition in enumerate(conditions)] + [len(conditions)])
+        return once(_numbered, number, *results)
+    chosen = results[-1]
+    for condition, result in zip(reversed(conditions), reversed(results[:-1]), strict=True):
+        chosen = pl.when(condition).then(result).otherwise(chosen)
+    return chosen
+
+
+def _numbered(number: pl.Expr, *results: pl.Expr) -> pl.Expr:
+    """Return the result of that number; one that is NULL is NULL, for all the others are."""
+    return pl.coalesce([pl.when(number == place).then(result) for place, result in enumerate(results)])
+
+
+def _undecided(parts: Sequence[pl.Expr], *, is_and: bool) -> pl.Expr | None:
+    """Return where the operands so far leave an AND or OR open, None for no operands."""
+    return pl.all_horizontal([each.fill_null(is_and) if is_and else ~each.fill_null(is_and) for each in parts]) if parts else None
+
+
+def _all_null(operands: Sequence[Operand]) -> pl.Expr | None:
+    """Return where every operand is NULL, None for no operands."""
+    return pl.all_horizontal([each.expr.is_null() for each in operands]) if operands else None
+
+
+def _none_of(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
     """Return where no condition is true, None for no conditions."""
     return pl.all_horizontal([~each.fill_null(value=False) for each in conditions]) if conditions else None
 

@@ -8,12 +8,13 @@ NULLs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from engine.definition import arithmetic
-from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, finite, null
+from engine.definition.once import once
+from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, common_type, finite, null
 from engine.definition.types import (
     BIGINT,
     BOOLEAN,
@@ -132,8 +133,11 @@ def _abs(arguments: Arguments) -> Operand:
 
 def _sign(arguments: Arguments) -> Operand:
     ((operand, _),) = _numbers("sign", arguments)
-    value = operand.expr
-    return Operand(pl.when(value > 0).then(1).when(value < 0).then(-1).when(value == 0).then(0).cast(pl.Int32), INT)
+
+    def build(value: pl.Expr) -> pl.Expr:
+        return pl.when(value > 0).then(1).when(value < 0).then(-1).when(value == 0).then(0).cast(pl.Int32)
+
+    return Operand(once(build, operand.expr), INT)
 
 
 def _rounding(name: str, build: Callable[[pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
@@ -176,13 +180,16 @@ def _substring(arguments: Arguments) -> Operand:
     """Compile ``substring(text, start [, length])``: positions count from 1; what lies before 1 counts but is not there."""
     (value,) = _texts("substring", arguments[:1])
     start = _whole("substring", arguments[1])
-    skip = start.clip(1, None) - 1
     if len(arguments) == 2:
-        return Operand(value.str.slice(skip), STRING)
-    length = _whole("substring", arguments[2])
-    # Clipped before they are added: a start near 2^63 must not wrap around.
-    end = start.clip(-(2**40), 2**40) + length.clip(0, 2**40) - 1
-    return Operand(value.str.slice(skip.clip(None, 2**40), (end - skip.clip(None, 2**40)).clip(0, None)), STRING)
+        return Operand(value.str.slice(start.clip(1, None) - 1), STRING)
+
+    def build(text: pl.Expr, first: pl.Expr, length: pl.Expr) -> pl.Expr:
+        # Clipped before they are added: a start near 2^63 must not wrap around.
+        end = first.clip(-(2**40), 2**40) + length.clip(0, 2**40) - 1
+        skip = first.clip(1, 2**40) - 1
+        return text.str.slice(skip, (end - skip).clip(0, None))
+
+    return Operand(once(build, value, start, _whole("substring", arguments[2])), STRING)
 
 
 def _side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
@@ -196,17 +203,26 @@ def _side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[
 def _replace(arguments: Arguments) -> Operand:
     old = _literal_text("replace", arguments[1])
     value, new = _texts("replace", [arguments[0], arguments[2]])
-    # SQL finds no empty text anywhere; Polars would find one around every character, and fails on a NULL replacement.
-    replaced = value if old == "" else value.str.replace_all(old, new.fill_null(""), literal=True)
-    return Operand(pl.when(new.is_not_null()).then(replaced), STRING)
+
+    def build(text: pl.Expr, put: pl.Expr) -> pl.Expr:
+        given = pl.when(put.is_not_null()).then(text)  # as many rows as both, also where one is a literal
+        # SQL finds no empty text anywhere; Polars would find one around every character, and fails on a NULL replacement.
+        return given if old == "" else given.str.replace_all(old, put.fill_null(""), literal=True)
+
+    return Operand(once(build, value, new), STRING)
 
 
 def _nullif(arguments: Arguments) -> Operand:
-    (left, right), kind = coerce_all(arguments, "nullif")
-    original = arguments[0]
-    if kind is None or original.type is None:
+    left, right = arguments
+    kind = common_type(arguments, "nullif")
+    if kind is None or left.type is None:
         return null()
-    return Operand(pl.when((left != right) | right.is_null()).then(original.expr), original.type)
+
+    def build(value: pl.Expr, other: pl.Expr) -> pl.Expr:
+        pair = coerce(replace(left, expr=value), kind, "nullif"), coerce(replace(right, expr=other), kind, "nullif")
+        return pl.when((pair[0] != pair[1]) | pair[1].is_null()).then(value)
+
+    return Operand(once(build, left.expr, right.expr), left.type)
 
 
 def _merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr]) -> Callable[[Arguments], Operand]:
@@ -230,7 +246,7 @@ def _date_trunc(arguments: Arguments) -> Operand:
 
 def _to_timestamp(arguments: Arguments) -> Operand:
     ms = _whole("to_timestamp", arguments[0])
-    bounded = pl.when(ms.is_between(FIRST_INSTANT_MS, LAST_EVENT_TIME_MS)).then(ms)
+    bounded = once(lambda value: pl.when(value.is_between(FIRST_INSTANT_MS, LAST_EVENT_TIME_MS)).then(value), ms)
     return Operand((bounded * 1_000).cast(TIMESTAMP.polars), TIMESTAMP)
 
 

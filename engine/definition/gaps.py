@@ -7,7 +7,7 @@ CASE that is not taken, nor behind an AND that is false already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -20,6 +20,8 @@ from engine.definition.types import ColumnType
 
 GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain"]
 """Why there is no value; the reason under which it is counted."""
+
+Condition = pl.Expr | Callable[[], pl.Expr | None]
 
 MAX_GAPS: Final = 32
 """Each gap repeats the part of the expression that leads to it: more of them together would cost the square of the expression."""
@@ -61,14 +63,15 @@ class Gaps:
 
     found: list[Gap] = field(default_factory=list)
     is_strict: bool = True
-    _conditions: list[pl.Expr] = field(default_factory=list)
+    _conditions: list[Condition] = field(default_factory=list)
 
     @contextmanager
-    def where(self, condition: pl.Expr | None) -> Iterator[None]:
-        """Count what is found inside only where the condition is true; None: everywhere."""
-        if condition is None:
-            yield
-            return
+    def where(self, condition: Condition) -> Iterator[None]:
+        """Count what is found inside only where the condition is true.
+
+        Args:
+            condition: the condition, or what makes it when there is a gap to count, for most places have none; None: everywhere.
+        """
         self._conditions.append(condition)
         yield
         self._conditions.pop()
@@ -119,8 +122,11 @@ class Gaps:
         return (Gap("number_overflow", is_given & result.expr.is_null()),)
 
     def _add(self, reason: GapReason, is_met: pl.Expr) -> None:
-        for condition in self._conditions:
-            is_met = is_met & condition
+        if len(self.found) > MAX_GAPS:
+            return  # one stands for all: ``of``
+        for given in self._conditions:
+            condition = given if isinstance(given, pl.Expr) else given()
+            is_met = is_met if condition is None else is_met & condition
         # A mask of literals alone has one row whatever the frame's height.
         self.found.append(Gap(reason, pl.repeat(value=True, n=pl.len(), dtype=pl.Boolean()) & is_met.fill_null(value=False)))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from engine.definition.once import once
 from engine.definition.types import (
     BIGINT,
     DATE,
@@ -109,7 +110,7 @@ def number_literal(text: str) -> Operand:
 
 def finite(expr: pl.Expr) -> pl.Expr:
     """Return a float expression with NULL where it is NaN or infinite."""
-    return pl.when(expr.is_finite()).then(expr)
+    return once(lambda value: pl.when(value.is_finite()).then(value), expr)
 
 
 def within_calendar(expr: pl.Expr, kind: ColumnType) -> pl.Expr:
@@ -118,7 +119,8 @@ def within_calendar(expr: pl.Expr, kind: ColumnType) -> pl.Expr:
     Looks at numbers: years far off have no calendar.
     """
     unit = 1 if kind == DATE else 86_400_000_000
-    return pl.when(expr.to_physical().is_between(FIRST_DAY * unit, (LAST_DAY + 1) * unit - 1)).then(expr)
+    first, last = FIRST_DAY * unit, (LAST_DAY + 1) * unit - 1
+    return once(lambda value: pl.when(value.to_physical().is_between(first, last)).then(value), expr)
 
 
 def digits_of(kind: ColumnType) -> tuple[int, int]:
@@ -264,6 +266,12 @@ def _to_string(expr: pl.Expr, source: ColumnType) -> pl.Expr:
     return expr.cast(pl.String)
 
 
+def _instant(text: pl.Expr) -> pl.Expr:
+    zoned = text.str.to_datetime(_ZONED_TIMESTAMP, time_unit="us", time_zone="UTC", strict=False)
+    naive = [text.str.to_datetime(f, time_unit="us", strict=False).dt.replace_time_zone("UTC") for f in _NAIVE_TIMESTAMPS]
+    return pl.coalesce(zoned, *naive)
+
+
 def _from_string(expr: pl.Expr, target: ColumnType) -> pl.Expr:
     if target.kind == "double":
         return finite(expr.cast(pl.Float64, strict=False))
@@ -271,14 +279,11 @@ def _from_string(expr: pl.Expr, target: ColumnType) -> pl.Expr:
         return expr.cast(target.polars, strict=False)
     if target.kind == "boolean":
         lowered = expr.str.to_lowercase()
-        return pl.when(lowered.is_in(["true", "false"])).then(lowered == "true")
+        return once(lambda text: pl.when(text.is_in(["true", "false"])).then(text == "true"), lowered)
     if target.kind == "date":
         return within_calendar(expr.str.to_date("%Y-%m-%d", strict=False), target)
     if target.kind == "time":
         return expr.str.to_time("%H:%M:%S%.f", strict=False)
     if target.kind == "timestamp":
-        text = expr.str.replace(" ", "T", literal=True)
-        zoned = text.str.to_datetime(_ZONED_TIMESTAMP, time_unit="us", time_zone="UTC", strict=False)
-        naive = [text.str.to_datetime(f, time_unit="us", strict=False).dt.replace_time_zone("UTC") for f in _NAIVE_TIMESTAMPS]
-        return within_calendar(pl.coalesce(zoned, *naive), target)
+        return within_calendar(once(_instant, expr.str.replace(" ", "T", literal=True)), target)
     raise ExpressionInvalid("type_mismatch", f"string cannot be cast to {target}")

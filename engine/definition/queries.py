@@ -6,12 +6,23 @@ Fields of later releases are part of the models, so that their meaning is fixed 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
 from engine.definition.durations import Duration
+from engine.definition.limits import (
+    MAX_AGGREGATES,
+    MAX_COLUMNS,
+    MAX_DEFINITION_CHARS,
+    MAX_JOINS,
+    MAX_KEY_PARTS,
+    Expression,
+    at_most,
+)
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
 DAY_MS = 86_400_000
@@ -24,7 +35,6 @@ MAX_TASKS = 256
 """Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower case letters, digits and _, starting with a letter.")]
-Expression = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class Model(BaseModel):
@@ -320,24 +330,24 @@ class QueryDefinition(Model):
         default="running",
         description="`paused` keeps the state at hand, `stopped` frees its resources; both keep position and results.",
     )
-    joins: tuple[Join, ...] = Field(default=(), description="Joins, one after the other.")
+    joins: Annotated[tuple[Join, ...], at_most(MAX_JOINS, "joins")] = Field(default=(), description="Joins, one after the other.")
     where: Expression | None = Field(
         default=None, description="Condition over the joined columns, applied after the joins.", examples=["quantity > 0"]
     )
-    group_by: tuple[Expression, ...] = Field(
+    group_by: Annotated[tuple[Expression, ...], at_most(MAX_KEY_PARTS, "group_columns")] = Field(
         default=(),
         description="What rows are grouped by: the key of the result. Columns keep their names; the n-th part, where it is more than a column, "
         "is called group_<n>.",
     )
     window: Window | None = Field(default=None, description="Windows in event time; absent: one running row for each group.")
-    aggregate: dict[Name, Expression] = Field(
+    aggregate: Annotated[dict[Name, Expression], at_most(MAX_AGGREGATES, "aggregates")] = Field(
         default={},
         description="Column of the result → aggregate, one call each.",
         examples=[{"orders": "count(*)", "quantity": "sum(quantity)"}],
     )
     having: Expression | None = Field(default=None, description="Condition over the groups' results.", examples=["count(*) > 1"])
     suppress: Suppress = Field(default=Suppress(), description="Which updates of the result are held back, and until when.")
-    select: dict[Name, Expression] | None = Field(
+    select: Annotated[dict[Name, Expression] | None, at_most(MAX_COLUMNS, "columns")] = Field(
         default=None,
         description="Column of the result → expression; absent: all columns.",
         examples=[{"item": "orders.item", "price": "p.price"}],
@@ -349,3 +359,22 @@ class QueryDefinition(Model):
     late_records: LateRecordsKept = Field(
         default=LateRecordsKept(), description="Which late records are kept for reading: how many, and for how long."
     )
+
+    @property
+    def expressions(self) -> Iterator[str]:
+        """Every expression that it has."""
+        single = (self.source.where, self.where, self.having, *(join.on for join in self.joins))
+        yield from (text for text in single if text is not None)
+        yield from (*self.group_by, *self.aggregate.values(), *(self.select or {}).values())
+
+    @model_validator(mode="after")
+    def _is_readable(self, info: ValidationInfo) -> QueryDefinition:
+        count = sum(map(len, self.expressions))
+        if count > MAX_DEFINITION_CHARS and not info.context:
+            detail = (
+                "The expressions have {count} characters together, and may have {most}; compute parts of them in a query before"
+            )
+            raise PydanticCustomError(
+                "expressions_too_long", detail, {"count": f"{count:,}", "most": f"{MAX_DEFINITION_CHARS:,}"}
+            )
+        return self

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from engine.definition.durations import Duration
-from engine.definition.queries import DAY_MS, Expression, Model
+from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, Expression, at_most
+from engine.definition.queries import DAY_MS, Model
 from engine.definition.types import Schema, parse_type
 
 MAX_PARTITIONS = 256
@@ -33,6 +34,7 @@ TypeText = Annotated[
     ),
 ]
 ColumnName = Annotated[str, AfterValidator(_usable)]
+Key = Annotated[tuple[str, ...], at_most(MAX_KEY_PARTS, "key_columns")]
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
 
 
@@ -74,8 +76,8 @@ class Versioned(Model):
 class SourceDefinition(Model):
     """What streams and tables share."""
 
-    key: tuple[str, ...] = Field(description="Columns of the key.")
-    columns: dict[ColumnName, TypeText] = Field(
+    key: Key = Field(description="Columns of the key.")
+    columns: Annotated[dict[ColumnName, TypeText], at_most(MAX_COLUMNS, "columns")] = Field(
         min_length=1, description="Column → type, in order.", examples=[{"item": "string", "price": "double", "at": "timestamp"}]
     )
     event_time: str | None = Field(
@@ -126,7 +128,7 @@ class SourceDefinition(Model):
 class StreamDefinition(SourceDefinition):
     """A stream: records with key, value and event time. A stream may have no key."""
 
-    key: tuple[str, ...] = Field(
+    key: Key = Field(
         default=(), description="Columns of the key; may be none. Records of one key keep their order.", examples=[["item"]]
     )
 
@@ -134,7 +136,7 @@ class StreamDefinition(SourceDefinition):
 class TableDefinition(SourceDefinition):
     """A table: upserts and deletes by key."""
 
-    key: tuple[str, ...] = Field(min_length=1, description="Columns of the primary key.", examples=[["item"]])
+    key: Key = Field(min_length=1, description="Columns of the primary key.", examples=[["item"]])
     versioned: Versioned | None = Field(
         default=None,
         description="Keep every version of a key, so that joins and reads find the one of a time; absent: the latest put alone.",

@@ -5,17 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from engine.definition.limits import MAX_LOOKED_AT_CHARS, MAX_NAMES_LOOKED_AT
+
 MAX_LISTED = 20
 """Names that a message lists where none is near."""
 
 
 def meant(given: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a given one looks most like; None where none is near.
+    """Return the known name that a given one looks most like; None where none is near, or to look would take long.
 
     >>> meant("windw", ["window", "where"]), meant("desired_state", ["state"]), meant("x", ["window"])
     ('window', 'state', None)
     """
     names = {name.lower(): name for name in known}
+    if len(names) > MAX_NAMES_LOOKED_AT or len(given) > MAX_LOOKED_AT_CHARS:
+        return None
     near = difflib.get_close_matches(given.lower(), names, n=1)
     if near:
         return names[near[0]]

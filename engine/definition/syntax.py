@@ -16,15 +16,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from engine.definition.limits import MAX_ARGUMENTS, MAX_CANONICAL_CHARS, MAX_IN_VALUES, MAX_NESTING, MAX_TREE_DEPTH
 from engine.definition.operands import ExpressionInvalid
-
-MAX_EXPRESSION_CHARS = 10_000
-"""Longer text is not written by a person; the parser's cost grows with it."""
-MAX_NESTING = 16
-"""Brackets, CASEs and prefix operators inside each other. sqlglot and the compiler recurse some twenty Python frames a level, of
-1,000 in all: what the service accepts must also compile deep inside a driver's stack."""
-MAX_TREE_DEPTH = 64
-"""Levels of the tree, where chains of one operator (a + b + c …) count too. AND and OR chains count once."""
 
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
@@ -86,6 +79,13 @@ _FLAGS: dict[type[exp.Expr], tuple[str, ...]] = {
 }
 """Flags the parser itself sets; of these only ``negate`` has a meaning (NOT LIKE)."""
 
+_LISTS: dict[type[exp.Expr], tuple[str, str, int, str]] = {
+    exp.In: ("expressions", "the most values of IN are ", MAX_IN_VALUES, "put them into a table and join it"),
+    exp.Anonymous: ("expressions", "the most arguments of {name} are ", MAX_ARGUMENTS, "put calls into each other"),
+    exp.Case: ("ifs", "the most branches of CASE are ", MAX_ARGUMENTS, "put the values into a table and join it"),
+}
+"""Kinds of nodes with a list: which field, what is too long, its bound, and what to write instead."""
+
 _QUERIES = (exp.Query, exp.Subquery, exp.Exists, exp.Window, exp.Values)
 
 
@@ -95,8 +95,8 @@ def parse(text: str) -> exp.Expr:
     Raises:
         ExpressionInvalid: ``expression_malformed``, or ``not_a_scalar`` for statements, subqueries and window functions.
     """
-    if len(text) > MAX_EXPRESSION_CHARS:
-        raise _malformed(f"an expression may have {MAX_EXPRESSION_CHARS:,} characters, this one has {len(text):,}")
+    if len(text) > MAX_CANONICAL_CHARS:
+        raise _malformed(f"an expression may have {MAX_CANONICAL_CHARS:,} characters, this one has {len(text):,}")
     if not text.strip():
         raise _malformed("the expression is empty")
     if "\0" in text:
@@ -144,6 +144,7 @@ def check(tree: exp.Expr, text: str) -> None:
                     "not_a_scalar", f"{_excerpt(text)}: statements, subqueries and window functions are not allowed here"
                 )
             raise _malformed(f"{described(node, text)} is not supported in expressions{_instead(node)}")
+        _check_parts(node)
         allowed = _ALLOWED[kind] + _FLAGS.get(kind, ())
         for name, value in node.args.items():
             if name in allowed or value in (None, False, [], ()):
@@ -154,6 +155,17 @@ def check(tree: exp.Expr, text: str) -> None:
         for child in node.iter_expressions():
             is_chain = isinstance(node, (exp.And, exp.Or)) and type(child) is kind
             pending.append((child, depth if is_chain else depth + 1))
+
+
+def _check_parts(node: exp.Expr) -> None:
+    """Refuse a list of values, arguments or branches beyond its bound."""
+    listed = _LISTS.get(type(node))
+    if listed is None:
+        return
+    field, what, most, way_out = listed
+    count = len(node.args.get(field) or ())
+    if count > most:
+        raise _malformed(f"{what.format(name=node.name.lower()[:60])}{most:,}, this one has {count:,}; {way_out}")
 
 
 def render(tree: exp.Expr) -> str:

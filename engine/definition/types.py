@@ -263,9 +263,32 @@ class Schema:
             names = [name for name, _ in self.columns]
             raise ValueError(f"column {next(n for n in names if names.count(n) > 1)!r} is declared twice")
 
+    def __hash__(self) -> int:
+        """Hash the columns once: every expression is compiled against a schema, and the compiled ones are kept by it."""
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Schema], tuple[tuple[tuple[str, ColumnType], ...]]]:
+        """Leave behind what is remembered: hashes of texts differ from process to process."""
+        return Schema, (self.columns,)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.columns)
+
     @cached_property
     def _by_name(self) -> dict[str, ColumnType]:
         return dict(self.columns)
+
+    @cached_property
+    def _by_bare_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self._by_name:
+            found.setdefault(name.partition(".")[2], []).append(name)
+        return found
+
+    def qualified(self, bare: str) -> list[str]:
+        """Return the names that are this one behind a relation's alias: ``w.temp`` for ``temp``."""
+        return self._by_bare_name.get(bare, [])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from engine.definition.aggregate_calls import AggregateCall, name_aggregates, parse_aggregate
 from engine.definition.aggregates import is_undoable
-from engine.definition.expressions import compile_scalar
+from engine.definition.expressions import columns_of
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
 from engine.plan.model import (
@@ -239,4 +239,4 @@ def _aggregates(scope: Scope, group: set[str], schema: Schema, *, is_table: bool
 
 
 def _read_by(texts: list[str], schema: Schema) -> set[str]:
-    return set[str]().union(*(compile_scalar(text, schema).columns for text in texts))
+    return set[str]().union(*(columns_of(text, schema) for text in texts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.definition.expressions import compile_scalar
+from engine.definition.expressions import columns_of
 from engine.definition.types import STRING, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
@@ -116,7 +116,7 @@ def _used(layout: Layout) -> frozenset[str]:
     texts = [layout.where] if layout.where is not None else []
     if layout.source_where is not None and scope.source.kind == "table":
         texts.append(layout.source_where)
-    used = used.union(*(compile_scalar(text, schema).columns for text in texts))
+    used = used.union(*(columns_of(text, schema) for text in texts))
     return frozenset(used | (layout.selected.reads if layout.grouping is None else layout.grouping.reads))
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from engine.definition.expressions import Scalar, compile_scalar
+from engine.definition.limits import MAX_PROBLEMS
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.suggestions import hint, meant
 from engine.definition.types import Schema
@@ -26,6 +27,11 @@ _CODES: Mapping[str, str] = {
     "union_tag_not_found": "field_missing",
 }
 
+
+_OWN_CODES = ("too_many_", "expression")
+"""Beginnings of the types that our own validators give (``engine.definition.limits``): they are codes."""
+
+_ENDED = f"Checking ended here, after {MAX_PROBLEMS} faults; there may be more once these are mended"
 
 _WORDS: Mapping[str, str] = {
     "missing": "Is required",
@@ -56,23 +62,30 @@ class Problems:
     found: list[Problem] = field(default_factory=list)
 
     def add(self, pointer: str, code: str, detail: str) -> None:
-        self.found.append(Problem(pointer, code, detail))
+        """Add a fault.
 
-    def compile(self, pointer: str, text: str, schema: Schema) -> Scalar | None:
-        """Compile an expression; on a fault add it and return None."""
+        Raises:
+            DefinitionInvalid: there are as many as are listed; the last one says so.
+        """
+        self.found.append(Problem(pointer, code, detail))
+        if len(self.found) == MAX_PROBLEMS:
+            raise DefinitionInvalid([*self.found, Problem("", "too_many_problems", _ENDED)])
+
+    def condition(self, pointer: str, text: str, schema: Schema) -> Scalar | None:
+        """Compile an expression that must be boolean; on a fault add it and return None."""
         try:
-            return compile_scalar(text, schema)
+            scalar = compile_scalar(text, schema)
         except ExpressionInvalid as error:
             self.add(pointer, error.code, error.detail)
             return None
+        return scalar if self.is_condition(pointer, text, scalar) else None
 
-    def condition(self, pointer: str, text: str, schema: Schema) -> Scalar | None:
-        """Compile an expression that must be boolean."""
-        scalar = self.compile(pointer, text, schema)
-        if scalar is not None and scalar.type.kind != "boolean":
-            self.add(pointer, "type_mismatch", f"a condition is true or false; {text!r} is of type {scalar.type}")
-            return None
-        return scalar
+    def is_condition(self, pointer: str, text: str, scalar: Scalar) -> bool:
+        """Return whether an expression is boolean; add the fault where it is not."""
+        if scalar.type.kind == "boolean":
+            return True
+        self.add(pointer, "type_mismatch", f"a condition is true or false; {text!r} is of type {scalar.type}")
+        return False
 
     def raise_if_any(self) -> None:
         """Raise what was found.
@@ -120,17 +133,19 @@ def problems_of(error: ValidationError, model: type[BaseModel] | None = None) ->
 
 
 def faults_of(error: ValidationError, model: type[BaseModel] | None = None) -> list[ShapeFault]:
-    """Return what pydantic found, one fault for each place; see ``problems_of``."""
+    """Return what pydantic found, one fault for each place, up to ``MAX_PROBLEMS``; see ``problems_of``."""
     faults: dict[tuple[str | int, ...], ShapeFault] = {}
-    for found in error.errors(include_url=False):
+    for found in error.errors(include_url=False)[:MAX_PROBLEMS]:
         fault = _fault(found, model)
         faults.setdefault(fault.path, fault)
+    if error.error_count() > MAX_PROBLEMS:
+        faults[()] = ShapeFault((), "too_many_problems", _ENDED)
     return list(faults.values())
 
 
 def _fault(found: ErrorDetails, model: type[BaseModel] | None) -> ShapeFault:
     kind, path = found["type"], _path_of(found["loc"])
-    code = _CODES.get(kind, "invalid_value")
+    code = kind if kind.startswith(_OWN_CODES) else _CODES.get(kind, "invalid_value")
     detail = _WORDS.get(kind, found["msg"].removeprefix("Value error, "))
     if kind == "extra_forbidden":
         given, known = str(path[-1]), () if model is None else fields_at(model, path[:-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
+from engine.definition.limits import MAX_COLUMNS
 from engine.definition.types import ColumnType, Schema
 from engine.plan.grouping import Grouping
 from engine.plan.model import Output, Projection, WindowedAggregation
@@ -45,6 +46,10 @@ def plan_select(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping
     before = scope.selectable(scope.schema() if grouping is None else grouping.schema)
     wanted = given if given is not None else _default(scope, joins, grouping, before)
     if wanted is None:
+        return None
+    if len(wanted) > MAX_COLUMNS:
+        detail = f"the result would have {len(wanted):,} columns, and may have {MAX_COLUMNS:,}; write a `select` with those that are needed"
+        scope.problems.add("/select", "too_many_columns", detail)
         return None
     rename = None if grouping is None else grouping.rename
     checked = {name: check_expression(f"/select/{name}", text, before, scope.problems, rename) for name, text in wanted.items()}

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from engine.definition.expressions import Scalar, qualify, resolve
+from engine.definition.expressions import Scalar, compile_tree, qualify, resolve
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import QueryDefinition
 from engine.definition.syntax import parse, quoted
@@ -129,22 +129,25 @@ class Checked:
 
 def check_expression(pointer: str, text: str, schema: Schema, problems: Problems, rename: Rename | None = None) -> Checked | None:
     """Compile an expression; on a fault add it and return None. ``rename`` says how the canonical text names columns."""
-    scalar = problems.compile(pointer, text, schema)
-    return None if scalar is None else Checked(qualify(text, schema, rename), scalar, plain_column(text, schema))
+    try:
+        tree = parse(text)
+        scalar, column = compile_tree(tree, schema), plain_column(tree, schema)
+        return Checked(qualify(tree, schema, rename), scalar, column)
+    except ExpressionInvalid as error:
+        problems.add(pointer, error.code, error.detail)
+        return None
 
 
 def check_condition(pointer: str, text: str, schema: Schema, problems: Problems, rename: Rename | None = None) -> str | None:
     """Compile an expression that must be boolean and return its canonical text; on a fault add it and return None."""
-    return None if problems.condition(pointer, text, schema) is None else qualify(text, schema, rename)
+    checked = check_expression(pointer, text, schema, problems, rename)
+    return None if checked is None or not problems.is_condition(pointer, text, checked.scalar) else checked.text
 
 
-def plain_column(text: str, schema: Schema) -> str | None:
+def plain_column(tree: exp.Expr, schema: Schema) -> str | None:
     """Return the name of the column that an expression is, None if it is more than a column."""
-    try:
-        tree = parse(text).unnest()
-        return resolve(tree, schema) if isinstance(tree, exp.Column) else None
-    except ExpressionInvalid:
-        return None
+    bare = tree.unnest()
+    return resolve(bare, schema) if isinstance(bare, exp.Column) else None
 
 
 def unqualified(name: str) -> tuple[str | None, str]:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
+from engine.definition.limits import MAX_COLUMNS, MAX_KEY_COLUMNS
 from engine.plan.problems import Problems
-
-MAX_KEY_COLUMNS = 32
-"""``INDEX_MAX_KEYS`` of Postgres as everybody builds it. The key of a versioned table's history also has the version's time."""
-
-MAX_COLUMNS = 1_500
-"""A table of Postgres holds 1,600 columns and a statement's answer 1,664; ours are among them."""
 
 
 def check_table_size(problems: Problems, key: tuple[str, int], columns: tuple[str, int], *, is_versioned: bool) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from app.store.old_versions import forget_versions
 from engine.core.frames import LATE_SCHEMA
-from engine.plan.table_limits import MAX_COLUMNS
+from engine.definition.limits import MAX_COLUMNS
 from tests.api.committed import commit, emitted, planned
 from tests.api.conftest import Problem
 

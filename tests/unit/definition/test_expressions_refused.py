@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.definition.aggregate_calls import parse_aggregate
 from engine.definition.aggregates import is_undoable
 from engine.definition.expressions import ExpressionInvalid, compile_scalar, qualify
-from engine.definition.syntax import MAX_NESTING
+from engine.definition.limits import MAX_NESTING
 from engine.definition.types import MAX_TYPE_NESTING, Schema, parse_type
 from engine.plan.model import AggregateFunction
 

@@ -1,0 +1,102 @@
+"""How large a definition may be: every bound in one place, each with its reason.
+
+A definition is checked and laid out while somebody waits, and each of its parts costs every batch something. The bounds are beyond what
+people write, and low enough that the largest definition is checked within about a second. What an operator of the service would want to
+change (sizes of bodies, how much may be under way) is a setting instead (``app.settings``).
+
+Bounds that the models check count for what users send, not for what is stored: what one version has stored is valid for every later one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+MAX_COLUMNS: Final = 1_500
+"""Columns of a relation, given or made. A table of Postgres holds 1,600 columns and a statement's answer 1,664; ours are among them."""
+
+MAX_KEY_COLUMNS: Final = 32
+"""``INDEX_MAX_KEYS`` of Postgres as everybody builds it. The key of a versioned table's history also has the version's time."""
+
+MAX_KEY_PARTS: Final = 100
+"""Columns of a source's key, and parts of ``group_by``: each is hashed, and compared behind the hash, for every record. Where rows are kept,
+``MAX_KEY_COLUMNS`` counts."""
+
+MAX_JOINS: Final = 32
+"""Each join is an operator with a state of its own, and at most one more stage of tasks."""
+
+MAX_AGGREGATES: Final = 500
+"""Each keeps a value per group, which every merge of state writes again."""
+
+MAX_EXPRESSION_CHARS: Final = 10_000
+"""Of one expression. Longer text is not written by a person; the parser's cost grows with it."""
+
+MAX_DEFINITION_CHARS: Final = 40_000
+"""Of all expressions of one query: 30,000 of the costliest are checked in a second. 1,500 columns of 26 characters each."""
+
+MAX_CANONICAL_CHARS: Final = 1_000_000
+"""Of an expression as the plan writes it: every column by its full name in quotes, up to 130 characters for one that was written."""
+
+MAX_IN_VALUES: Final = 2_000
+"""A longer list of values is a table, and IN a join with it."""
+
+MAX_ARGUMENTS: Final = 500
+"""Of one call (concat, coalesce, greatest, least), and branches of one CASE, which Polars nests."""
+
+MAX_NESTING: Final = 16
+"""Brackets, CASEs and prefix operators inside each other. sqlglot and the compiler recurse some twenty Python frames a level, of
+1,000 in all: what the service accepts must also compile deep inside a driver's stack."""
+
+MAX_TREE_DEPTH: Final = 64
+"""Levels of the tree, where chains of one operator (a + b + c …) count too. AND and OR chains count once."""
+
+MAX_NAMES_LOOKED_AT: Final = 6_000
+"""Names among which one is sought that may have been meant: it takes a microsecond each."""
+
+MAX_LOOKED_AT_CHARS: Final = 130
+"""Of a name that is sought so: an alias and a column."""
+
+MAX_PROBLEMS: Final = 100
+"""Faults of a definition that are listed. Nobody mends more at once, and each may look for a name that was meant."""
+
+
+STORED: Final = {"is_stored": True}
+"""Context of a validation that reads a stored definition."""
+
+
+def at_most(most: int, what: str) -> Any:
+    """Return an annotation that refuses a longer array or object before its parts are looked at.
+
+    Args:
+        most: how many parts there may be.
+        what: the parts, for the message and the code (``too_many_joins``).
+    """
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, list | tuple | dict) and len(value) > most and not info.context:
+            raise too_many(what, len(value), most)
+        return value
+
+    return BeforeValidator(check)
+
+
+def too_many(what: str, count: int, most: int) -> PydanticCustomError:
+    """Return the error of a field with too many parts; its type is the code."""
+    found = {"count": f"{count:,}", "words": what.replace("_", " "), "most": f"{most:,}"}
+    return PydanticCustomError(f"too_many_{what}", "{count} {words} are too many: there may be at most {most}", found)
+
+
+def _of_readable_length(text: str, info: ValidationInfo) -> str:
+    if len(text) > MAX_EXPRESSION_CHARS and not info.context:
+        detail = "An expression may have {most} characters, this one has {count}; compute parts of it in a query before"
+        found = {"most": f"{MAX_EXPRESSION_CHARS:,}", "count": f"{len(text):,}"}
+        raise PydanticCustomError("expression_too_long", detail, found)
+    return text
+
+
+Expression = Annotated[
+    str, Field(min_length=1, json_schema_extra={"maxLength": MAX_EXPRESSION_CHARS}), AfterValidator(_of_readable_length)
+]
+"""Text of a SQL scalar expression."""

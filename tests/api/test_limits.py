@@ -1,0 +1,107 @@
+"""What a request may cost: definitions, bodies and their checking are bounded, and others do not wait meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.main import create_app
+from app.settings import LimitSettings, Settings
+from tests.api.conftest import JOIN, STREAM, WINDOWS, Problem
+
+pytestmark = pytest.mark.usefixtures("sources")
+MIB = 1024 * 1024
+WIDE = {**STREAM, "columns": {**STREAM["columns"], **{f"c{number}": "bigint" for number in range(1_496)}}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "pointer"),
+    [
+        ("PUT", "/v1/streams/wide", {**WIDE, "columns": {**WIDE["columns"], "more": "bigint"}}, "too_many_columns", "/columns"),
+        ("PUT", "/v1/tables/wide", {"key": ["c0"], "columns": {f"c{n}": "int" for n in range(50_000)}}, "too_many_columns", "/columns"),
+        ("POST", "/v1/queries", {**JOIN, "joins": JOIN["joins"] * 200}, "too_many_joins", "/joins"),
+        ("POST", "/v1/queries", {**JOIN, "select": {f"a{n}": "flight" for n in range(1_601)}}, "too_many_columns", "/select"),
+        ("POST", "/v1/queries", {**JOIN, "select": {"a": "concat(" + "w.origin," * 800 + "'')"}}, "expression_malformed", "/select/a"),
+        ("POST", "/v1/queries", {**WINDOWS, "aggregate": {f"a{n}": "count(*)" for n in range(600)}}, "too_many_aggregates", "/aggregate"),
+        ("PUT", "/v1/queries/delays", {**WINDOWS, "group_by": ["origin"] * 140}, "too_many_group_columns", "/group_by"),
+    ],
+)  # fmt: skip
+async def test_too_much_is_refused_by_name(
+    client: httpx.AsyncClient, problem: Problem, method: str, path: str, body: dict[str, Any], code: str, pointer: str
+) -> None:
+    problem(await client.request(method, path, json=body), 422, code, pointer)
+
+
+@pytest.mark.parametrize(
+    "where", ["flight in (" + ",".join(map(str, range(1_900))) + ")", "concat(" + "origin," * 490 + "'') <> ''"]
+)
+async def test_what_is_within_the_bounds_is_stored(client: httpx.AsyncClient, where: str) -> None:
+    assert (
+        await client.post("/v1/queries", json={**JOIN, "where": where.replace("origin", "departures.origin")})
+    ).status_code == 201
+
+
+async def test_the_widest_stream_is_selected_as_a_whole(client: httpx.AsyncClient) -> None:
+    assert (await client.put("/v1/streams/wide", json=WIDE)).status_code == 201
+    query = {"name": "all", "from": {"stream": "wide"}, "into": {"table": "all"}}
+    assert (await client.post("/v1/queries", json=query)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/validations"), ("PUT", "/v1/streams/x"), ("POST", "/v1/tables/weather/rows:lookup"), ("POST", "/v1/api-keys")],
+)
+async def test_a_body_that_is_no_append_has_a_mebibyte(
+    client: httpx.AsyncClient, problem: Problem, method: str, path: str
+) -> None:
+    answer = await client.request(
+        method, path, content=b" " * MIB + b"1", headers={"content-type": "application/json", "x-pad": "1"}
+    )
+    assert "SLACKWATER_MAX_CONTROL_BODY_BYTES" in problem(answer, 413, "body_too_large")["detail"]
+
+
+async def test_an_append_may_have_more(client: httpx.AsyncClient) -> None:
+    answer = await client.post(
+        "/v1/streams/departures/records",
+        content=b'{"origin": "JFK", "departed_at": "2013-01-01T10:00:00Z"}' + b" " * 2 * MIB,
+        headers={"content-type": "application/json"},
+    )
+    assert answer.status_code == 200, answer.text
+
+
+COSTLY: list[dict[str, Any]] = [
+    {**JOIN, "select": {"origin": "departures.origin", **{f"a{n}": f"flight + {n}" for n in range(1_499)}}},
+    {**JOIN, "where": " and ".join(["flight <> 1"] * 700), "select": {"origin": "departures.origin"}},
+    {**JOIN, "select": {f"a{n}": f"absent_{n}" for n in range(1_500)}},
+]
+
+
+async def test_others_are_answered_while_definitions_are_checked(app: FastAPI, client: httpx.AsyncClient) -> None:
+    checks = [asyncio.create_task(client.post("/v1/validations", json=body, timeout=60)) for body in COSTLY * 2]
+    waits = []
+    while not all(check.done() for check in checks):
+        asked = time.perf_counter()
+        assert (await client.get("/healthz")).status_code == 200
+        waits.append(time.perf_counter() - asked)
+        await asyncio.sleep(0.01)
+    assert {check.result().status_code for check in checks} == {200}
+    # Two are checked at once, whatever is asked for.
+    assert app.state.services.settings.limits.planning == 2
+    assert sorted(waits)[len(waits) // 2] < 1, waits
+
+
+async def test_who_waits_too_long_to_be_checked_is_told(settings: Settings, problem: Problem) -> None:
+    impatient = settings.model_copy(update={"limits": LimitSettings(planning=1, planning_wait_s=0.05)})
+    app = create_app(impatient)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        app.state.services.planning,
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        assert problem(await client.post("/v1/validations", json=WINDOWS), 503, "planning_busy")["retryable"]
