@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults soak lint bench jar constraints clean
+.PHONY: help demo serve test test-slow faults soak lint bench reference jar constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ lint: $(VENV)/dev-ok ## format, lint, types, import rules
 
 bench: $(VENV)/dev-ok ## measure on the NX-T input; see tests/bench
 	@$(BIN)/python -m tests.bench nxt $(ARGS)
+
+reference: $(VENV)/demo-ok ## write docs/reference.md anew, from the code that reads definitions
+	@$(BIN)/python -m app.cli.reference > docs/reference.md
 
 jar: $(VENV)/dev-ok ## compile engine/spark/java (needs a JDK); what it makes is kept in git
 	@$(BIN)/python -m engine.spark.make_jar

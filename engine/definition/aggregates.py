@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, cast
 
 from sqlglot import exp
 
+from engine.definition.documented import JsonValue
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.suggestions import meant
 from engine.definition.types import BIGINT, DOUBLE, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal, parse_type
@@ -19,43 +21,49 @@ AggregateName = Literal[
 MAX_TOP_K: Final = 100
 """Every change of a group repeats its k values: more than this is a list, not a top."""
 
-FORMS = (
-    "count(*), count(x), count(distinct x), sum(x), avg(x), min(x), max(x), stddev(x), variance(x), first(x), last(x), "
-    "first_by_arrival(x), last_by_arrival(x), collect_list(x), collect_set(x), top_k(x, k), histogram(x)"
-)
-
-_SUPPORTED: Final[dict[str, AggregateName]] = {
-    "count": "count",
-    "sum": "sum",
-    "avg": "avg",
-    "min": "min",
-    "max": "max",
-    "stddev": "stddev",
-    "stddev_samp": "stddev",
-    "variance": "variance",
-    "var_samp": "variance",
-    "first": "first",
-    "last": "last",
-    "first_by_arrival": "first_by_arrival",
-    "earliest_by_offset": "first_by_arrival",
-    "last_by_arrival": "last_by_arrival",
-    "latest_by_offset": "last_by_arrival",
-    "collect_list": "collect_list",
-    "collect_set": "collect_set",
-    "top_k": "top_k",
-    "topk": "top_k",
-    "histogram": "histogram",
-}
-"""As written → which aggregate. The names of SQL and of ksqlDB mean the same ones."""
-
 _LATER = ("median", "percentile", "stddev_pop", "var_pop")
 """Known names that come with a later release."""
 
-AGGREGATE_NAMES = frozenset((*_SUPPORTED, *_LATER))
-
-_UNDOABLE = frozenset(("count", "count_distinct", "sum", "avg", "stddev", "variance", "histogram", "trace"))
-
 _ORDERED = ("int", "bigint", "double", "decimal", "string", "date", "time", "timestamp")
+
+
+@dataclass(frozen=True)
+class AggregateExample:
+    """A call, the values of x in a group in their order (of event time and arrival alike), and what it gives; tests run it."""
+
+    call: str
+    values: tuple[int | None, ...]
+    gives: JsonValue
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One entry of the list: everything there is to say of an aggregate.
+
+    Attributes:
+        name: as it is called; of ``count_distinct`` the call is ``count(distinct x)``.
+        takes: its arguments, in words.
+        result: type of its result, in words.
+        doc: what it gives.
+        result_type: from (name, type of the argument) to the type of the result; refuses types that it does not work on.
+        is_undoable: whether a row can be taken out of it again, as an aggregation over a table must (A1).
+        aliases: further names of the same.
+    """
+
+    name: AggregateName
+    takes: str
+    result: str
+    doc: str
+    result_type: Callable[[str, ColumnType], ColumnType]
+    example: AggregateExample
+    is_undoable: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> str:
+        """How it is written."""
+        special = {"count": "count(*), count(x)", "count_distinct": "count(distinct x)", "top_k": "top_k(x, k)"}
+        return special.get(self.name, f"{self.name}(x)")
 
 
 class WrittenAggregate(NamedTuple):
@@ -131,7 +139,8 @@ def is_undoable(function: str) -> bool:
 
     The smallest of a group's values, for one, cannot be known once the smallest has gone, unless all are kept.
     """
-    return function in _UNDOABLE
+    found = AGGREGATES.get(cast("AggregateName", function))
+    return function == "trace" if found is None else found.is_undoable
 
 
 def result_type(function: AggregateName, argument: ColumnType) -> ColumnType:
@@ -140,7 +149,7 @@ def result_type(function: AggregateName, argument: ColumnType) -> ColumnType:
     Raises:
         ExpressionInvalid: ``type_mismatch``: the function does not work on that type.
     """
-    return _RESULT_TYPES[function](function, argument)
+    return AGGREGATES[function].result_type(function, argument)
 
 
 def _of_anything(_: str, __: ColumnType) -> ColumnType:
@@ -207,21 +216,65 @@ def _check_numeric(function: str, argument: ColumnType) -> None:
         raise ExpressionInvalid("type_mismatch", f"{function} works on numbers, not {argument}")
 
 
-_RESULT_TYPES: Final[dict[AggregateName, Callable[[str, ColumnType], ColumnType]]] = {
-    "count": _of_anything,
-    "count_distinct": _distinct_count,
-    "sum": _total,
-    "avg": _moment,
-    "stddev": _moment,
-    "variance": _moment,
-    "min": _extreme,
-    "max": _extreme,
-    "first": _same,
-    "last": _same,
-    "first_by_arrival": _same,
-    "last_by_arrival": _same,
-    "collect_list": _list,
-    "collect_set": _distinct_list,
-    "top_k": _greatest,
-    "histogram": _frequencies,
+_NUMBERS, _ORDER, _ANY = "x: number", "x: any that has an order", "x: any"
+_LIST: Final[Sequence[Aggregate]] = (
+    Aggregate(
+        "count", "*, or x: any", "bigint", "How many rows; of `count(x)` those in which x is not NULL.", _of_anything,
+        AggregateExample("count(*)", (1, 2, None), 3), is_undoable=True,
+    ),
+    Aggregate(
+        "count_distinct", "distinct x: any but nested", "bigint", "How many different values; written count(distinct x).", _distinct_count,
+        AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True, aliases=(),
+    ),
+    Aggregate(
+        "sum", _NUMBERS, "bigint; of doubles double, of decimals decimal(38,s)", "The sum; of doubles without error of rounding.", _total,
+        AggregateExample("sum(x)", (1, 2, None), 3), is_undoable=True,
+    ),
+    Aggregate("avg", _NUMBERS, "double", "The mean.", _moment, AggregateExample("avg(x)", (1, 2), 1.5), is_undoable=True),
+    Aggregate("min", _ORDER, "type of x", "The smallest value.", _extreme, AggregateExample("min(x)", (3, 1, 2), 1)),
+    Aggregate("max", _ORDER, "type of x", "The greatest value.", _extreme, AggregateExample("max(x)", (3, 1, 2), 3)),
+    Aggregate(
+        "stddev", _NUMBERS, "double", "The standard deviation of a sample; NULL of one value.", _moment,
+        AggregateExample("stddev(x)", (1, 3, 5), 2.0), is_undoable=True, aliases=("stddev_samp",),
+    ),
+    Aggregate(
+        "variance", _NUMBERS, "double", "The variance of a sample; NULL of one value.", _moment,
+        AggregateExample("variance(x)", (1, 3, 5), 4.0), is_undoable=True, aliases=("var_samp",),
+    ),
+    Aggregate("first", _ANY, "type of x", "The value with the earliest event time.", _same, AggregateExample("first(x)", (3, 1, 2), 3)),
+    Aggregate("last", _ANY, "type of x", "The value with the latest event time.", _same, AggregateExample("last(x)", (3, 1, 2), 2)),
+    Aggregate(
+        "first_by_arrival", _ANY, "type of x", "The value that came first.", _same, AggregateExample("first_by_arrival(x)", (3, 1, 2), 3),
+        aliases=("earliest_by_offset",),
+    ),
+    Aggregate(
+        "last_by_arrival", _ANY, "type of x", "The value that came last.", _same, AggregateExample("last_by_arrival(x)", (3, 1, 2), 2),
+        aliases=("latest_by_offset",),
+    ),
+    Aggregate(
+        "collect_list", _ANY, "array of the type of x", "All values in the order of event time.", _list,
+        AggregateExample("collect_list(x)", (3, 1, 3), [3, 1, 3]),
+    ),
+    Aggregate(
+        "collect_set", "x: any but nested", "array of the type of x", "Every different value once, in the order of event time.", _distinct_list,
+        AggregateExample("collect_set(x)", (3, 1, 3), [3, 1]),
+    ),
+    Aggregate(
+        "top_k", "x: any that has an order, k: whole number", "array of the type of x",
+        f"The k greatest values, the greatest first; k is written out, 1 to {MAX_TOP_K}.", _greatest,
+        AggregateExample("top_k(x, 2)", (3, 1, 2), [3, 2]), aliases=("topk",),
+    ),
+    Aggregate(
+        "histogram", "x: any but nested and bytes", "map<string,bigint>", "How often each value occurs, by its text.", _frequencies,
+        AggregateExample("histogram(x)", (1, 2, 2), {"1": 1, "2": 2}), is_undoable=True,
+    ),
+)  # fmt: skip
+
+AGGREGATES: Final[Mapping[AggregateName, Aggregate]] = {each.name: each for each in _LIST}
+_SUPPORTED: Final[Mapping[str, AggregateName]] = {
+    written: each.name for each in _LIST if each.name != "count_distinct" for written in (each.name, *each.aliases)
 }
+"""As written → which aggregate. The names of SQL and of ksqlDB mean the same ones."""
+
+AGGREGATE_NAMES: Final = frozenset((*_SUPPORTED, *_LATER))
+FORMS: Final = ", ".join(each.form for each in _LIST)

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from engine.definition import arithmetic, functions
 from engine.definition.aggregates import AGGREGATE_NAMES
+from engine.definition.function_list import FUNCTIONS, call
 from engine.definition.gaps import Gap, Gaps
 from engine.definition.once import once
 from engine.definition.operands import (
@@ -321,13 +322,13 @@ class _Compiler:
         name = node.name
         if name.lower() in AGGREGATE_NAMES:
             raise ExpressionInvalid("not_a_scalar", f"{name.lower()} is an aggregate; it belongs into `aggregate`")
-        if name.lower() not in functions.FUNCTIONS:
-            return functions.call(name, [])
+        if name.lower() not in FUNCTIONS:
+            return call(name, [])
         arguments: list[Operand] = []
         for argument in node.expressions:
             with self.gaps.where(partial(_all_null, arguments if name.lower() == "coalesce" else ())):
                 arguments.append(self.compile(argument))
-        result = functions.call(name, arguments)
+        result = call(name, arguments)
         self.gaps.after_call(name.lower(), arguments, result)
         return result
 

@@ -1,4 +1,4 @@
-"""The scalar functions an expression may call: an allow-list. What is not here does not exist.
+"""How calls of scalar functions are compiled. Which functions there are, with their documentation: ``function_list``.
 
 Every one is deterministic and depends on its arguments alone: a replayed batch must give the same bytes, so there is no now()
 and no random(). An argument that is NULL makes the result NULL, except for coalesce, greatest, least and concat, which pass over
@@ -8,7 +8,7 @@ NULLs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
@@ -17,7 +17,6 @@ from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, common_type, finite, null
 from engine.definition.types import (
     BIGINT,
-    BOOLEAN,
     DOUBLE,
     INT,
     MAX_DECIMAL_PRECISION,
@@ -50,31 +49,6 @@ _FIELDS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "minute": lambda e: e.dt.minute(),
     "second": lambda e: e.dt.second(),
 }
-
-
-@dataclass(frozen=True)
-class Function:
-    """One entry of the allow-list; ``most`` None takes any number of arguments."""
-
-    fewest: int
-    most: int | None
-    build: Callable[[Arguments], Operand]
-
-
-def call(name: str, arguments: Arguments) -> Operand:
-    """Compile a call of a function of the allow-list.
-
-    Raises:
-        ExpressionInvalid: ``unknown_function``, or ``type_mismatch`` for the number or types of the arguments.
-    """
-    function = FUNCTIONS.get(name.lower())
-    if function is None:
-        known = ", ".join(sorted(FUNCTIONS))
-        raise ExpressionInvalid("unknown_function", f"there is no function {name[:60]!r}; there are {known}")
-    if len(arguments) < function.fewest or (function.most is not None and len(arguments) > function.most):
-        wanted = f"{function.fewest}" if function.most == function.fewest else f"{function.fewest} to {function.most or 'many'}"
-        raise ExpressionInvalid("type_mismatch", f"{name.lower()} takes {wanted} argument(s), not {len(arguments)}")
-    return function.build(arguments)
 
 
 def extract(field: str, moment: Operand) -> Operand:
@@ -114,7 +88,7 @@ def _whole(name: str, argument: Operand) -> pl.Expr:
     return coerce(argument, BIGINT, name)
 
 
-def _of_double(name: str, build: Callable[..., pl.Expr]) -> Callable[[Arguments], Operand]:
+def of_double(name: str, build: Callable[..., pl.Expr]) -> Callable[[Arguments], Operand]:
     def compiled(arguments: Arguments) -> Operand:
         values = [coerce(operand, DOUBLE, name) for operand, _ in _numbers(name, arguments)]
         return Operand(finite(build(*values)), DOUBLE)
@@ -122,16 +96,16 @@ def _of_double(name: str, build: Callable[..., pl.Expr]) -> Callable[[Arguments]
     return compiled
 
 
-def _of_text(name: str, build: Callable[..., pl.Expr], result: ColumnType) -> Callable[[Arguments], Operand]:
+def of_text(name: str, build: Callable[..., pl.Expr], result: ColumnType) -> Callable[[Arguments], Operand]:
     return lambda arguments: Operand(build(*_texts(name, arguments)), result)
 
 
-def _abs(arguments: Arguments) -> Operand:
+def absolute(arguments: Arguments) -> Operand:
     ((operand, kind),) = _numbers("abs", arguments)
     return arithmetic.absolute(operand, kind)
 
 
-def _sign(arguments: Arguments) -> Operand:
+def sign(arguments: Arguments) -> Operand:
     ((operand, _),) = _numbers("sign", arguments)
 
     def build(value: pl.Expr) -> pl.Expr:
@@ -140,7 +114,7 @@ def _sign(arguments: Arguments) -> Operand:
     return Operand(once(build, operand.expr), INT)
 
 
-def _rounding(name: str, build: Callable[[pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
+def rounding(name: str, build: Callable[[pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
     """Compile floor and ceil: the argument's own type, a decimal one digit wider (9.9 gives 10.0)."""
 
     def compiled(arguments: Arguments) -> Operand:
@@ -159,15 +133,15 @@ def _wider(kind: ColumnType) -> ColumnType:
     return decimal(kind.precision + 1, kind.scale or 0)
 
 
-def _round(arguments: Arguments) -> Operand:
+def round_to(arguments: Arguments) -> Operand:
     ((operand, _),) = _numbers("round", arguments[:1])
     digits = arguments[1].literal if len(arguments) > 1 else 0
     if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
         raise ExpressionInvalid("type_mismatch", f"round takes its digits written out, 0 to {MAX_ROUND_DIGITS}")
-    return _rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"))([operand])
+    return rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"))([operand])
 
 
-def _trim(name: str, build: Callable[[pl.Expr, str], pl.Expr]) -> Callable[[Arguments], Operand]:
+def trim(name: str, build: Callable[[pl.Expr, str], pl.Expr]) -> Callable[[Arguments], Operand]:
     def compiled(arguments: Arguments) -> Operand:
         characters = _literal_text(name, arguments[1]) if len(arguments) > 1 else " "
         (value,) = _texts(name, arguments[:1])
@@ -176,7 +150,7 @@ def _trim(name: str, build: Callable[[pl.Expr, str], pl.Expr]) -> Callable[[Argu
     return compiled
 
 
-def _substring(arguments: Arguments) -> Operand:
+def substring(arguments: Arguments) -> Operand:
     """Compile ``substring(text, start [, length])``: positions count from 1; what lies before 1 counts but is not there."""
     (value,) = _texts("substring", arguments[:1])
     start = _whole("substring", arguments[1])
@@ -192,7 +166,7 @@ def _substring(arguments: Arguments) -> Operand:
     return Operand(once(build, value, start, _whole("substring", arguments[2])), STRING)
 
 
-def _side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
+def side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
     def compiled(arguments: Arguments) -> Operand:
         (value,) = _texts(name, arguments[:1])
         return Operand(build(value, _whole(name, arguments[1]).clip(-(2**40), 2**40)), STRING)
@@ -200,7 +174,7 @@ def _side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[
     return compiled
 
 
-def _replace(arguments: Arguments) -> Operand:
+def replaced(arguments: Arguments) -> Operand:
     old = _literal_text("replace", arguments[1])
     value, new = _texts("replace", [arguments[0], arguments[2]])
 
@@ -212,7 +186,7 @@ def _replace(arguments: Arguments) -> Operand:
     return Operand(once(build, value, new), STRING)
 
 
-def _nullif(arguments: Arguments) -> Operand:
+def null_if(arguments: Arguments) -> Operand:
     left, right = arguments
     kind = common_type(arguments, "nullif")
     if kind is None or left.type is None:
@@ -225,7 +199,7 @@ def _nullif(arguments: Arguments) -> Operand:
     return Operand(once(build, left.expr, right.expr), left.type)
 
 
-def _merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr]) -> Callable[[Arguments], Operand]:
+def merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr]) -> Callable[[Arguments], Operand]:
     def compiled(arguments: Arguments) -> Operand:
         values, kind = coerce_all(arguments, name)
         if kind is None:
@@ -237,53 +211,18 @@ def _merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr]) -> Callable[[A
     return compiled
 
 
-def _date_trunc(arguments: Arguments) -> Operand:
+def date_trunc(arguments: Arguments) -> Operand:
     unit = _literal_text("date_trunc", arguments[0]).lower()
     if unit not in _TRUNCATIONS:
         raise ExpressionInvalid("type_mismatch", f"date_trunc knows {', '.join(_TRUNCATIONS)}, not {unit[:40]!r}")
     return Operand(coerce(arguments[1], TIMESTAMP, "date_trunc").dt.truncate(_TRUNCATIONS[unit]), TIMESTAMP)
 
 
-def _to_timestamp(arguments: Arguments) -> Operand:
+def to_timestamp(arguments: Arguments) -> Operand:
     ms = _whole("to_timestamp", arguments[0])
     bounded = once(lambda value: pl.when(value.is_between(FIRST_INSTANT_MS, LAST_EVENT_TIME_MS)).then(value), ms)
     return Operand((bounded * 1_000).cast(TIMESTAMP.polars), TIMESTAMP)
 
 
-def _epoch_ms(arguments: Arguments) -> Operand:
+def epoch_ms(arguments: Arguments) -> Operand:
     return Operand(coerce(arguments[0], TIMESTAMP, "epoch_ms").dt.epoch("ms"), BIGINT)
-
-
-FUNCTIONS: dict[str, Function] = {
-    "abs": Function(1, 1, _abs),
-    "round": Function(1, 2, _round),
-    "floor": Function(1, 1, _rounding("floor", lambda e: e.floor())),
-    "ceil": Function(1, 1, _rounding("ceil", lambda e: e.ceil())),
-    "sign": Function(1, 1, _sign),
-    "sqrt": Function(1, 1, _of_double("sqrt", lambda e: e.sqrt())),
-    "power": Function(2, 2, _of_double("power", lambda a, b: a.pow(b))),
-    "ln": Function(1, 1, _of_double("ln", lambda e: e.log())),
-    "exp": Function(1, 1, _of_double("exp", lambda e: e.exp())),
-    "mod": Function(2, 2, lambda arguments: arithmetic.binary("%", arguments[0], arguments[1])),
-    "lower": Function(1, 1, _of_text("lower", lambda e: e.str.to_lowercase(), STRING)),
-    "upper": Function(1, 1, _of_text("upper", lambda e: e.str.to_uppercase(), STRING)),
-    "length": Function(1, 1, _of_text("length", lambda e: e.str.len_chars().cast(pl.Int64), BIGINT)),
-    "trim": Function(1, 2, _trim("trim", lambda e, c: e.str.strip_chars(c))),
-    "ltrim": Function(1, 2, _trim("ltrim", lambda e, c: e.str.strip_chars_start(c))),
-    "rtrim": Function(1, 2, _trim("rtrim", lambda e, c: e.str.strip_chars_end(c))),
-    "substring": Function(2, 3, _substring),
-    "replace": Function(3, 3, _replace),
-    "concat": Function(1, None, _of_text("concat", lambda *e: pl.concat_str(*e, ignore_nulls=True), STRING)),
-    "left": Function(2, 2, _side("left", lambda e, n: e.str.head(n))),
-    "right": Function(2, 2, _side("right", lambda e, n: e.str.tail(n))),
-    "starts_with": Function(2, 2, _of_text("starts_with", lambda e, p: e.str.starts_with(p), BOOLEAN)),
-    "ends_with": Function(2, 2, _of_text("ends_with", lambda e, p: e.str.ends_with(p), BOOLEAN)),
-    "contains": Function(2, 2, _of_text("contains", lambda e, p: e.str.contains(p, literal=True), BOOLEAN)),
-    "nullif": Function(2, 2, _nullif),
-    "coalesce": Function(1, None, _merged("coalesce", lambda values: pl.coalesce(*values))),
-    "greatest": Function(1, None, _merged("greatest", lambda values: pl.max_horizontal(*values))),
-    "least": Function(1, None, _merged("least", lambda values: pl.min_horizontal(*values))),
-    "date_trunc": Function(2, 2, _date_trunc),
-    "to_timestamp": Function(1, 1, _to_timestamp),
-    "epoch_ms": Function(1, 1, _epoch_ms),
-}

@@ -10,10 +10,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
-from engine.definition.durations import Duration
+from engine.definition.durations import Duration, format_duration
 from engine.definition.limits import (
     MAX_AGGREGATES,
     MAX_COLUMNS,
@@ -41,6 +52,16 @@ class Model(BaseModel):
     """Frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Show durations by default as users write them; pydantic shows the milliseconds."""
+        shown = handler(schema)
+        for field in handler.resolve_ref_schema(shown).get("properties", {}).values():
+            kinds = {field.get("type"), *(member.get("type") for member in field.get("anyOf", ()))}
+            if "string" in kinds and isinstance(field.get("default"), int):
+                field["default"] = format_duration(field["default"])
+        return shown
 
 
 class From(Model):

@@ -25,6 +25,15 @@ def texts(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("model", [QueryDefinition, StreamDefinition, TableDefinition])
+def test_every_default_is_what_a_user_would_write(model: type[BaseModel]) -> None:
+    schema = model.model_json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        for name, field in part.get("properties", {}).items():
+            is_text = "string" in {field.get("type"), *(member.get("type") for member in field.get("anyOf", ()))}
+            assert not is_text or isinstance(field.get("default", ""), str | None), f"{name}: {field['default']}"
+
+
+@pytest.mark.parametrize("model", [QueryDefinition, StreamDefinition, TableDefinition])
 def test_every_field_is_described_without_internals(model: type[BaseModel]) -> None:
     found = dict(texts(model.model_json_schema()))
     assert [where for where, text in found.items() if not text] == []

@@ -1,0 +1,115 @@
+"""The lists of functions, aggregates, operators and types are whole, and their examples give what they say."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_args
+
+import polars as pl
+import pytest
+from sqlglot import exp
+
+from engine.definition import expressions, gaps
+from engine.definition.aggregate_calls import parse_aggregate
+from engine.definition.aggregates import AGGREGATES, Aggregate, AggregateName
+from engine.definition.documented import Example
+from engine.definition.expressions import compile_scalar
+from engine.definition.function_list import ELSEWHERE, FUNCTIONS, Function
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.operator_list import OPERATORS
+from engine.definition.syntax import parse
+from engine.definition.type_list import TYPES
+from engine.definition.types import Kind, Schema, parse_type
+from tests.unit.app.testing.cases import failures_of
+
+EXAMPLES = [example for listed in (*FUNCTIONS.values(), *OPERATORS) for example in listed.examples]
+
+
+def shown(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return float(value) if isinstance(value, Decimal) else value
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.expression)
+def test_an_example_gives_what_it_says(example: Example) -> None:
+    scalar = compile_scalar(example.expression, Schema())
+    found = shown(pl.DataFrame({"x": [1]}).select(scalar.expr.alias("found")).item())
+    assert (type(found), found) == (type(example.gives), example.gives)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lambda function: function.name)
+def test_a_function_says_what_it_takes_and_gives(function: Function) -> None:
+    assert function.doc
+    assert function.result
+    assert function.arguments
+    assert function.examples
+    assert any(function.name + "(" in example.expression for example in function.examples)
+    if function.most is not None:
+        too_many = ", ".join("1" for _ in range(function.most + 1))
+        with pytest.raises(ExpressionInvalid, match=r"takes .* argument") as caught:
+            compile_scalar(f"{function.name}({too_many})", Schema())
+        assert f"{function.name}({function.takes})" in caught.value.detail
+
+
+def test_names_of_other_systems_lead_to_a_function_or_to_advice() -> None:
+    for name, instead in ELSEWHERE.items():
+        assert name not in FUNCTIONS
+        with pytest.raises(ExpressionInvalid) as caught:
+            compile_scalar(f"{name}(1)", Schema())
+        assert caught.value.code == "unknown_function"
+        assert instead in caught.value.detail
+
+
+def test_the_operators_show_every_node_that_is_compiled() -> None:
+    nodes = {type(node) for example in EXAMPLES for node in parse(example.expression).walk()}
+    assert set(expressions._BUILDERS) - nodes - {exp.Column} == set()
+
+
+def test_what_counts_as_a_gap_is_a_function() -> None:
+    assert set(gaps._SQL_FUNCTIONS) | set(gaps._KEPT) <= set(FUNCTIONS)
+
+
+def test_every_aggregate_and_every_type_is_listed() -> None:
+    assert set(AGGREGATES) == set(get_args(AggregateName))
+    kinds = {parse_type(each.form).kind for each in TYPES}
+    literals = {kind for part in get_args(Kind) for kind in (get_args(part) or (part,))}
+    assert kinds == literals
+    assert all(json.dumps(each.example) and each.doc for each in TYPES)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES.values(), ids=lambda aggregate: aggregate.name)
+def test_the_example_of_an_aggregate_gives_what_it_says(aggregate: Aggregate, tmp_path: Path) -> None:
+    assert aggregate.doc
+    assert aggregate.takes
+    assert aggregate.result
+    example = aggregate.example
+    assert example.call in aggregate.form or example.call == "top_k(x, 2)"
+    records = [{"g": "a", "x": x, "at": at} for at, x in enumerate(example.values)]
+    case = {
+        "streams": {"s": {"columns": {"g": "string", "x": "int", "at": "bigint"}, "event_time": "at"}},
+        "queries": [
+            {
+                "name": "q",
+                "from": {"stream": "s"},
+                "group_by": ["g"],
+                "aggregate": {"found": example.call},
+                "into": {"table": "t"},
+            }
+        ],
+        "steps": [{"s": records}],
+        "expect": {"q": {"rows": [{"g": "a", "found": example.gives}]}},
+    }
+    assert failures_of(tmp_path, json.dumps(case)) == []
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES.values(), ids=lambda aggregate: aggregate.name)
+def test_every_name_of_an_aggregate_is_read(aggregate: Aggregate) -> None:
+    schema = Schema((("x", parse_type("int")),))
+    first = parse_aggregate(aggregate.example.call, schema)
+    assert first.function == aggregate.name
+    for alias in aggregate.aliases:
+        assert parse_aggregate(aggregate.example.call.replace(aggregate.name, alias), schema) == first
