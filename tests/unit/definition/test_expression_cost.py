@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from engine.definition.expressions import compile_scalar
-from engine.definition.functions import FUNCTIONS
+from engine.definition.function_list import FUNCTIONS
 from engine.definition.types import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Schema, decimal
 
 SCHEMA = Schema((("n", BIGINT), ("d", DOUBLE), ("m", decimal(12, 2)), ("s", STRING), ("t", TIMESTAMP), ("b", BOOLEAN)))
