@@ -12,14 +12,15 @@ EngineError
 │   └── DiskFull             no space left for state or checkpoint
 └── InternalError        a bug or a lost race of ours
     ├── EpochFenced          a newer launch owns this query: stop, write nothing
-    ├── StateCorrupt         a manifest names what does not exist or is damaged, or has an unknown format
+    ├── StateCorrupt         a manifest names what does not exist or is damaged
+    │   └── StateNewer           a newer version wrote it, in a format that this one does not know
     └── InvariantBroken
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 BEGIN_ANEW: Final = "begin anew without that state: PUT /v1/queries/<name>?state=discard with its definition"
 STATE_CURE: Final = f"Bring back the checkpoint directory that goes with this database from a copy, or {BEGIN_ANEW}"
@@ -136,10 +137,23 @@ class EpochFenced(InternalError):
 
 
 class StateCorrupt(InternalError):
-    """A manifest names what does not exist, or has a format this version cannot read."""
+    """A manifest names what does not exist or is damaged."""
 
     code = "state_corrupt"
     retryable = False
+
+
+class StateNewer(StateCorrupt):
+    """A newer version wrote state or a checkpoint, in a format that this one does not know. Nothing is damaged."""
+
+    code = "state_newer"
+
+    @classmethod
+    def of(cls, what: str, found: object, known: int) -> Self:
+        """Say which format was found of what, and up to which this version reads."""
+        return cls(
+            f"{what} has format {found!r}, this version reads up to {known}: run the version of Slackwater that wrote it, or {BEGIN_ANEW}"
+        )
 
 
 class InvariantBroken(InternalError):

@@ -43,7 +43,7 @@ from engine.core.progress import FeedProgress, Reading
 from engine.core.replay import OPERATOR, replayed_rows
 from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.core.structures.spans import bounded
-from engine.errors import BEGIN_ANEW, EngineError, InvariantBroken, StateCorrupt
+from engine.errors import EngineError, InvariantBroken, StateNewer
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Filter, Plan, Projection, Stage, StreamTableJoin, TableFilter
 from engine.plan.task_keys import input_key, task_key
@@ -408,7 +408,7 @@ def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: Se
     The plan may differ from the one the state was made with in what ``state_fingerprint`` leaves out.
 
     Raises:
-        StateCorrupt: the state has another format.
+        StateNewer: the state has another format.
     """
     check_format(state)
     states = state or {}
@@ -420,10 +420,7 @@ def check_format(state: Mapping[str, Any] | None) -> None:
     """Refuse a state that this version cannot read.
 
     Raises:
-        StateCorrupt: it has another format.
+        StateNewer: it has another format.
     """
     if state is not None and state.get("format") != STATE_FORMAT:
-        raise StateCorrupt(
-            f"the state has format {state.get('format')!r}, this version reads {STATE_FORMAT}: run the version of Slackwater that wrote it, "
-            f"or {BEGIN_ANEW}"
-        )
+        raise StateNewer.of("the state", state.get("format"), STATE_FORMAT)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from engine.errors import BEGIN_ANEW, STATE_CURE, EpochFenced, StateCorrupt
+from engine.errors import STATE_CURE, EpochFenced, StateCorrupt, StateNewer
 from engine.spark.inspection import DONE, inspect_checkpoint, is_done, write_synced
 from engine.spark.seals import is_whole, sealed
 from engine.spark.task_ids import task_ids
@@ -107,7 +107,8 @@ def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[]
         start: asked for the positions where reading begins; only called for a new checkpoint.
 
     Raises:
-        StateCorrupt: it is damaged, or made by a newer version.
+        StateCorrupt: it is damaged.
+        StateNewer: a newer version made it.
     """
     path = directory / "layout.json"
     if path.exists():
@@ -149,11 +150,8 @@ def finish_batch(directory: Path, batch_id: int | None) -> None:
 
 def _read_layout(path: Path) -> Layout:
     value = _layout_of(path)
-    if value.get("format") not in range(1, LAYOUT_FORMAT + 1):
-        raise StateCorrupt(
-            f"the checkpoint has layout format {value.get('format')!r}, this version reads up to {LAYOUT_FORMAT}: run the version of Slackwater "
-            f"that wrote it, or {BEGIN_ANEW}"
-        )
+    if value["format"] > LAYOUT_FORMAT:
+        raise StateNewer.of("the checkpoint's layout", value["format"], LAYOUT_FORMAT)
     return Layout(
         value["partitions"],
         tuple(value["tasks"]),
@@ -169,8 +167,8 @@ def _layout_of(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except ValueError as error:
         raise StateCorrupt(f"{path} is damaged: {error}. {STATE_CURE}") from error
-    is_known = isinstance(value, dict) and value.get("format") in range(1, LAYOUT_FORMAT + 1)
-    if not isinstance(value, dict) or (is_known and not is_whole(value)):
+    # Also of a newer version, whose seal is ours or has another name: what is damaged is not taken for newer.
+    if not isinstance(value, dict) or not is_whole(value) or not isinstance(value.get("format"), int) or value["format"] < 1:
         raise StateCorrupt(f"{path} is damaged: it is not what was written. {STATE_CURE}")
     return value
 

@@ -30,7 +30,7 @@ from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.errors import BEGIN_ANEW, STATE_CURE, StateCorrupt
+from engine.errors import STATE_CURE, StateCorrupt, StateNewer
 from engine.plan.model import Input
 from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
@@ -469,13 +469,10 @@ def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
 
 
 def _require_whole(offset: Offset) -> None:
-    if offset.get("format", OFFSET_FORMAT) > OFFSET_FORMAT:
-        raise StateCorrupt(
-            f"the checkpoint's offset log has format {offset['format']}, this version reads up to {OFFSET_FORMAT}: run the version of "
-            f"Slackwater that wrote it, or {BEGIN_ANEW}"
-        )
     if not is_whole(offset):
         raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {STATE_CURE}")
+    if offset.get("format", OFFSET_FORMAT) > OFFSET_FORMAT:
+        raise StateNewer.of("the checkpoint's offset log", offset["format"], OFFSET_FORMAT)
 
 
 def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:

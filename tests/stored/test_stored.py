@@ -18,9 +18,11 @@ from app.store.stored import opened
 from engine.connectors.packets import decode_frame
 from engine.core.task import STATE_FORMAT, build_task
 from engine.definition.queries import QueryDefinition
-from engine.errors import DefinitionInvalid, StateCorrupt
+from engine.errors import DefinitionInvalid, StateNewer
 from engine.plan.folding import folded
-from engine.spark.checkpoint import open_layout
+from engine.spark.checkpoint import LAYOUT_FORMAT, finish_batch, open_layout
+from engine.spark.failures import decoded, marked
+from engine.spark.seals import sealed
 from engine.spark.source import OFFSET_FORMAT, _require_whole
 from engine.state.memory import MemorySegmentStore
 from tests.stored.archive import archives, catalog_of, plan_of, run, unpack
@@ -123,14 +125,31 @@ def test_state_of_a_newer_version_is_refused_with_the_way_out(stored: Path) -> N
     plan = plan_of(read(stored / "kinds" / "grace" / "definition.json"), catalog_of(read(stored / "relations.json")))
     state = read(stored / "kinds" / "grace" / "state.json")[0][0] | {"format": STATE_FORMAT + 1}
     with pytest.raises(
-        StateCorrupt, match=f"format {STATE_FORMAT + 1}.*run the version of Slackwater that wrote it.*state=discard"
+        StateNewer, match=f"format {STATE_FORMAT + 1}.*run the version of Slackwater that wrote it.*state=discard"
     ):
         build_task(plan.stages[0], plan, state, MemorySegmentStore())
 
 
 def test_offsets_of_a_newer_version_are_refused_with_the_way_out() -> None:
-    with pytest.raises(StateCorrupt, match=f"format {OFFSET_FORMAT + 1}.*run the version of Slackwater.*state=discard"):
+    with pytest.raises(StateNewer, match=f"format {OFFSET_FORMAT + 1}.*run the version of Slackwater.*state=discard"):
         _require_whole({"format": OFFSET_FORMAT + 1})
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_with_the_way_out(stored: Path, tmp_path: Path) -> None:
+    layout = read(stored / "checkpoint" / "layout.json") | {"format": LAYOUT_FORMAT + 1}
+    (tmp_path / "layout.json").write_text(json.dumps(sealed(layout)))
+    for launch in (lambda: open_layout(tmp_path, 9, 9, dict), lambda: finish_batch(tmp_path, 0)):
+        with pytest.raises(
+            StateNewer, match=f"format {LAYOUT_FORMAT + 1}.*run the version of Slackwater.*state=discard"
+        ) as refused:
+            launch()
+        assert refused.value.code == "state_newer"
+
+
+def test_that_a_newer_version_wrote_it_is_told_across_spark() -> None:
+    with pytest.raises(Exception, match="state_newer") as failed, marked():
+        raise StateNewer.of("the state", 9, STATE_FORMAT)
+    assert decoded(failed.value).code == "state_newer"
 
 
 def test_a_definition_of_a_newer_version_is_refused_by_the_field_it_has_more(stored: Path) -> None:

@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from engine.errors import EpochFenced, StateCorrupt
+from engine.errors import EpochFenced, StateNewer
 from engine.spark.checkpoint import Layout, Positions, open_layout, prepare_checkpoint
+from engine.spark.seals import sealed
 
 CHECKPOINT = UUID(int=7)
 
@@ -98,8 +99,8 @@ def test_every_new_checkpoint_has_a_seed_of_its_own(tmp_path: Path) -> None:
 def test_a_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     open_layout(tmp_path, 2, 2, nowhere)
     path = tmp_path / "layout.json"
-    path.write_text(path.read_text().replace('"format": 3', '"format": 4'))
-    with pytest.raises(StateCorrupt, match="format 4"):
+    path.write_text(json.dumps(sealed({**json.loads(path.read_text()), "format": 4})))
+    with pytest.raises(StateNewer, match="format 4"):
         open_layout(tmp_path, 2, 2, nowhere)
 
 

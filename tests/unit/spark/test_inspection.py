@@ -61,7 +61,7 @@ def refused(directory: Path, path: Path) -> bool:
     try:
         finish_batch(directory, 3)
     except StateCorrupt as error:
-        return (str(path) in str(error) and "?state=discard" in str(error)) or "layout format" in str(error)
+        return str(path) in str(error) and "?state=discard" in str(error)
     return False
 
 
