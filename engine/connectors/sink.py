@@ -27,7 +27,7 @@ from engine.connectors.links import is_usable
 from engine.connectors.packets import Packet, decode_frame, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.sequences import append_rows, open_sequence
-from engine.connectors.views import apply_changes, apply_open, expire_windows
+from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD
 from engine.core.order import CAUSE_COLUMNS, NO_LANE, declared_indices, lane_of
@@ -312,17 +312,19 @@ class Sink:
         output = self._plan.output
         feed = open_sequence(cursor.connection, change_feed(output.name) if output.kind == "table" else output.name)
         reached_ms, written = feed.reached_ms, 0
+        kept: list[pl.DataFrame] = []
         for frames, read in ((changes, _read(batch, self._plan)), (replayed, {})):
             named = self._named(frames, counters)
             numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
             rows = [frame.drop(CAUSE_COLUMNS, strict=False) for frame in named]
-            if output.kind == "table" and any(frame.height for frame in rows):
-                apply_changes(cursor, output, pl.concat(rows), stream_time_ms)
+            kept += [frame.select(RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
             if rows or numbers.reached_ms != feed.reached_ms:
                 append_rows(cursor.connection, feed, rows, numbers, self._query_id, batch.now_ms)
             count = sum(frame.height for frame in rows)
             feed = replace(feed, next_sequence=feed.next_sequence + count, partitions=max(feed.partitions, len(rows)))
             reached_ms, written = numbers.reached_ms, written + count
+        if output.kind == "table" and kept:
+            apply_changes(cursor, output, pl.concat(kept), stream_time_ms)
         return written
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
