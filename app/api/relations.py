@@ -38,10 +38,11 @@ from app.store.files_root import check_directory
 from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.store.transactions import raw
-from engine.connectors.log import find_feed, heads
+from engine.connectors.log import Head, feed_heads
 from engine.definition.queries import NAME_PATTERN
 from engine.definition.relations import FilesConnector, SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.plan.catalog import CatalogEntry
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
@@ -132,7 +133,7 @@ def put_table(
 )
 def get_streams(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
     """Sources and results alike."""
-    return _list(transaction, "stream", limit, cursor)
+    return listed(transaction, "stream", limit, cursor)
 
 
 @tables.get(
@@ -143,7 +144,7 @@ def get_streams(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: C
 )
 def get_tables(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
     """Sources and results alike."""
-    return _list(transaction, "table", limit, cursor)
+    return listed(transaction, "table", limit, cursor)
 
 
 @streams.get(
@@ -241,7 +242,8 @@ def _get(
     return _answers(connection, [row])[0]
 
 
-def _list(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None) -> RelationPage:
+def listed(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None) -> RelationPage:
+    """Return a page of relations, in a number of statements that does not depend on theirs."""
     after = decode_cursor(cursor, [str])
     found = list_relations(connection, kind, limit + 1, None if after is None else str(after[0]))
     rows, following = page(found, limit, lambda row: [row.name])
@@ -250,15 +252,17 @@ def _list(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None)
 
 def _answers(connection: sa.Connection, rows: Sequence[RelationRow]) -> list[RelationAnswer]:
     readers = readers_of(connection, [row.id for row in rows])
-    return [_answer(connection, row, readers.get(row.id, [])) for row in rows]
+    entries = [entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, []) for row in rows]
+    heads = feed_heads(raw(connection), [entry.feed.log_feed for entry in entries if entry.feed.type == "log"])
+    return [
+        _answer(row, entry, readers.get(row.id, []), heads.get(entry.feed.log_feed))
+        for row, entry in zip(rows, entries, strict=True)
+    ]
 
 
-def _answer(connection: sa.Connection, row: RelationRow, readers: list[str]) -> RelationAnswer:
-    entry = entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, [])
-    feed = find_feed(raw(connection), entry.feed.log_feed) if entry.feed.type == "log" else None
-    partitions = None if feed is None else [
-        PartitionRange(partition=head.partition, start_offset=head.start_offset, next_offset=head.next_offset)
-        for head in heads(raw(connection), feed.id)
+def _answer(row: RelationRow, entry: CatalogEntry, readers: list[str], heads: list[Head] | None) -> RelationAnswer:
+    partitions = None if heads is None else [
+        PartitionRange(partition=head.partition, start_offset=head.start_offset, next_offset=head.next_offset) for head in heads
     ]  # fmt: skip
     return RelationAnswer(
         name=row.name,

@@ -6,6 +6,7 @@ yet is kept however old it is, and a query that comes when the beginning is gone
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -15,7 +16,7 @@ from app.errors import Conflict, Fault
 from app.store.log_tables import feed
 from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
-from engine.connectors.log import trim_partition
+from engine.connectors.log import trim_in_steps, trim_partition
 from engine.connectors.sequences import trim_sequence
 from engine.connectors.sink import change_feed
 from engine.plan.model import Plan
@@ -43,20 +44,22 @@ def trim_changes(connection: psycopg.Connection[Any], retention_ms: int) -> int:
     """Remove changes that are older than the retention and that no query has still to read; returns the number of batches removed."""
     removed = 0
     for feed_id, name in connection.execute(_LOGS).fetchall():
-        with connection.transaction():
-            # No query may begin to read the table between the look at the readers and the removal.
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (EDIT_LOCK,))
-            row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
-            removed += trim_sequence(connection, feed_id, retention_ms, None if row is None else row[0])
+        removed += trim_in_steps(connection, partial(_trim_changes, connection, feed_id, name, retention_ms))
     return removed
+
+
+def _trim_changes(connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int) -> int:
+    # No query may begin to read the table between the look at the readers and the removal.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (EDIT_LOCK,))
+    row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
+    return trim_sequence(connection, feed_id, retention_ms, None if row is None else row[0])
 
 
 def trim_streams(connection: psycopg.Connection[Any]) -> int:
     """Remove records of derived streams that are older than their retention; returns the number of batches removed."""
     removed = 0
     for feed_id, retention_ms in connection.execute(_STREAMS).fetchall():
-        with connection.transaction():
-            removed += trim_sequence(connection, feed_id, retention_ms)
+        removed += trim_in_steps(connection, partial(trim_sequence, connection, feed_id, retention_ms))
     return removed
 
 
@@ -64,8 +67,7 @@ def trim_replays(connection: psycopg.Connection[Any], retention_ms: int) -> int:
     """Remove replayed late records that their query has taken in longer ago than the retention; returns the number of batches removed."""
     removed = 0
     for feed_id, partition, taken in connection.execute(_REPLAYS).fetchall():
-        with connection.transaction():
-            removed += trim_partition(connection, feed_id, partition, retention_ms, taken)
+        removed += trim_in_steps(connection, partial(trim_partition, connection, feed_id, partition, retention_ms, taken))
     return removed
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.store.log_tables import commit, counter, late_record
 from app.store.tables import query_status
 from app.store.transactions import raw
-from engine.connectors.log import drop_feed
+from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sequences import leave_orphaned
 

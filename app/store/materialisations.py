@@ -21,7 +21,7 @@ from app.store.queries import QueryRow, add_event, find_query
 from app.store.relations import RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import raw
-from engine.connectors.log import drop_feed
+from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view

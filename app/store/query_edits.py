@@ -27,7 +27,8 @@ from app.store.relations import find_relation, kept_result, readers_of
 from app.store.stored import opened
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.log import drop_feed, find_feed, set_retention
+from engine.connectors.dropped_feeds import drop_feed
+from engine.connectors.log import find_feed, set_retention
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view

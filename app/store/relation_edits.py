@@ -22,7 +22,8 @@ from app.store.relations import Kind, RelationRow, find_relation, get_relation, 
 from app.store.stored import opened
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.log import drop_feed, ensure_feed, find_feed, heads, set_retention
+from engine.connectors.dropped_feeds import drop_feed
+from engine.connectors.log import ensure_feed, find_feed, heads, set_retention
 from engine.connectors.views import drop_view
 from engine.definition.durations import format_duration
 from engine.definition.queries import QueryDefinition
@@ -107,6 +108,8 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
         raise in_use(name, readers)
     if stored.origin == "source":
         follow(connection, name, stored.definition, None, is_empty=True)
+    # An append locks the relation before the feed, and so does this.
+    connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     log_feed = _entry(stored).feed.log_feed
     if not _is_read_by_others(connection, name, log_feed):
         drop_feed(raw(connection), log_feed)

@@ -18,6 +18,7 @@ from app.store.change_retention import trim_changes, trim_replays, trim_streams
 from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
+from engine.connectors.dropped_feeds import sweep_dropped_feeds
 from engine.connectors.incarnation import notice
 from engine.connectors.log import trim
 from engine.connectors.postgres import connect
@@ -96,7 +97,8 @@ def trim_once(dsn: str, kept: Kept) -> int:
         if row is None or not row[0]:
             return 0
         notice(connection)
-        removed = trim(connection) + trim_streams(connection) + trim_changes(connection, kept.changes_ms)
+        removed = sweep_dropped_feeds(connection)
+        removed += trim(connection) + trim_streams(connection) + trim_changes(connection, kept.changes_ms)
         removed += trim_replays(connection, kept.changes_ms)
         connection.execute(_FORGET_DRIVERS)
         for statement in _TRIM_HISTORY:

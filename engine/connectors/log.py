@@ -10,8 +10,9 @@ share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -61,6 +62,10 @@ ORDER BY base_offset
 """Batches that meet ``[start, end)``; cut them with ``cut_batch``."""
 
 FIND_FEED_SQL = "SELECT id, partitions, retention_ms, start_sequence, next_sequence FROM log.feed WHERE name = %(name)s"
+_FEED_HEADS_SQL = """
+SELECT f.name, h.partition, h.start_offset, h.next_offset FROM log.feed f JOIN log.head h ON h.feed_id = f.id
+WHERE f.name = ANY(%(names)s) ORDER BY f.name, h.partition
+"""
 HEADS_SQL = "SELECT partition, start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s ORDER BY partition"
 
 _TRIM_SQL = """
@@ -72,11 +77,17 @@ UPDATE log.head SET start_offset = greatest(start_offset, least(coalesce((
 ), next_offset), (
     SELECT max(base_offset) FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND %(keep_from)s::bigint BETWEEN base_offset AND base_offset + rows - 1
-), %(keep_from)s::bigint))
+), %(keep_from)s::bigint, (
+    SELECT base_offset FROM log.batch WHERE feed_id = %(feed_id)s AND partition = %(partition)s
+    ORDER BY base_offset OFFSET %(step)s LIMIT 1
+)))
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s
 RETURNING start_offset
 """
 _TRIM_DELETE_SQL = "DELETE FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset < %s"
+
+TRIM_STEP_BATCHES = 2_000
+"""Removed in one transaction: appends to the partition, or commits into the feed, wait for it. More than a block's batches (one per task)."""
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 32 << 20
@@ -233,10 +244,13 @@ def set_retention(connection: Connection, name: str, retention_ms: int | None) -
         cursor.execute("UPDATE log.feed SET retention_ms = %s WHERE name = %s", (retention_ms, name))
 
 
-def drop_feed(connection: Connection, name: str) -> None:
-    """Remove a feed with all its records, files and idempotency keys. Does nothing when there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM log.feed WHERE name = %s", (name,))
+def feed_heads(connection: Connection, names: Collection[str]) -> dict[str, list[Head]]:
+    """Return the heads of several feeds, by name, in one statement; feeds that are not there are left out."""
+    found: dict[str, list[Head]] = {}
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        for name, *head in cursor.execute(_FEED_HEADS_SQL, {"names": list(names)}):
+            found.setdefault(name, []).append(Head(*head))
+    return found
 
 
 def heads(connection: Connection, feed_id: int) -> list[Head]:
@@ -291,13 +305,30 @@ def trim(connection: Connection) -> int:
             "WHERE feed.retention_ms IS NOT NULL AND feed.next_sequence IS NULL ORDER BY feed.id, head.partition"
         )
         for feed_id, partition, retention_ms in cursor.fetchall():
-            with connection.transaction():
-                removed += trim_partition(connection, feed_id, partition, retention_ms)
+            removed += trim_in_steps(connection, partial(trim_partition, connection, feed_id, partition, retention_ms))
     return removed
 
 
-def trim_partition(connection: Connection, feed_id: int, partition: int, retention_ms: int, keep_from: int | None = None) -> int:
-    """Remove a partition's batches that are older than the retention, in the caller's transaction; returns their number.
+def trim_in_steps(connection: Connection, step: Callable[[], int]) -> int:
+    """Repeat a step, each time in a transaction of its own, until it removes nothing; returns how much all removed."""
+    total = 0
+    while True:
+        with connection.transaction():
+            removed = step()
+        if not removed:
+            return total
+        total += removed
+
+
+def trim_partition(
+    connection: Connection,
+    feed_id: int,
+    partition: int,
+    retention_ms: int,
+    keep_from: int | None = None,
+    step_batches: int = TRIM_STEP_BATCHES,
+) -> int:
+    """Remove the oldest of a partition's batches that are older than the retention, in the caller's transaction; returns their number.
 
     Args:
         connection: in a transaction.
@@ -305,8 +336,11 @@ def trim_partition(connection: Connection, feed_id: int, partition: int, retenti
         partition: which of its partitions.
         retention_ms: age of what is removed.
         keep_from: keep what is at this offset or behind it, however old; None: nothing.
+        step_batches: most batches removed.
     """
-    params = {"feed_id": feed_id, "partition": partition, "retention_ms": retention_ms, "keep_from": keep_from}
+    params = {
+        "feed_id": feed_id, "partition": partition, "retention_ms": retention_ms, "keep_from": keep_from, "step": step_batches,
+    }  # fmt: skip
     with connection.cursor(row_factory=tuple_row) as cursor:
         # Waits for an append under way: the next statement's snapshot must see the batch it commits.
         cursor.execute("SELECT 1 FROM log.head WHERE feed_id = %s AND partition = %s FOR UPDATE", (feed_id, partition))

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
-from engine.connectors.log import Batch, FeedRow, append_batches, encode_batch, ensure_feed, fitting_rows
+from engine.connectors.log import TRIM_STEP_BATCHES, Batch, FeedRow, append_batches, encode_batch, ensure_feed, fitting_rows
 from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
 from engine.core.frames import HEAD
@@ -63,7 +63,9 @@ UPDATE log.feed SET start_sequence = greatest(start_sequence, least(coalesce((
 ), next_sequence), coalesce((
     SELECT max(sequence) FROM log.batch
     WHERE feed_id = %(feed)s AND sequence <= %(keep_from)s::bigint AND sequence_rows > %(keep_from)s::bigint - sequence
-), %(keep_from)s::bigint)))
+), %(keep_from)s::bigint), (
+    SELECT sequence FROM log.batch WHERE feed_id = %(feed)s AND sequence IS NOT NULL ORDER BY sequence OFFSET %(step)s LIMIT 1
+)))
 WHERE id = %(feed)s
 RETURNING start_sequence
 """
@@ -240,7 +242,10 @@ def leave_orphaned(connection: Connection, producer: UUID) -> None:
 
 
 def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_from: int | None = None) -> int:
-    """Remove a derived feed's blocks that are older than the retention, in the caller's transaction; returns the number of batches removed.
+    """Remove the oldest of a derived feed's blocks that are older than the retention, in the caller's transaction.
+
+    Returns:
+        The number of batches removed; 0: there are none any more.
 
     Args:
         connection: in a transaction.
@@ -249,6 +254,7 @@ def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_
         keep_from: keep the row of this number and those behind it, however old; None: no row.
     """
     params = {"feed": feed_id, "retention_ms": retention_ms, "keep_from": _BEHIND_ALL if keep_from is None else keep_from}
+    params["step"] = TRIM_STEP_BATCHES
     with connection.cursor(row_factory=tuple_row) as cursor:
         # Waits for a commit under way: the next statement's snapshot must see the batches it brings.
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR NO KEY UPDATE", (feed_id,))

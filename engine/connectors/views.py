@@ -15,7 +15,9 @@ import psycopg
 from psycopg import sql
 
 from engine.connectors.column_names import bound_column, bound_columns, column, columns
-from engine.connectors.staging import IS_DELETED, RESULT_TIME, copy_rows, staged
+from engine.connectors.staging import IS_DELETED as IS_DELETED
+from engine.connectors.staging import RESULT_TIME as RESULT_TIME
+from engine.connectors.staging import copy_rows, staged
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from engine.errors import InvariantBroken
 from engine.plan.model import Output

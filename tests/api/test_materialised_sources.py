@@ -92,7 +92,7 @@ async def test_the_internal_query_goes_with_its_table(client: httpx.AsyncClient,
     with psycopg.connect(dsn) as connection:
         left = connection.execute("SELECT to_regclass('views.weather'), to_regclass('history.weather')").fetchone()
         assert left == (None, None)
-        assert connection.execute("SELECT count(*) FROM log.feed").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM log.head").fetchone() == (0,)
     assert (await client.put("/v1/tables/weather", json=WEATHER)).status_code == 201
     assert (await client.get("/v1/tables/weather/rows")).json()["rows"] == []
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -14,6 +15,7 @@ import pytest
 
 from engine.connectors import log
 from engine.connectors.canonical import canonicalise
+from engine.connectors.dropped_feeds import drop_feed, sweep_dropped_feeds
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.packets import Packet, decode_frame
 from engine.errors import DataInvalid, InvariantBroken, SourceUnavailable
@@ -122,9 +124,66 @@ def test_a_feed_is_made_once_and_dropped_with_everything(conn: Connection) -> No
     assert log.ensure_feed(conn, "events", 3, 1_000) == log.ensure_feed(conn, "events", 5)
     log.set_retention(conn, "events", None)
     assert log.find_feed(conn, "events") == log.FeedRow(log.ensure_feed(conn, "events", 1).id, 3, None)
-    log.drop_feed(conn, "events")
+    drop_feed(conn, "events")
     assert log.find_feed(conn, "events") is None
     assert conn.execute("SELECT count(*) FROM log.head").fetchone() == (0,)
+
+
+def test_a_dropped_feed_goes_in_steps_and_its_name_is_free_at_once(conn: Connection) -> None:
+    old = log.ensure_feed(conn, "events", 1)
+    for n in range(5):
+        post(conn, [{"k": "a", "t": n, "v": n}])
+    conn.execute(log.CLAIM_KEY_SQL, {"feed_id": old.id, "key": "x", "digest": b"one", "ttl_ms": 60_000})
+    with conn.transaction():
+        drop_feed(conn, "events")
+        assert conn.execute("SELECT count(*) FROM log.batch").fetchone() == (
+            5,
+        )  # their removal is nothing that an edit waits for
+    post(conn, [{"k": "b", "t": 1, "v": 1}])
+    new = log.ensure_feed(conn, "events", 1)
+    assert new.id != old.id
+    frame, _ = canonicalise(pl.DataFrame({"t": [1]}), EVENTS, NOW_MS)
+    with pytest.raises(InvariantBroken):  # whoever still has its id
+        log.append_batches(conn, old.id, [(0, log.encode_batch(frame, NOW_MS))])
+    drop_feed(conn, "events")  # once more, while the first is still there
+    assert sweep_dropped_feeds(conn, step_rows=2) == 6
+    assert conn.execute("SELECT count(*) FROM log.feed").fetchone() == (0,)
+    assert sweep_dropped_feeds(conn) == 0
+
+
+def test_a_sweep_that_was_cut_off_goes_on_where_it_was(conn: Connection, dsn: str) -> None:
+    for n in range(5):
+        post(conn, [{"k": "a", "t": n, "v": n}])
+    drop_feed(conn, "events")
+    with (
+        psycopg.connect(dsn, autocommit=True) as holding,
+        psycopg.connect(dsn, autocommit=True) as sweeping,
+        ThreadPoolExecutor(1) as pool,holding.transaction()
+    ):
+        holding.execute("SELECT FROM log.batch WHERE base_offset = 3 FOR UPDATE")
+        swept = pool.submit(sweep_dropped_feeds, sweeping, 2)
+        while conn.execute("SELECT count(*) FROM log.batch").fetchone() == (5,):
+            assert not swept.done()
+        conn.execute("SELECT pg_terminate_backend(%s)", (sweeping.info.backend_pid,))
+        with pytest.raises(psycopg.OperationalError):
+            swept.result(30)
+    left = conn.execute("SELECT count(*) FROM log.batch").fetchone()
+    assert left is not None
+    assert 0 < left[0] < 5
+    assert sweep_dropped_feeds(conn) == left[0]
+    assert conn.execute("SELECT count(*) FROM log.feed").fetchone() == (0,)
+
+
+def test_retention_removes_a_long_backlog_in_steps(conn: Connection) -> None:
+    for n in range(5):
+        post(conn, [{"k": "a", "t": n, "v": n}])
+    feed = log.ensure_feed(conn, "events", 1)
+    conn.execute("UPDATE log.batch SET appended_at = now() - interval '1 hour' WHERE base_offset < 4")
+    with conn.transaction():
+        assert log.trim_partition(conn, feed.id, 0, 60_000, step_batches=2) == 2
+    assert [head.start_offset for head in log.heads(conn, feed.id)] == [2]
+    assert log.trim_in_steps(conn, partial(log.trim_partition, conn, feed.id, 0, 60_000, step_batches=1)) == 2
+    assert [(head.start_offset, head.next_offset) for head in log.heads(conn, feed.id)] == [(4, 5)]
 
 
 def test_an_idempotency_key_is_claimed_once_until_it_expires(conn: Connection) -> None:
