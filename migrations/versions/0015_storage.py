@@ -1,18 +1,18 @@
 """Leave room on the pages of what is updated often, vacuum it soon, and let windows leave versioned results by an index.
 
-Revision ID: 0013
-Revises: 0012
+Revision ID: 0015
+Revises: 0014
 """
 
 from __future__ import annotations
 
 from alembic import op
 
-revision = "0013"
-down_revision = "0012"
+revision = "0015"
+down_revision = "0014"
 branch_labels = None
 depends_on = None
-oldest_code = "0011"
+oldest_code = "0012"
 
 # A few rows each, which every heartbeat, commit or append replaces: the new version finds room beside the old one, and
 # what was replaced is removed after some hundred updates, not after a share of a table that is small.
