@@ -36,7 +36,10 @@ ORDER BY base_offset LIMIT %(batches)s
 
 _IS_SAME = "(SELECT id FROM log.incarnation) IS NOT DISTINCT FROM %(incarnation)s::uuid"
 _HEADS_SQL = f"SELECT start_offset, next_offset FROM log.head WHERE feed_id = %(feed_id)s AND {_IS_SAME} ORDER BY partition"  # noqa: S608 - made of constants
-_NUMBERED_HEADS_SQL = f"SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s AND {_IS_SAME}"  # noqa: S608 - as above
+# A dropped feed is there until it is swept, and numbers nothing any more.
+_NUMBERED_HEADS_SQL = f"""
+SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s AND next_sequence IS NOT NULL AND {_IS_SAME}
+"""  # noqa: S608 - as above
 _NUMBERED_SIZES_SQL = """
 SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
 WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
