@@ -2,6 +2,7 @@
 
 Its environment is fresh but for the packages that it depends on: their directory is put on the path by a ``.pth`` file, which saves downloading
 PySpark. Python reads no ``.pth`` files there, so the editable installation of this working copy is not seen.
+``make test-slow`` installs those from the index as well, by constraints.txt.
 """
 
 from __future__ import annotations
@@ -56,17 +57,25 @@ def wheel(built: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(
+    scope="module",
+    params=["dependencies from here", pytest.param("all from the index", marks=[pytest.mark.slow, pytest.mark.timeout(1_200)])],
+)
+def programs(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory of programs of an environment in which the wheel is installed."""
     place = tmp_path_factory.mktemp("environment")
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True)
-    (packages,) = place.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
-    return place / "bin"
+    if request.param == "all from the index":
+        wanted = f"slackwater[embedded,java] @ {wheel.as_uri()}"
+        subprocess.run([*install, "--constraint", str(ROOT / "constraints.txt"), wanted], check=True)
+    else:
+        subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True)
+        (packages,) = place.glob("lib/python*/site-packages")
+        (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    yield place / "bin"
+    shutil.rmtree(place)  # more than a gigabyte
 
 
 @pytest.fixture
