@@ -29,6 +29,8 @@ STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
 # How soon a server that is gone is noticed: a look costs microseconds.
 LOOK_SECONDS = 0.5
+# The service (app/README.md, "Connections") and two drivers with forty queries each, three connections a query.
+MAX_CONNECTIONS = 300
 LOCK_FILE = "postmaster.pid"
 PORT_AND_SOCKET_LINES = (3, 4)
 log = structlog.stdlib.get_logger(__name__)
@@ -184,6 +186,8 @@ def _start(server: Any, directory: Path, deadline: float) -> None:
     """Start until it runs. pg_ctl gives up after ten seconds; the server itself goes on recovering, and is then adopted."""
     while True:
         try:
+            server.ensure_pgdata_inited()
+            _allow_connections(directory)
             server.start()
         except (SubprocessError, AssertionError):
             # The package asserts that a server it finds is ready.
@@ -194,6 +198,15 @@ def _start(server: Any, directory: Path, deadline: float) -> None:
             _runs_or_is_cleared(directory, deadline)
         else:
             return
+
+
+def _allow_connections(directory: Path) -> None:
+    """Set how many may be connected; it counts from the server's next start, so it is written before that."""
+    configuration = directory / "postgresql.conf"
+    line = f"max_connections = {MAX_CONNECTIONS}  # by Slackwater\n"
+    if line not in configuration.read_text():
+        with configuration.open("a") as file:
+            file.write(line)
 
 
 def _log_no_values(connection: psycopg.Connection[Any]) -> None:

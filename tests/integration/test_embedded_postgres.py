@@ -193,3 +193,8 @@ def rows_when_reachable(dsn: str) -> int:
         except psycopg.OperationalError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_it_takes_as_many_connections_as_many_queries_need(directory: Path) -> None:
+    with psycopg.connect(EmbeddedPostgres(directory).start()) as connection:
+        assert connection.execute("SELECT setting::int FROM pg_settings WHERE name = 'max_connections'").fetchone() == (300,)

@@ -158,7 +158,8 @@ def test_a_sweep_that_was_cut_off_goes_on_where_it_was(conn: Connection, dsn: st
     with (
         psycopg.connect(dsn, autocommit=True) as holding,
         psycopg.connect(dsn, autocommit=True) as sweeping,
-        ThreadPoolExecutor(1) as pool,holding.transaction()
+        ThreadPoolExecutor(1) as pool,
+        holding.transaction(),
     ):
         holding.execute("SELECT FROM log.batch WHERE base_offset = 3 FOR UPDATE")
         swept = pool.submit(sweep_dropped_feeds, sweeping, 2)
