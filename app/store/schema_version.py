@@ -19,8 +19,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 import app
 
-_HAS_VERSION: Final = "SELECT to_regclass('alembic_version') IS NOT NULL"
-_VERSION: Final = "SELECT version_num FROM alembic_version"
+_VERSION_TABLE: Final = """
+SELECT CASE
+    WHEN to_regclass('slackwater.alembic_version') IS NOT NULL THEN 'slackwater.alembic_version'
+    WHEN to_regclass('slackwater.relation') IS NOT NULL AND to_regclass('alembic_version') IS NOT NULL THEN 'alembic_version'
+END
+"""
+"""Before 0016 it was in the first schema of the search path. Where nothing of ours is, one there is another program's."""
+_VERSION: Final = "SELECT version_num FROM {}"
 _HAS_SUPPORT: Final = "SELECT to_regclass('slackwater.schema_support') IS NOT NULL"
 _SUPPORT: Final = "SELECT oldest_code FROM slackwater.schema_support"
 
@@ -65,9 +71,10 @@ class SchemaTooNew(Exception):
 
 def look_at_schema(connection: psycopg.Connection[Any]) -> SchemaVersion:
     """Return the version of a database's schema; on a connection with autocommit or in a transaction."""
-    if not _only(connection.execute(_HAS_VERSION)):
+    table = _only(connection.execute(_VERSION_TABLE))
+    if table is None:
         return _judged(None, None)
-    found = _only(connection.execute(_VERSION))
+    found = _only(connection.execute(_VERSION.format(table)))
     if found in _migrations()[1] or not _only(connection.execute(_HAS_SUPPORT)):
         return _judged(found, None)
     return _judged(found, _only(connection.execute(_SUPPORT)))
@@ -91,9 +98,10 @@ async def find_schema(connection: AsyncConnection) -> SchemaVersion:
     async def only(statement: str) -> Any:
         return (await connection.execute(sa.text(statement))).scalar()
 
-    if not await only(_HAS_VERSION):
+    table = await only(_VERSION_TABLE)
+    if table is None:
         return _judged(None, None)
-    found = await only(_VERSION)
+    found = await only(_VERSION.format(table))
     if found in _migrations()[1] or not await only(_HAS_SUPPORT):
         return _judged(found, None)
     return _judged(found, await only(_SUPPORT))

@@ -148,4 +148,4 @@ def downgrade() -> None:
     for table in ("driver", "query_event", "query_run", "query_status", "query_read", "relation", "query"):
         op.execute(f"DROP TABLE slackwater.{table}")
     op.execute("DROP FUNCTION slackwater.ring()")
-    op.execute("DROP SCHEMA slackwater")
+    # The schema stays: it holds the table with the revision.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -12,6 +14,7 @@ import sqlalchemy as sa
 from app.store.database import migrate, sqlalchemy_url
 from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.store.tables import metadata
+from tests.conftest import with_database
 
 
 def test_the_tables_of_the_code_are_those_of_the_migrations(dsn: str) -> None:
@@ -19,7 +22,7 @@ def test_the_tables_of_the_code_are_those_of_the_migrations(dsn: str) -> None:
     found = sa.MetaData()
     found.reflect(engine, schema="slackwater")
     engine.dispose()
-    assert set(found.tables) == set(metadata.tables)
+    assert set(found.tables) == set(metadata.tables) | {"slackwater.alembic_version"}
     for name, table in metadata.tables.items():
         made = found.tables[name]
         dialect = engine.dialect
@@ -41,10 +44,51 @@ def test_migrating_at_the_same_time_is_harmless(postgres_dsn: str) -> None:
     for thread in threads:
         thread.join()
     with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM slackwater.alembic_version").fetchone() == (1,)
+        assert connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,)
         assert connection.execute("SELECT count(*) FROM slackwater.query").fetchone() == (0,)
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def empty(postgres_dsn: str) -> Iterator[str]:
+    """An empty database of the test's own."""
+    name = f"versions_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield with_database(postgres_dsn, name)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_another_programs_revision_beside_ours_is_left_alone(empty: str) -> None:
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num text)")
+        connection.execute("INSERT INTO alembic_version VALUES ('0003')")
+        assert refuse_newer(connection).found is None
+        migrate(empty)
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0003",)
+        assert not refuse_newer(connection).is_behind
+
+
+def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it_was(empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        needed = refuse_newer(connection).needed
+        connection.execute("ALTER TABLE slackwater.alembic_version SET SCHEMA public")
+        connection.execute("UPDATE alembic_version SET version_num = '0015'")
+        found = refuse_newer(connection)
+        assert (found.found, found.is_behind) == ("0015", True)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(migrate, [empty] * 3))
+        kinds = connection.execute(
+            "SELECT relnamespace::regnamespace::text, relkind FROM pg_class WHERE relname = 'alembic_version' ORDER BY 1"
+        ).fetchall()
+        assert kinds == [("public", "v"), ("slackwater", "r")]
+        for table in ("alembic_version", "slackwater.alembic_version"):
+            assert connection.execute(f"SELECT version_num FROM {table}").fetchall() == [(needed,)]
+        assert not refuse_newer(connection).is_behind
 
 
 def test_a_database_that_a_newer_version_upgraded_is_refused(postgres_dsn: str) -> None:
@@ -54,8 +98,8 @@ def test_a_database_that_a_newer_version_upgraded_is_refused(postgres_dsn: str) 
     dsn = sa.make_url(postgres_dsn).set(database=name).render_as_string(hide_password=False)
     with psycopg.connect(dsn, autocommit=True) as connection:
         refuse_newer(connection)
-        connection.execute("CREATE TABLE alembic_version (version_num text)")
-        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+        connection.execute("CREATE SCHEMA slackwater CREATE TABLE alembic_version (version_num text)")
+        connection.execute("INSERT INTO slackwater.alembic_version VALUES ('9999')")
         for look in (lambda: migrate(dsn), lambda: refuse_newer(connection)):
             with pytest.raises(SchemaTooNew, match=r"9999.*Run that version"):
                 look()

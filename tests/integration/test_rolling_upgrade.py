@@ -53,7 +53,7 @@ def upgrade(dsn: str, oldest_code: str | None = None) -> None:
         connection.execute(
             "UPDATE slackwater.schema_support SET oldest_code = %s", (oldest_code or look_at_schema(connection).needed,)
         )
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE slackwater.alembic_version SET version_num = '9999'")
 
 
 def support(dsn: str) -> None:
@@ -74,7 +74,7 @@ async def test_a_version_starts_and_works_on_the_next_schema_that_only_adds(newe
     upgrade(newest)
     migrate(newest)
     with psycopg.connect(newest) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
+        assert connection.execute("SELECT version_num FROM slackwater.alembic_version").fetchone() == ("9999",)
     ready = await readiness(newest, tmp_path)
     assert (ready.status_code, ready.json()["checks"]["schema"]) == (200, "9999")
     control = Control(newest)
