@@ -17,6 +17,7 @@ AppError
 ├── Unprocessable            422  definition_invalid, unknown_relation, records_rejected, idempotency_key_reused, bad_scope, not_supported_yet
 ├── TooManyRequests          429  too_many_streams, too_many_requests
 ├── ClientGone               499  client_gone
+├── HeadTooLarge             431  head_too_large
 ├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full, planning_busy
 ├── NotInTime                504  position_not_reached
 ├── TooExpensive             504  read_too_expensive
@@ -189,6 +190,13 @@ class ClientGone(AppError):
 
     def __init__(self) -> None:
         super().__init__("client_gone", "the client left before its answer was there")
+
+
+class HeadTooLarge(AppError):
+    """The request's line and headers are over the limit."""
+
+    status = 431
+    title = "Head too large"
 
 
 class Unavailable(AppError):

@@ -51,13 +51,17 @@ def refuse_encoding(request: Request) -> None:
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse strictly: UTF-8, and no NaN or Infinity, which JSON does not have.
+    """Parse strictly: UTF-8, no NaN or Infinity, which JSON does not have, and no halves of characters, which nothing can store.
 
     Raises:
         BadRequest: ``malformed_json``.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        if rb"\ud" in body.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise malformed_json("it holds one half of a surrogate pair (\\ud800 to \\udfff), which is no character") from error
     except UnicodeDecodeError as error:
         raise malformed_json(f"byte {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:
@@ -66,6 +70,7 @@ def parse_json(body: bytes) -> Any:
         raise malformed_json(str(error)[:200]) from error
     except RecursionError as error:
         raise malformed_json("it is nested too deeply") from error
+    return value
 
 
 def malformed_json(reason: str) -> BadRequest:

@@ -78,19 +78,24 @@ class ProblemBody(BaseModel):
 def problem_response(request: Request, error: AppError) -> JSONResponse:
     """Return the answer for an error; a 500 carries nothing of the cause."""
     request_id = request_id_of(request.scope)
-    body = ProblemBody(
+    body = problem_body(error, request.url.path, request_id)
+    headers = {REQUEST_ID_HEADER: request_id, **error.headers}
+    return JSONResponse(body.model_dump(), error.status, headers, MEDIA_TYPE)
+
+
+def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody:
+    """Return the body for an error."""
+    return ProblemBody(
         type=f"urn:slackwater:problem:{error.code}",
         title=error.title,
         status=error.status,
         detail=error.detail,
-        instance=request.url.path,
+        instance=instance,
         code=error.code,
         retryable=error.retryable,
         request_id=request_id,
         errors=[FaultBody(pointer=f.pointer, code=f.code, detail=f.detail) for f in error.faults],
     )
-    headers = {REQUEST_ID_HEADER: request_id, **error.headers}
-    return JSONResponse(body.model_dump(), error.status, headers, MEDIA_TYPE)
 
 
 def from_engine(error: EngineError) -> AppError:

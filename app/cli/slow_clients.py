@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from http import HTTPStatus
 from typing import Literal
 
 import structlog
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.api.edge import REQUEST_ID_HEADER
+from app.api.problems import MEDIA_TYPE, problem_body
+from app.errors import AppError, BadRequest, HeadTooLarge
+
 # A telephone line of the nineties brings five times as much.
 MIN_BODY_BYTES_PER_S = 1_024
 # As uvicorn's other parser; this one would keep a head of any length.
 MAX_HEAD_BYTES = 65_536
+_TOO_LONG = (
+    f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes; many keys go into the body of POST …/rows:lookup"
+)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -32,6 +41,7 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
         _received_before = 0
         _head_bytes = 0
         _field_bytes = 0
+        _is_head_too_long = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -44,9 +54,9 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
             is_between = self._part is None and (self.cycle is None or self.cycle.response_complete)
             part = "head" if is_between else self._part
             self._head_bytes += len(data)
-            if part == "head" and self._head_bytes > MAX_HEAD_BYTES:
+            if part == "head" and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self._disarm()
-                self.send_400_response("The head of the request is too long.")
+                self._answer(HeadTooLarge("head_too_large", _TOO_LONG))
             elif part is None or self.transport.is_closing():
                 self._disarm()
             elif self._watch is None or self._watched != part:
@@ -56,6 +66,23 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
             self._disarm()
             super().connection_lost(exc)
 
+        def send_400_response(self, msg: str) -> None:
+            """Answer what is no request, in the form of every other error."""
+            if self._is_head_too_long:
+                self._answer(HeadTooLarge("head_too_large", _TOO_LONG))
+            else:
+                self._answer(BadRequest("malformed_request", f"this is no HTTP request that can be read: {msg}"))
+
+        def _answer(self, error: AppError) -> None:
+            request_id = str(uuid.uuid4())
+            content = problem_body(error, "", request_id).model_dump_json().encode()
+            head = (
+                f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+                f"{REQUEST_ID_HEADER.lower()}: {request_id}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + content)
+            self.transport.close()
+
         def on_message_begin(self) -> None:
             self._part, self._head_bytes, self._field_bytes = "head", 0, 0
             super().on_message_begin()
@@ -63,7 +90,8 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
         def on_header(self, name: bytes, value: bytes) -> None:
             self._field_bytes += len(name) + len(value)
             if self._field_bytes > MAX_HEAD_BYTES:
-                raise HttpParserError("the head of the request is too long")
+                self._is_head_too_long = True
+                raise HttpParserError(_TOO_LONG)
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:

@@ -19,10 +19,14 @@ from app.domain.audit import Action, Change
 from app.domain.scopes import Scope, scope_of
 from app.errors import Conflict, NotFound, Unauthorized, Unprocessable
 from app.store.audit import note
+from app.store.shared_reads import SharedReads
 from app.store.tables import api_key
 
 CACHE_SECONDS = 5.0
 """How long a key that was recognised is taken for good: a revocation counts after this at the latest."""
+
+UNKNOWN_SECONDS = 2.0
+"""How long a key that is none is taken for none. Keys are drawn at random here, so none that was made up comes into being meanwhile."""
 
 CACHE_KEYS = 1_024
 _USE_NOTED_EVERY = sa.text("interval '1 minute'")
@@ -124,6 +128,9 @@ def revoke_key(connection: sa.Connection, name: str) -> None:
 class KeyRing:
     """Recognises keys. What it found is remembered for ``CACHE_SECONDS``, so that a read costs no look-up of its key.
 
+    Keys that are looked for at the same moment go together in one statement, two of which are under way at most: whoever tries keys out, or
+    has lost theirs, takes no more of the database than that.
+
     Args:
         engine: of the database.
         clock: seconds, never going back.
@@ -133,6 +140,8 @@ class KeyRing:
         self._engine = engine
         self._clock = clock
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._unknown: OrderedDict[bytes, float] = OrderedDict()
+        self._rows = SharedReads(self._fetch, lambda rows, place: rows[place])
 
     def __len__(self) -> int:
         """How many keys are remembered."""
@@ -150,9 +159,11 @@ class KeyRing:
         known = self._known.get(digest)
         if known is not None and self._clock() < known[1]:
             return known[0]
+        if self._clock() < self._unknown.get(digest, 0.0):
+            raise _invalid()
         self._known.pop(digest, None)
         principal, valid_s = await self._look_up(digest)
-        # Only keys that exist are remembered: those that do not could push them out.
+        # Keys that do not exist are remembered apart, or they could push these out.
         self._known[digest] = principal, self._clock() + min(CACHE_SECONDS, valid_s)
         if len(self._known) > CACHE_KEYS:
             self._known.popitem(last=False)
@@ -160,28 +171,33 @@ class KeyRing:
 
     async def _look_up(self, digest: bytes) -> tuple[Principal, float]:
         """Return whose key has this digest, and for how many seconds it is good; notes its use, once a minute at most."""
+        row = await self._rows.read(digest)
+        if row is None:
+            self._unknown[digest] = self._clock() + UNKNOWN_SECONDS
+            if len(self._unknown) > CACHE_KEYS:
+                self._unknown.popitem(last=False)
+            raise _invalid()
+        key_id, name, role, scope, left = row
+        valid_s = float("inf") if left is None else float(left)
+        if valid_s <= 0:
+            raise Unauthorized("api_key_expired", f"the key '{name}' has expired; ask an administrator for a new one")
+        return Principal("api_key", str(key_id), name, Role.of(role), scope_of(scope)), valid_s
+
+    async def _fetch(self, digests: list[bytes]) -> tuple[tuple[Any, ...] | None, ...]:
+        """Return the row of each key, None where there is none."""
         left = sa.func.extract("epoch", api_key.c.expires_at - sa.func.now())
         is_stale = sa.func.coalesce(api_key.c.last_used_at < sa.func.now() - _USE_NOTED_EVERY, sa.true())
+        is_meant = sa.and_(api_key.c.digest.in_(digests), api_key.c.revoked_at.is_(None))
         noted = (
-            sa.update(api_key)
-            .where(api_key.c.digest == digest, api_key.c.revoked_at.is_(None), is_stale)
-            .values(last_used_at=sa.func.now())
-            .returning(api_key.c.id)
-            .cte("noted")
+            sa.update(api_key).where(is_meant, is_stale).values(last_used_at=sa.func.now()).returning(api_key.c.id).cte("noted")
         )
-        statement = (
-            sa.select(api_key.c.id, api_key.c.name, api_key.c.role, api_key.c.scope, left.label("left"))
-            .where(api_key.c.digest == digest, api_key.c.revoked_at.is_(None))
-            .add_cte(noted)
-        )
+        columns = (api_key.c.digest, api_key.c.id, api_key.c.name, api_key.c.role, api_key.c.scope, left)
         async with self._engine.begin() as connection:
-            row = (await connection.execute(statement)).one_or_none()
-        if row is None:
-            raise _invalid()
-        valid_s = float("inf") if row.left is None else float(row.left)
-        if valid_s <= 0:
-            raise Unauthorized("api_key_expired", f"the key '{row.name}' has expired; ask an administrator for a new one")
-        return Principal("api_key", str(row.id), row.name, Role.of(row.role), scope_of(row.scope)), valid_s
+            found = {
+                bytes(row[0]): tuple(row[1:])
+                for row in await connection.execute(sa.select(*columns).where(is_meant).add_cte(noted))
+            }
+        return tuple(found.get(digest) for digest in digests)
 
 
 def _invalid() -> Unauthorized:

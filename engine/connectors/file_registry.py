@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from psycopg.rows import tuple_row
 
 from engine.connectors.growing_files import GrowingFiles, Growth
 from engine.connectors.postgres import Connection
-from engine.connectors.text_files import read_range
+from engine.connectors.text_files import FileBytes
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed
 
@@ -92,7 +91,7 @@ def register(connection: Connection, feed_id: int, feed: Feed, sizes: dict[str, 
         Whether all was looked at; False: call again.
 
     Raises:
-        DataInvalid: a file that was read is shorter than it was, or a Parquet file changed.
+        DataInvalid: a file that was read is shorter than it was, a Parquet file changed, or a file is too large to be numbered.
         SourceUnavailable: a file cannot be read.
     """
     is_whole = True
@@ -106,6 +105,11 @@ def register(connection: Connection, feed_id: int, feed: Feed, sizes: dict[str, 
                 continue
             found = _new(feed, name, size) if old is None else _grown(feed, name, size, old, growing)
             is_whole &= old is None or found.seen == size
+            if found.end > PLACE_MASK:
+                what = "rows" if feed.format == "parquet" else "bytes"
+                raise DataInvalid(
+                    f"{feed.path}/{name}: {found.end:,} {what}, and a file may have {PLACE_MASK:,}; cut it into several"
+                )
             if found.end <= found.start and old is not None:
                 continue
             if old is not None and old.seq == last_seq and found.start == old.end:
@@ -139,7 +143,7 @@ def _grown(feed: Feed, name: str, size: int, old: _Known, growing: GrowingFiles)
     if size < old.size or feed.format == "parquet":
         change = "shrank" if size < old.size else "was replaced"
         raise DataInvalid(f"{path}: the file {change} after it was read; add new data as new files")
-    return growing.growth(name, partial(read_range, path), old.end, size)
+    return growing.growth(name, FileBytes(path), old.end, size)
 
 
 def _readable(path: Path, read: Callable[[], int]) -> int:

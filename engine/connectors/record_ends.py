@@ -40,6 +40,31 @@ Read = Callable[[int, int], bytes]
 """Returns the bytes ``[start, end)`` of a file."""
 
 
+class Holed:
+    """Bytes of which some are known to be U+0000 without reading them, as in a sparse file: there no record ends."""
+
+    def __call__(self, start: int, end: int) -> bytes:
+        """See ``Read``."""
+        raise NotImplementedError
+
+    def behind_hole(self, at: int, end: int) -> int:
+        """Return the first place from ``at`` on that is not in a hole, at most ``end``."""
+        raise NotImplementedError
+
+
+def blocks(read: Read, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield ``[start, end)`` block by block, each with its place; without what lies in holes."""
+    while (start := behind_hole(read, start, end)) < end:
+        stop = min(start + BLOCK_BYTES, end)
+        yield start, read(start, stop)
+        start = stop
+
+
+def behind_hole(read: Read, at: int, end: int) -> int:
+    """Return the first place from ``at`` on that is worth looking at."""
+    return read.behind_hole(at, end) if isinstance(read, Holed) and at < end else at
+
+
 def record_ends(read: Read, start: int, end: int, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Iterator[Ends]:
     """Yield where the records of ``[start, end)`` end (behind their line breaks), in order; ``start`` is where one begins.
 
@@ -47,8 +72,8 @@ def record_ends(read: Read, start: int, end: int, *, is_csv: bool, bound: int = 
     """
     if not is_csv:
         last = start
-        for first in range(start, end, BLOCK_BYTES):
-            ends = line_ends(read(first, min(first + BLOCK_BYTES, end))) + first
+        for first, block in blocks(read, start, end):
+            ends = line_ends(block) + first
             last = int(ends[-1]) if len(ends) else last
             yield ends
         if last < end:
@@ -76,8 +101,8 @@ def line_ends(block: bytes) -> Ends:
 
 def line_end(read: Read, start: int, end: int) -> int | None:
     """Return the place behind the first line break at or behind ``start``."""
-    for first in range(start, end, BLOCK_BYTES):
-        newline = read(first, min(first + BLOCK_BYTES, end)).find(b"\n")
+    for first, block in blocks(read, start, end):
+        newline = block.find(b"\n")
         if newline >= 0:
             return first + newline + 1
     return None
@@ -108,6 +133,10 @@ class CsvScan:
             end: what is behind it does not count.
             is_growing: something may come behind ``end``: a quote just before it waits for what that is.
         """
+        if self.is_lost:
+            self.at = behind_hole(read, self.at, end)
+            if self.at >= end:
+                return np.zeros(0, dtype=np.int64)
         size = min(BLOCK_BYTES, self._bound)
         block = read(self.at, min(self.at + size + 1, end))
         behind = NEWLINE  # a quote may stand at the end of all

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.csv_records import parse_csv, parse_header, record_bounds
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS
 from engine.connectors.json_records import Lines, line_bounds, parse_lines
-from engine.connectors.record_ends import MAX_RECORD_BYTES, line_end, record_ends
+from engine.connectors.record_ends import MAX_RECORD_BYTES, Holed, line_end, record_ends
 from engine.errors import SourceUnavailable
 from engine.plan.model import RelationSchema
 
@@ -42,6 +44,36 @@ def read_range(path: Path, start: int, end: int) -> bytes:
     return data
 
 
+@dataclass(frozen=True, slots=True)
+class FileBytes(Holed):
+    """The bytes of a file; a sparse one is not read where nothing was ever written."""
+
+    path: Path
+
+    def __call__(self, start: int, end: int) -> bytes:
+        """See ``read_range``."""
+        return read_range(self.path, start, end)
+
+    def behind_hole(self, at: int, end: int) -> int:
+        """See ``Holed``. Where the file system does not know its holes there is none.
+
+        Raises:
+            SourceUnavailable: the file is gone.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                return min(os.lseek(descriptor, at, os.SEEK_DATA), end)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                return end
+            if error.errno == errno.EINVAL:
+                return at
+            raise SourceUnavailable(f"file {self.path} cannot be read: {error.strerror}") from error
+
+
 def read_header(path: Path, end: int) -> tuple[Header, int]:
     """Return the column names of a CSV file, and the byte behind the header line.
 
@@ -49,7 +81,7 @@ def read_header(path: Path, end: int) -> tuple[Header, int]:
     columns and ends at 0: it is refused like a record, and so are those behind it.
     """
     bound = min(end, MAX_RECORD_BYTES)
-    behind = line_end(partial(read_range, path), 0, bound) or (end if end == bound else 0)
+    behind = line_end(FileBytes(path), 0, bound) or (end if end == bound else 0)
     try:
         return tuple(parse_header(read_range(path, 0, behind))), behind
     except csv.Error:
@@ -60,11 +92,11 @@ def cut(path: Path, start: int, end: int, step: int, *, is_csv: bool, bound: int
     """Yield ``(start, end)`` of consecutive parts of about ``step`` bytes that end where a record ends."""
     if not is_csv:
         while start < end:
-            stop = end if end - start <= step else line_end(partial(read_range, path), start + step - 1, end) or end
+            stop = end if end - start <= step else line_end(FileBytes(path), start + step - 1, end) or end
             yield start, stop
             start = stop
         return
-    for ends in record_ends(partial(read_range, path), start, end, is_csv=True, bound=bound):
+    for ends in record_ends(FileBytes(path), start, end, is_csv=True, bound=bound):
         while end - start > step and len(ends) and ends[-1] >= start + step:
             stop = int(ends[np.searchsorted(ends, start + step)])
             yield start, stop
@@ -90,7 +122,7 @@ def runs(path: Path, start: int, end: int, *, is_csv: bool, bound: int = MAX_REC
             yield Run(start, end, is_too_long=False)
         return
     last = start  # of the records behind start
-    for ends in record_ends(partial(read_range, path), start, end, is_csv=is_csv, bound=bound):
+    for ends in record_ends(FileBytes(path), start, end, is_csv=is_csv, bound=bound):
         if not len(ends):
             continue
         begins = np.concatenate(([last], ends[:-1]))
@@ -117,7 +149,7 @@ def refuse_too_long(path: Path, run: Run, offset: int, bound: int = MAX_RECORD_B
 def sample(path: Path, start: int, end: int, *, is_csv: bool) -> bytes:
     """Return some whole records from the beginning of ``[start, end)``; none where the first is too long."""
     near, last = start + SAMPLE_BYTES, start
-    for ends in record_ends(partial(read_range, path), start, min(end, near + MAX_RECORD_BYTES), is_csv=is_csv):
+    for ends in record_ends(FileBytes(path), start, min(end, near + MAX_RECORD_BYTES), is_csv=is_csv):
         if len(ends) and ends[-1] >= near:
             index = int(np.searchsorted(ends, near))
             before, found = (last if index == 0 else int(ends[index - 1])), int(ends[index])

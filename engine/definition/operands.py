@@ -220,12 +220,12 @@ def temporal_literal(text: str, target: ColumnType) -> dt.datetime | dt.date | d
         if target.kind == "time":
             return dt.time.fromisoformat(text)
         moment = dt.datetime.fromisoformat(text)
-    except ValueError as error:
+        if target.kind == "date":
+            return moment.date()
+        return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
+    except (ValueError, OverflowError) as error:
         example = {"time": "12:30:00", "date": "2013-01-01"}.get(target.kind, "2013-01-01T12:30:00Z")
         raise ExpressionInvalid("type_mismatch", f"{text[:40]!r} is not a {target}; write it like {example!r}") from error
-    if target.kind == "date":
-        return moment.date()
-    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
 
 
 def cast(operand: Operand, target: ColumnType) -> Operand:

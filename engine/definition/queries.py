@@ -102,7 +102,10 @@ def _instant(value: Any) -> datetime:
             raise ValueError(f"{value[:40]!r} is no time; write it like 2013-01-01T00:00:00Z") from None
     else:
         raise ValueError("write the time as a text like 2013-01-01T00:00:00Z")  # noqa: TRY004 - becomes a problem of the field
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC the time is outside of the years 1 to 9999") from None
 
 
 class StartAt(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -229,6 +230,31 @@ async def test_wrong_keys_are_not_remembered(dsn: str, keys: dict[str, str | Non
     await engine.dispose()
     assert len(ring) == 0
     assert CACHE_KEYS >= 100
+
+
+async def test_keys_that_are_none_cost_a_few_statements_together(dsn: str, keys: dict[str, str | None]) -> None:
+    engine, statements = create_async_engine(sqlalchemy_url(dsn)), []
+    sa.event.listen(engine.sync_engine, "before_cursor_execute", lambda *details: statements.append(details[2]))
+    ring = KeyRing(engine)
+    texts = [make_key().text for _ in range(120)]
+    good = str(keys["read"]).removeprefix("Bearer ")
+
+    async def tried(text: str) -> str:
+        try:
+            return (await ring.recognise(text)).name
+        except Unauthorized as error:
+            return error.code
+
+    assert (
+        await asyncio.gather(*map(tried, [*texts, good, *texts]))
+        == ["api_key_invalid"] * 120 + ["read"] + ["api_key_invalid"] * 120
+    )
+    taken = len([text for text in statements if "api_key" in text])
+    assert taken <= 6
+    assert await asyncio.gather(*map(tried, texts)) == ["api_key_invalid"] * 120
+    assert len([text for text in statements if "api_key" in text]) == taken
+    assert len(ring) == 1
+    await engine.dispose()
 
 
 async def test_the_last_use_is_noted_once_a_minute(dsn: str, keys: dict[str, str | None]) -> None:

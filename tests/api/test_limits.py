@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import LimitSettings, Settings
-from tests.api.conftest import JOIN, STREAM, WINDOWS, Problem
+from tests.api.conftest import JOIN, RECORD, STREAM, WINDOWS, Problem
 
 pytestmark = pytest.mark.usefixtures("sources")
 MIB = 1024 * 1024
@@ -105,3 +106,34 @@ async def test_who_waits_too_long_to_be_checked_is_told(settings: Settings, prob
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         assert problem(await client.post("/v1/validations", json=WINDOWS), 503, "planning_busy")["retryable"]
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+async def test_a_time_beyond_the_calendar_in_utc_is_a_fault_of_its_field(
+    client: httpx.AsyncClient, problem: Problem, at: str
+) -> None:
+    problem(await client.post("/v1/queries", json={**JOIN, "start": {"at": at}}), 422, "invalid_value", "/start/at")
+    where = f"departures.departed_at < '{at}'"
+    problem(await client.post("/v1/queries", json={**JOIN, "where": where}), 422, "type_mismatch", "/where")
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF\\uD800"])
+async def test_half_a_character_is_no_json(client: httpx.AsyncClient, problem: Problem, half: str) -> None:
+    body = json.dumps({"name": "q", "from": {"stream": "half"}, "into": {"stream": "q"}}).replace("half", half)
+    for path in ("/v1/validations", "/v1/queries"):
+        answer = await client.post(path, content=body, headers={"content-type": "application/json"})
+        assert "surrogate" in problem(answer, 400, "malformed_json")["detail"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-32-be", "utf-8-sig"])
+async def test_json_is_utf_8_alone(client: httpx.AsyncClient, problem: Problem, encoding: str) -> None:
+    headers = {"content-type": "application/json"}
+    for method, path, body in (("POST", "/v1/queries", JOIN), ("PUT", "/v1/streams/other", STREAM)):
+        problem(
+            await client.request(method, path, content=json.dumps(body).encode(encoding), headers=headers), 400, "malformed_json"
+        )
+    for records in ([RECORD], [RECORD] * 2_000):
+        answer = await client.post(
+            "/v1/streams/departures/records", content=json.dumps(records).encode(encoding), headers=headers
+        )
+        assert answer.status_code == (200 if encoding == "utf-8-sig" else 400), answer.text

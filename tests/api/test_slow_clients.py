@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -117,7 +118,17 @@ def test_a_head_without_end_is_refused(connection: socket.socket, number: int) -
         answer = connection.recv(4096)
     except ConnectionError:  # closed before all of it was sent; the answer may be lost then
         return
-    assert b"400 Bad Request" in answer
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large")
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["code"] == "head_too_large"
+
+
+def test_what_is_no_request_is_told_so_as_a_problem(connection: socket.socket) -> None:
+    connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+    head, _, body = connection.recv(4096).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert json.loads(body)["code"] == "malformed_request"
 
 
 def test_heads_that_are_long_enough_together_only_are_taken(connection: socket.socket) -> None:

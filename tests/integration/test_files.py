@@ -397,3 +397,25 @@ def test_two_readers_that_discover_at_once_agree(tmp_path: Path, dsn: str) -> No
     write_ndjson(tmp_path / "a", frame(1))
     assert two.ends() == one.ends()
     assert values(read(one)[0]) == values(read(two)[0]) == [2, 1]
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv"])
+def test_a_file_of_holes_is_one_refused_record_and_not_read(dsn: str, tmp_path: Path, form: Format) -> None:
+    path = tmp_path / f"a.{form}"
+    path.write_text('{"k":"a","t":"2013-01-01T00:00:00Z","v":1}\n' if form == "ndjson" else "k,t,v\na,2013-01-01T00:00:00Z,1\n")
+    with path.open("r+b") as file:
+        file.truncate(1 << 39)
+    reader = FileReader(dsn, feed_of(tmp_path, form), (EVENTS,))
+    packets, end = read(reader)
+    assert values(packets) == [1]
+    assert sum(chunk.rows for chunk in reader.chunks(0, 0, ALL, is_dated=True)) >= 2
+    assert end == 1 << 39
+    (refused,) = [decode_frame(packet.blob) for packet in packets if packet.kind == "reject"]
+    assert refused["reason"].to_list() == ["record_too_long"]
+
+
+def test_a_file_beyond_what_can_be_numbered_is_a_users_fault(dsn: str, tmp_path: Path) -> None:
+    with (tmp_path / "a.ndjson").open("wb") as file:
+        file.truncate(2 << 40)
+    with pytest.raises(DataInvalid, match=r"2,199,023,255,552 bytes, and a file may have 1,099,511,627,775; cut it"):
+        FileReader(dsn, feed_of(tmp_path, "ndjson"), (EVENTS,)).ends()
