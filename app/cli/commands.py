@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from app import __version__
+from app.cli.backup_commands import backup, restore
 from app.cli.doctor import examine
 from app.cli.keys import keys, say_who_may
 from app.cli.opening import make_current, only_service, open_database, read_settings, require_tracing
@@ -34,6 +35,8 @@ config = typer.Typer(no_args_is_help=True, help="What the service is told.")
 cli.add_typer(config, name="config")
 cli.add_typer(keys, name="keys")
 cli.command("test")(run_tests)
+cli.command()(backup)
+cli.command()(restore)
 _out = Console()
 
 

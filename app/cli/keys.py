@@ -101,12 +101,17 @@ def _transaction() -> Iterator[sa.Connection]:
     try:
         with open_database(settings) as dsn:
             make_current(dsn)
-            PRINCIPAL.set(Principal("cli", None, _user(), Role.ADMIN))
+            as_command()
             with _connected(dsn) as connection:
                 yield connection
     except AppError as error:
         _err.print(f"[red]{error.detail}[/]", soft_wrap=True)
         raise typer.Exit(1) from error
+
+
+def as_command() -> None:
+    """Let the audit log name whoever runs this command."""
+    PRINCIPAL.set(Principal("cli", None, _user(), Role.ADMIN))
 
 
 def _user() -> str:

