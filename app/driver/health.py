@@ -13,6 +13,12 @@ READY_WITHIN_S = 180.0
 HEALTHY_S = 60.0
 """A driver that lived this long did not die of its start."""
 
+FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
+"""Between the end of one driver and the start of the next, where it does not come up."""
+
+LONGEST_AFTER_KILL_S = 5.0
+"""The same where a signal ended it: that is no fault of its start, and queries wait."""
+
 _ENDS = {
     1: "it crashed",
     3: "its engine (Spark) did not start or ended",
@@ -29,13 +35,17 @@ class DriverHealth:
     Attributes:
         unready_since: when there was last a ready driver, or when the supervisor began; None: there is one now.
         failed_lives: drivers in a row that ended sooner than ``HEALTHY_S`` or were never ready.
+        failed_starts: drivers in a row that were never ready.
         last_end: how the last of them ended.
+        was_killed: whether a signal ended the last one.
         waits_for: why no driver is started at all; None: nothing stands in the way.
     """
 
     unready_since: float | None
     failed_lives: int = 0
+    failed_starts: int = 0
     last_end: str = ""
+    was_killed: bool = False
     waits_for: str | None = None
 
     def saw_ready(self, lived_s: float) -> None:
@@ -49,12 +59,22 @@ class DriverHealth:
         was_ready = self.unready_since is None
         self.unready_since = now_s if was_ready else self.unready_since
         self.failed_lives = 0 if was_ready and lived_s > HEALTHY_S else self.failed_lives + 1
+        self.failed_starts = 0 if was_ready else self.failed_starts + 1
         self.last_end = _words(exit_code)
+        self.was_killed = exit_code is not None and exit_code < 0
 
     def did_not_start(self, error: str) -> None:
         """Note that the process could not even be made."""
         self.failed_lives += 1
+        self.failed_starts += 1
         self.last_end = error
+        self.was_killed = False
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before the next driver is started. One that was ready is followed at once, however short its life was."""
+        longest = LONGEST_AFTER_KILL_S if self.was_killed else LONGEST_RESTART_S
+        return min(longest, FIRST_RESTART_S * 2 ** min(self.failed_starts, 10))
 
     def trouble(self, now_s: float) -> str | None:
         """Say why no driver is ready, for a person; None where one is, or may still come up. Names no path and no record."""

@@ -25,7 +25,7 @@ import psycopg
 import structlog
 from pydantic import BaseModel, SecretStr
 
-from app.driver.health import HEALTHY_S, DriverHealth
+from app.driver.health import DriverHealth
 from app.driver.process import CLOSE_S
 from app.driver.process_group import create_time, end_session, is_same_process
 from app.driver.schema_fit import LOOK_EVERY_S, schema_problem
@@ -44,7 +44,6 @@ SILENT_LOOKS = 3
 FIRST_HEARTBEAT_S = 30.0
 # A killed process is gone within milliseconds, its JVM within about two seconds.
 KILL_PATIENCE_S = 15.0
-FIRST_RESTART_S, LONGEST_RESTART_S = 0.5, 30.0
 MAX_LOG_BYTES = 64 * 1024 * 1024
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
@@ -102,21 +101,18 @@ class Supervisor:
         await self.stop()
 
     async def _supervise(self) -> None:
-        pause_s = FIRST_RESTART_S
         while not self._ending.is_set():
-            lived_s = 0.0
             try:
                 if not await self._schema_fits():
                     continue
                 await self._end_orphans()
-                lived_s = await self._keep_one()
+                await self._keep_one()
             except psycopg.Error as error:
                 log.warning("supervision_failed", error=str(error))
             except OSError as error:
                 self._health.did_not_start(error.strerror or type(error).__name__)
                 log.warning("supervision_failed", error=str(error))
-            pause_s = FIRST_RESTART_S if lived_s > HEALTHY_S else min(LONGEST_RESTART_S, pause_s * 2)
-            await self._wait(pause_s)
+            await self._wait(self._health.pause_s)
 
     async def _schema_fits(self) -> bool:
         """Wait until a driver of this version can work on the schema; False when the supervisor is to end before that."""
@@ -130,8 +126,8 @@ class Supervisor:
             await self._wait(LOOK_EVERY_S)
         return False
 
-    async def _keep_one(self) -> float:
-        """Start a driver and stay with it to its end. Returns how many seconds it lived."""
+    async def _keep_one(self) -> None:
+        """Start a driver and stay with it to its end."""
         driver = await self._spawn()
         try:
             await self._until_it_ends(driver)
@@ -150,7 +146,6 @@ class Supervisor:
         else:
             self._health.ended(driver.process.returncode, lived_s, time.monotonic())
             log.warning("driver_lost", driver_id=str(driver.id), **ended)
-        return lived_s
 
     async def _spawn(self) -> _Driver:
         driver_id = uuid.uuid4()

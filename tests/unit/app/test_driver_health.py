@@ -48,3 +48,22 @@ def test_a_process_that_cannot_be_made_is_trouble() -> None:
     for _ in range(3):
         health.did_not_start("No space left on device")
     assert "No space left on device" in (health.trouble(1.0) or "")
+
+
+def test_a_driver_that_was_ready_is_followed_at_once_however_often_it_is_killed() -> None:
+    health = DriverHealth(unready_since=0.0)
+    for at_s in (14.0, 28.0, 42.0, 56.0, 70.0):
+        health.saw_ready(9.0)
+        health.ended(-9, 14.0, at_s)
+        assert health.pause_s == 0.5
+
+
+def test_drivers_that_do_not_come_up_are_started_ever_more_seldom_killed_ones_less_so() -> None:
+    health = DriverHealth(unready_since=0.0)
+    pauses = []
+    for at_s in range(8):
+        health.ended(1, 0.5, float(at_s))
+        pauses.append(health.pause_s)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    health.ended(-9, 0.5, 9.0)
+    assert health.pause_s == 5.0
