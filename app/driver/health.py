@@ -74,7 +74,7 @@ class DriverHealth:
     def pause_s(self) -> float:
         """How long to wait before the next driver is started. One that was ready is followed at once, however short its life was."""
         longest = LONGEST_AFTER_KILL_S if self.was_killed else LONGEST_RESTART_S
-        return min(longest, FIRST_RESTART_S * 2 ** min(self.failed_starts, 10))
+        return min(longest, FIRST_RESTART_S * 2.0 ** min(self.failed_starts, 10))
 
     def trouble(self, now_s: float) -> str | None:
         """Say why no driver is ready, for a person; None where one is, or may still come up. Names no path and no record."""
