@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-VARIABLE = "SLACKWATER_TEST_POSTGRES"
+VARIABLE = "TEST_POSTGRES_PROGRAMS"
 """Directories with ``initdb`` and ``pg_ctl``, separated as in PATH."""
 
 _USERS = ("postgres", "pgserver", "nobody")

@@ -20,6 +20,7 @@ from app.errors import (
     NotFound,
     NotInTime,
     PreconditionFailed,
+    TooExpensive,
     TooManyRequests,
     Unauthorized,
     Unavailable,
@@ -65,7 +66,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    kind, code, detail = _MEANING[status]
+    return _documented(status, *_MEANING[status])
+
+
+def _documented(status: int, kind: type[AppError], code: str, detail: str) -> dict[str, Any]:
     value = {
         "type": f"urn:slackwater:problem:{code}",
         "title": kind.title,
@@ -81,6 +85,16 @@ def _problem(status: int) -> dict[str, Any]:
         "description": kind.title,
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": value}},
     }
+
+
+TOO_EXPENSIVE = _documented(
+    504,
+    TooExpensive,
+    "read_too_expensive",
+    "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise "
+    "SLACKWATER_LIMITS__READ_TIMEOUT_MS",
+)
+"""What a read answers that the database did not finish."""
 
 
 def answered(value: Any, description: str = "Done.", headers: Mapping[str, str] | None = None) -> dict[str, Any]:

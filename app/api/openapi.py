@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
-from app.api.documented import unpacked
+from app.api.documented import TOO_EXPENSIVE, unpacked
 from app.api.late_records_schemas import ReplayBody
 from app.api.problems import ProblemBody
 from app.api.read_schemas import LookupBody
@@ -42,6 +42,8 @@ TAGS = [
 ]
 _BODIES = (ApiKeyBody, ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
+_READ_BY_POST = ("/v1/validations", "/v1/tables/{name}/rows:lookup")
+_WITHOUT_DATABASE = ("/v1/version",)
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -55,6 +57,15 @@ def complete_openapi(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = completed  # type: ignore[method-assign]
+
+
+def _document_limits(paths: dict[str, Any]) -> None:
+    """Say of every read of the database that it may be ended: 504 ``read_too_expensive``. Those that wait for a position say 504 already."""
+    for path, item in paths.items():
+        for method, operation in item.items():
+            is_read = method == "get" or path in _READ_BY_POST
+            if is_read and path.startswith("/v1/") and path not in _WITHOUT_DATABASE:
+                operation["responses"].setdefault("504", TOO_EXPENSIVE)
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
@@ -72,5 +83,6 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
             described = answers.get("422", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
             if described.endswith("/HTTPValidationError"):
                 del answers["422"]
+    _document_limits(document["paths"])
     document_access(document)
     return document

@@ -87,6 +87,15 @@ def test_every_body_has_an_example_that_fits_its_schema(document: dict[str, Any]
                 assert [error.message for error in validator.iter_errors(example)] == [], where
 
 
+def test_every_read_of_the_database_says_that_it_may_be_ended(document: dict[str, Any]) -> None:
+    reads = {
+        path: item["get"]["responses"] for path, item in document["paths"].items() if "get" in item and path.startswith("/v1/")
+    }
+    assert {path for path, answers in reads.items() if "504" not in answers} == {"/v1/version"}
+    example = reads["/v1/queries/{name}/late-records"]["504"]["content"]["application/problem+json"]["example"]
+    assert (example["code"], example["retryable"]) == ("read_too_expensive", False)
+
+
 def test_every_operation_documents_its_errors_as_problems(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
         errors = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}

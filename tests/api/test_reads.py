@@ -264,7 +264,7 @@ async def test_rows_that_are_too_much_for_one_answer_ask_for_fewer(client: httpx
     definition = {"name": "noted", "from": {"table": "notes"}, "into": {"table": "noted"}}
     assert (await client.post("/v1/queries", json=definition)).status_code == 201
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("INSERT INTO views.noted SELECT n::text, repeat('x', 250_000_000), 0 FROM generate_series(1, 5) AS n")
+        connection.execute("INSERT INTO views.noted SELECT n::text, repeat('x', 250000000), 0 FROM generate_series(1, 5) AS n")
     problem(await client.get("/v1/tables/noted/rows"), 422, "answer_too_large", "?limit")
     few = await client.get("/v1/tables/noted/rows", params={"limit": 1})
     assert (few.status_code, len(few.content) > 250_000_000) == (200, True)
