@@ -25,7 +25,7 @@ ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
 COLLECTOR_HINT = "not a URL such as http://collector:4318 (what the collector asks for goes to OTEL_EXPORTER_OTLP_HEADERS)"
 _MASTER = re.compile(r"local|local\[(\d+|\*)(,\d+)?\]|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|spark://\[[0-9a-f:]+\]:\d+")
-_OF_CLUSTERS = ("executor_memory", "executor_cores", "max_cores", "driver_host")
+_OF_CLUSTERS = ("executor_memory", "executor_cores", "max_cores", "driver_host", "auth_secret")
 _COLLECTOR = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 URL_HINT = "not a URL such as postgresql://user:password@host:5432/database (special characters of the password as %XX)"
 
@@ -44,6 +44,8 @@ class SparkSettings(BaseModel):
         executor_cores: cores of each executor of a cluster; None: all that its worker has.
         max_cores: cores that this driver takes of a cluster; None: all that are free, so that other drivers would wait.
         driver_host: name or address by which the executors of a cluster reach the driver; None: what its host takes for its own.
+        auth_secret: what the processes of a cluster prove to each other that they know; their connections are then encrypted too. Its master and
+            workers have the same in ``_SPARK_AUTH_SECRET``. Demanded where they may be on other hosts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +58,7 @@ class SparkSettings(BaseModel):
     executor_cores: int | None = Field(default=None, ge=1)
     max_cores: int | None = Field(default=None, ge=1)
     driver_host: str | None = Field(default=None, min_length=1)
+    auth_secret: SecretStr | None = Field(default=None, min_length=32)
 
     @field_validator("master")
     @classmethod
@@ -284,6 +287,11 @@ class Settings(BaseSettings):
             )
         if not self.spark.is_elsewhere:
             return self
+        if self.spark.auth_secret is None:
+            raise ValueError(
+                f"SLACKWATER_SPARK__MASTER={self.spark.master} needs SLACKWATER_SPARK__AUTH_SECRET (`openssl rand -hex 32`), the same as its "
+                "master and workers have: records and the database's password travel between them"
+            )
         host = self.spark.driver_host
         if host is not None and is_loopback(host):
             raise ValueError(

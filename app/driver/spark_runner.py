@@ -71,6 +71,7 @@ class SparkRunner:
                 executor_cores=settings.spark.executor_cores,
                 max_cores=settings.spark.max_cores,
                 driver_host=settings.spark.driver_host,
+                auth_secret=None if settings.spark.auth_secret is None else settings.spark.auth_secret.get_secret_value(),
             ),
         )
         self._tracing = tracing_of(settings, "slackwater-driver")

@@ -10,7 +10,7 @@ import py_compile
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,16 @@ from engine.spark.failures import decoded, marked
 from engine.spark.surroundings import Surroundings, WorkersUnfit, engine_sources
 
 MASTER_SCHEME = "spark://"
+
+AUTHENTICATED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.authEngineVersion": "2",
+}
+"""Settings that the driver and the daemons of a cluster share: each proves that it knows the secret, and what they send is encrypted. Executors
+get them from the driver. The secret itself is not among them: they are arguments of processes. Daemons have it in ``_SPARK_AUTH_SECRET``, and
+a worker passes it on to executors in their environment."""
 
 EXECUTORS_WITHIN_S = 60.0
 """A worker starts an executor within about five seconds, on a loaded machine within twenty."""
@@ -44,12 +54,14 @@ class ClusterSettings:
         executor_cores: cores of each executor; None: all that its worker has.
         max_cores: cores of this driver over the whole cluster; None: all that are free, so that a second driver would wait for ever.
         driver_host: name or address by which executors reach the driver; None: what this host takes for its own.
+        auth_secret: the cluster's; None: its processes believe each other, and whoever reaches their ports.
     """
 
     executor_memory: str = "1g"
     executor_cores: int | None = None
     max_cores: int | None = None
     driver_host: str | None = None
+    auth_secret: str | None = field(default=None, repr=False)
 
 
 def is_cluster(master: str | None) -> bool:
@@ -68,6 +80,8 @@ def cluster_conf(settings: ClusterSettings, jar: Path) -> dict[str, str]:
         "spark.jars": str(jar),
         "spark.executor.memory": settings.executor_memory,
     }
+    if settings.auth_secret is not None:
+        conf |= AUTHENTICATED
     if settings.executor_cores is not None:
         conf["spark.executor.cores"] = str(settings.executor_cores)
     if settings.max_cores is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from engine.python_processes import SAFE_PATH_VARIABLE, make_children_safe
@@ -122,11 +123,20 @@ def build_session(settings: SparkSettings) -> SparkSession:
     # Spark's scripts take these from the environment and would run with other settings.
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
-    builder = SparkSession.builder.master(_slots(settings.master)).appName(settings.app_name)
-    for name, value in {**_SETTINGS, **_places(home, scratch, _archive_option(settings, java)), **_executors(settings)}.items():
+    options = {
+        "spark.master": _slots(settings.master),
+        "spark.app.name": settings.app_name,
+        **_SETTINGS,
+        **_places(home, scratch, _archive_option(settings, java)),
+        **_executors(settings),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+    }
+    # What the JVM is started with stands in its command, which every user of the machine can read.
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(options.items())))  # noqa: SLF001
+    builder = SparkSession.builder
+    for name, value in {**options, **_secrets(settings)}.items():
         builder = builder.config(name, value)
-    builder = builder.config("spark.driver.memory", settings.driver_memory)
-    builder = builder.config("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
     session: SparkSession = builder.getOrCreate()
     if is_cluster(settings.master):
         session.sparkContext.addPyFile(str(code_archive(scratch)))
@@ -180,10 +190,17 @@ def _places(home: Path, scratch: Path, archive: str) -> dict[str, str]:
 def _executors(settings: SparkSettings) -> dict[str, str]:
     if is_cluster(settings.master):
         return cluster_conf(settings.cluster, JAR)
-    # All on this machine: no port is opened to the outside, and no name needs to resolve.
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    # All on this machine: no port is opened to the outside, and no name needs to resolve. Other users of the machine reach these ports too, so
+    # Spark draws a secret for the session and keeps it to itself.
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.authenticate": "true"}
     cores = _cores(settings.master)
     return here if cores is None else {**here, "spark.default.parallelism": str(cores)}
+
+
+def _secrets(settings: SparkSettings) -> dict[str, str]:
+    """Return what the JVM is told through its authenticated gateway, once it runs. On this machine Spark draws a secret by itself."""
+    secret = settings.cluster.auth_secret if is_cluster(settings.master) else None
+    return {} if secret is None else {"spark.authenticate.secret": secret}
 
 
 def _cores(master: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -11,12 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import yaml
 
 from app.driver.process_group import end_session, session_members
 from app.testing.service import command_of, free_port
 from engine.spark.java import find_java, launchable_home
 
 UP_S = 90.0
+AUTH_SECRET = secrets.token_hex(32)
+COMPOSED = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())["x-spark"]["environment"]
+DAEMON_OPTIONS = COMPOSED["SPARK_DAEMON_JAVA_OPTS"]
 SCRIPT = Path(sys.executable).parent / "spark-class"
 
 
@@ -29,7 +34,7 @@ class Cluster:
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
-        self._directory = directory
+        self.directory = directory
         self._port = free_port()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLACKWATER_", "SPARK_", "PYSPARK_"))}
         self._environment = kept | {
@@ -38,6 +43,8 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(directory / "work"),
             "SPARK_LOCAL_DIRS": str(directory / "scratch"),
+            "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
+            "_SPARK_AUTH_SECRET": AUTH_SECRET,
             **(environment or {}),
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -53,6 +60,10 @@ class Cluster:
             self._run(f"worker-{number}", "worker.Worker", "--cores", "1", "--memory", "1g", self.url)
         for number in range(workers):
             self._await(f"worker-{number}", "Successfully registered with master")
+
+    def processes(self) -> list[psutil.Process]:
+        """Return everything that runs of it: daemons, executors, their Python workers."""
+        return [psutil.Process(pid) for each in self._processes.values() for pid in session_members(each.pid)]
 
     def executors(self) -> list[psutil.Process]:
         """Return the JVMs that work for an application now."""
@@ -71,10 +82,8 @@ class Cluster:
         return victim.pid
 
     def logs(self) -> str:
-        paths = [*self._directory.glob("*.log"), *self._directory.glob("work/*/*/stderr")]
-        return "\n".join(
-            f"--- {path.relative_to(self._directory)}\n{path.read_text(errors='replace')[-3_000:]}" for path in paths
-        )
+        paths = [*self.directory.glob("*.log"), *self.directory.glob("work/*/*/stderr")]
+        return "\n".join(f"--- {path.relative_to(self.directory)}\n{path.read_text(errors='replace')[-3_000:]}" for path in paths)
 
     def end(self) -> None:
         for process in self._processes.values():
@@ -83,13 +92,13 @@ class Cluster:
 
     def _run(self, name: str, main: str, *arguments: str) -> None:
         command = [str(SCRIPT), f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", "--webui-port", "0", *arguments]
-        with (self._directory / f"{name}.log").open("wb") as log:
+        with (self.directory / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                command, env=self._environment, cwd=self._directory, stdout=log, stderr=log, start_new_session=True
+                command, env=self._environment, cwd=self.directory, stdout=log, stderr=log, start_new_session=True
             )
 
     def _await(self, name: str, said: str) -> None:
-        log = self._directory / f"{name}.log"
+        log = self.directory / f"{name}.log"
         deadline = time.monotonic() + UP_S
         while said not in log.read_text(errors="replace"):
             assert self._processes[name].poll() is None, log.read_text(errors="replace")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -12,12 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 
 from app.client import Client, Json
+from app.driver.process_group import end_session, session_members
+from app.testing.service import command_of
 from tests.faults.service import Feeder, Service, service, until
 from tests.faults.stages import NAMES, QUERIES, SOURCES, Request, body, found, requests, undisturbed
-from tests.spark.cluster import Cluster, cluster
+from tests.spark.cluster import AUTH_SECRET, COMPOSED, Cluster, cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -26,7 +29,7 @@ LOG_BYTES = 100_000
 WORKER_OPTIONS = re.sub(
     r"(rolling\.maxSize)=\d+",
     rf"\1={LOG_BYTES}",
-    yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())["x-spark"]["environment"]["SPARK_WORKER_OPTS"],
+    COMPOSED["SPARK_WORKER_OPTS"],
 )
 """Those of docker-compose.yml, with a smaller bound for an executor's log."""
 
@@ -47,6 +50,7 @@ def settings(standalone: Cluster, shared: Path, **more: str) -> dict[str, str]:
         "SLACKWATER_SPARK__MASTER": standalone.url,
         "SLACKWATER_SPARK__EXECUTOR_MEMORY": "512m",
         "SLACKWATER_SPARK__DRIVER_HOST": "127.0.0.1",
+        "SLACKWATER_SPARK__AUTH_SECRET": AUTH_SECRET,
         "SLACKWATER_CHECKPOINT_URL": shared.as_uri(),
         **more,
     }
@@ -159,3 +163,64 @@ def test_a_cluster_without_room_is_named_as_such_instead_of_waited_for(standalon
     error = error_of_a_launch(standalone, tmp_path / "shared", SLACKWATER_SPARK__EXECUTOR_MEMORY="64g")
     assert error["code"] == "cluster_busy"
     assert "64g" in error["detail"]
+
+
+JOB = """
+import sys
+from pathlib import Path
+from engine.spark.cluster import ClusterSettings
+from engine.spark.session import SparkSettings, session_of
+
+if __name__ == "__main__":
+    cluster = ClusterSettings(executor_memory="512m", driver_host="127.0.0.1", auth_secret=sys.stdin.readline().strip() or None)
+    with session_of(SparkSettings(data_dir=Path(sys.argv[1]), master=sys.argv[2], driver_memory="512m", cluster=cluster)) as spark:
+        print("counted", spark.sparkContext.parallelize(range(3), 2).count(), flush=True)
+        sys.stdin.readline()
+"""
+
+
+def job(standalone: Cluster, directory: Path, secret: str) -> subprocess.Popen[str]:
+    """Start an application that works, with this secret, and waits for a line before it ends."""
+    (directory / "job.py").write_text(JOB)
+    command = [sys.executable, str(directory / "job.py"), str(directory / "data"), standalone.url]
+    started = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    assert started.stdin is not None
+    started.stdin.write(f"{secret}\n")
+    started.stdin.flush()
+    return started
+
+
+def end(started: subprocess.Popen[str]) -> None:
+    assert end_session(started.pid, 15)
+    started.wait()
+    for stream in (started.stdin, started.stdout):
+        assert stream is not None
+        stream.close()
+
+
+def test_the_secret_of_the_cluster_is_in_no_command_and_no_file(standalone: Cluster, tmp_path: Path) -> None:
+    started = job(standalone, tmp_path, AUTH_SECRET)
+    try:
+        assert started.stdout is not None
+        assert any(line == "counted 3\n" for line in iter(started.stdout.readline, ""))
+        running = [*standalone.processes(), *map(psutil.Process, session_members(started.pid))]
+        assert len(standalone.executors()) == 2
+        assert not [command_of(each) for each in running if AUTH_SECRET in command_of(each)]
+    finally:
+        end(started)
+    written = [path for root in (standalone.directory, tmp_path) for path in root.rglob("*") if path.is_file()]
+    assert not [path for path in written if AUTH_SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("secret", ["", "f" * 64])
+def test_who_does_not_know_the_secret_gets_nothing_from_the_cluster(secret: str, standalone: Cluster, tmp_path: Path) -> None:
+    started = job(standalone, tmp_path, secret)
+    try:
+        said = started.communicate(timeout=QUIET_S)[0]
+    finally:
+        end(started)
+    assert "counted" not in said
+    assert started.returncode != 0
+    assert standalone.executors() == []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from app.testing.service import command_of
 from engine.spark.java import find_java
 from engine.spark.task_ids import murmur3_of_int, spark_partition
 
@@ -36,6 +39,29 @@ def test_our_hash_is_the_one_spark_spreads_keys_by(spark: SparkSession) -> None:
     for value, hashed, third in frame.selectExpr("v", "hash(v)", "pmod(hash(v), 7)").collect():
         assert murmur3_of_int(value, 42) == hashed
         assert spark_partition(value, 7) == third
+
+
+def test_the_session_believes_nobody_without_its_secret_which_no_command_tells(spark: SparkSession) -> None:
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+    assert spark.conf.get("spark.authenticate.secret", None) is None, "Spark draws it by itself"
+    hadoop = spark.sparkContext._jvm.org.apache.hadoop
+    kept = hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
+    secret = kept.getSecretKey(hadoop.io.Text("sparkCookie")).decode()
+    assert len(secret) >= 32
+    commands = [command_of(each) for each in psutil.Process().children(recursive=True)]
+    assert any("org.apache.spark.deploy.SparkSubmit" in command for command in commands)
+    assert not [command for command in commands if secret in command]
+
+
+def test_the_gateway_to_the_jvm_asks_for_its_token(spark: SparkSession) -> None:
+    """Whoever reaches that port could run anything in the JVM."""
+    gateway = spark.sparkContext._gateway
+    assert gateway.gateway_parameters.auth_token
+    address = gateway.gateway_parameters.address, gateway.gateway_parameters.port
+    with socket.create_connection(address, 10) as stranger:
+        stranger.sendall(b"r\nu\njava.lang.System\nrj\ne\n")
+        answer = stranger.recv(1_024)
+    assert b"!x" in answer or answer == b"", answer
 
 
 def start_session(directory: Path, environment: dict[str, str]) -> list[str]:

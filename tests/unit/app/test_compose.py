@@ -12,11 +12,13 @@ import yaml
 
 from app.main import create_app
 from app.settings import ENV_PREFIX, Settings, load_settings
+from engine.spark.cluster import AUTHENTICATED
 from tests.conftest import ROOT
 
 FILE = ROOT / "docker-compose.yml"
 PASSWORD = "0123abc"
-_VARIABLE = re.compile(r"\$\{(\w+)(?::([-+?])([^}]*))?\}")
+SECRET = "f" * 64
+_VARIABLE = re.compile(r"\$\{(\w+)(?::([-+?])((?:[^{}]|\{[^{}]*\})*))?\}")
 
 
 class Refused(Exception):
@@ -25,14 +27,14 @@ class Refused(Exception):
 
 def interpolated(environment: dict[str, str], password: str = PASSWORD) -> dict[str, Any]:
     """Read the file as Compose does with such an environment."""
-    given_to_all = {"POSTGRES_PASSWORD": password, **environment}
+    given_to_all = {"POSTGRES_PASSWORD": password, "SPARK_AUTH_SECRET": SECRET, **environment}
 
     def value(found: re.Match[str]) -> str:
         given = given_to_all.get(found[1], "")
         if found[2] == "?" and not given:
             raise Refused(f"{found[1]}: {found[3]}")
         if found[2] == "+":
-            return found[3] if given else ""
+            return _VARIABLE.sub(value, found[3]) if given else ""
         return given or (found[3] or "" if found[2] == "-" else "")
 
     read: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(value, FILE.read_text()))
@@ -68,6 +70,22 @@ def test_with_the_profile_cluster_the_service_uses_the_cluster(monkeypatch: pyte
     assert settings.spark.driver_host in services
     offered = services["spark-worker"]["deploy"]["replicas"] * int(services["spark-worker"]["command"][3])
     assert settings.spark.shuffle_partitions == offered
+
+
+def test_the_cluster_and_the_service_share_a_secret_that_has_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of({"COMPOSE_PROFILES": "cluster"}, monkeypatch)
+    services = interpolated({"COMPOSE_PROFILES": "cluster"})["services"]
+    assert settings.spark.auth_secret is not None
+    for name in ("spark-master", "spark-worker"):
+        daemon = services[name]["environment"]
+        assert daemon["_SPARK_AUTH_SECRET"] == settings.spark.auth_secret.get_secret_value() == SECRET
+        given = dict(option.removeprefix("-D").split("=") for option in daemon["SPARK_DAEMON_JAVA_OPTS"].split())
+        assert given.items() >= AUTHENTICATED.items()
+        assert given["spark.master.rest.enabled"] == "false"
+    with pytest.raises(Refused, match="openssl rand"):
+        interpolated({"COMPOSE_PROFILES": "cluster", "SPARK_AUTH_SECRET": ""})
+    assert settings_of({"SPARK_AUTH_SECRET": ""}, monkeypatch).spark.auth_secret is None
+    assert settings_of({}, monkeypatch).spark.auth_secret is None, "without a cluster it would be ignored"
 
 
 def test_workers_are_of_the_service_s_image_and_see_its_state_at_the_same_path() -> None:

@@ -67,7 +67,12 @@ def test_keys_are_required_wherever_others_can_reach_the_service(host: str, auth
     assert Settings.model_validate({"host": host, "auth": auth}).is_key_required == is_required
 
 
-REMOTE = {"spark": {"master": "spark://m:7077"}, "checkpoint_url": "file:///mnt/shared", "database_url": "postgresql://u:p@db/s"}
+AUTH_SECRET = "f" * 32
+REMOTE = {
+    "spark": {"master": "spark://m:7077", "auth_secret": AUTH_SECRET},
+    "checkpoint_url": "file:///mnt/shared",
+    "database_url": "postgresql://u:p@db/s",
+}
 
 
 def test_checkpoints_are_below_the_data_directory_or_where_the_url_says() -> None:
@@ -98,7 +103,8 @@ def test_a_master_that_is_not_supported_is_refused(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "spark://a:7077,b:7077", "spark://[::1]:7077"])
 def test_masters_that_are_supported_pass(master: str) -> None:
-    assert Settings.model_validate({**REMOTE, "spark": {"master": master}}).spark.master == master
+    secret = {"auth_secret": AUTH_SECRET} if master.startswith("spark://a") else {}
+    assert Settings.model_validate({**REMOTE, "spark": {"master": master, **secret}}).spark.master == master
 
 
 def test_a_cluster_with_everything_others_can_reach_passes() -> None:
@@ -117,7 +123,13 @@ def test_a_cluster_on_this_machine_may_use_what_only_this_machine_has() -> None:
         ({"database_url": None}, "needs a SLACKWATER_DATABASE_URL"),
         ({"database_url": "postgresql://u:p@localhost/s"}, "needs a SLACKWATER_DATABASE_URL"),
         ({"database_url": "postgresql:///s?host=/run/postgresql"}, "needs a SLACKWATER_DATABASE_URL"),
-        ({"spark": {"master": "spark://m:7077", "driver_host": "127.0.0.1"}}, "cannot reach the driver"),
+        ({"spark": {"master": "spark://m:7077"}}, "needs SLACKWATER_SPARK__AUTH_SECRET"),
+        ({"spark": {"master": "spark://m:7077", "auth_secret": "short"}}, "at least 32"),
+        ({"spark": {"auth_secret": AUTH_SECRET}}, "auth_secret count on a cluster only"),
+        (
+            {"spark": {"master": "spark://m:7077", "auth_secret": AUTH_SECRET, "driver_host": "127.0.0.1"}},
+            "cannot reach the driver",
+        ),
         ({"spark": {"master": "spark://m:7077", "executor_cores": 4, "max_cores": 2}}, "leaves no room"),
         ({"spark": {"executor_memory": "4g"}}, "executor_memory count on a cluster only"),
         ({"spark": {"driver_host": "me", "max_cores": 2}}, "max_cores, driver_host count on a cluster only"),

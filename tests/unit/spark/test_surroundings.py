@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive
+from engine.spark.cluster import AUTHENTICATED, ClusterSettings, cluster_conf, code_archive
 from engine.spark.surroundings import MARKER, Surroundings, WorkersUnfit, code_fingerprint
 
 IMPORT = """
@@ -59,6 +59,14 @@ def test_the_archive_holds_the_code_of_the_driver(tmp_path: Path) -> None:
 def test_what_is_not_set_for_a_cluster_is_left_to_spark() -> None:
     conf = cluster_conf(ClusterSettings(), Path("/x.jar"))
     assert not conf.keys() & {"spark.executor.cores", "spark.cores.max", "spark.driver.host", "spark.driver.bindAddress"}
+
+
+def test_a_cluster_with_a_secret_is_authenticated_and_encrypted_and_no_setting_tells_the_secret() -> None:
+    conf = cluster_conf(ClusterSettings(auth_secret="s" * 32), Path("/x.jar"))
+    assert conf.items() >= AUTHENTICATED.items()
+    assert {"spark.authenticate", "spark.network.crypto.enabled"} <= AUTHENTICATED.keys()
+    assert "s" * 32 not in str((conf, ClusterSettings(auth_secret="s" * 32)))
+    assert not cluster_conf(ClusterSettings(), Path("/x.jar")).keys() & AUTHENTICATED.keys()
 
 
 @pytest.mark.parametrize(("host", "bound"), [("127.0.0.1", "127.0.0.1"), ("slackwater", "0.0.0.0")])  # noqa: S104
