@@ -122,6 +122,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         openapi_tags=TAGS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         lifespan=_lifespan(services, supervisor, tracing),
+        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.api.problems import MEDIA_TYPE
+from app.api.problems import MEDIA_TYPE, TYPE_BASE
 from app.errors import (
     AppError,
     BadRequest,
@@ -71,7 +71,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _documented(status: int, kind: type[AppError], code: str, detail: str) -> dict[str, Any]:
     value = {
-        "type": f"urn:slackwater:problem:{code}",
+        "type": f"{TYPE_BASE}{code}",
         "title": kind.title,
         "status": status,
         "detail": detail,

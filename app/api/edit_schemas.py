@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.schemas import Answer, ProblemItem, WarningItem
+from app.api.schemas import Answer, ProblemItem, WarningItem, refers_to
 from app.domain.previews import EffectKind
 
 
@@ -55,7 +55,10 @@ class ValidationAnswer(Answer):
     valid: bool
     problems: list[ProblemItem]
     warnings: list[WarningItem] = Field(description="What may surprise of a valid definition; empty where nothing does.")
-    definition: dict[str, Any] | None = Field(description="With every default spelled out; null where it could not be read.")
+    definition: dict[str, Any] | None = Field(
+        description="With every default spelled out; null where it could not be read.",
+        json_schema_extra=refers_to("QueryDefinition"),
+    )
     output: dict[str, Any] | None = Field(description="The relation it would produce.")
     plan: dict[str, Any] | None = Field(description="Inputs, stages and operators.")
     edit: EditPreview | None = Field(description="The edit it would be; null where no query has this name.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
+from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import REJECTS, RUNS
 from app.api.leaving import ended_with_client
@@ -17,12 +17,11 @@ from app.api.schemas import Reject, RejectPage, Run, RunPage
 from app.domain.access import WITHHELD, may_see_files
 from app.store import history
 from app.store.queries import query_not_found
-from app.store.relations import of_kind
+from app.store.relations import Kind, of_kind
 from app.store.targets import find_relation_async
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
 Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
-Plural = Annotated[Literal["streams", "tables"], Path(description="Of streams or of tables.")]
 
 
 @router.get(
@@ -56,16 +55,14 @@ async def get_runs(
     return RunPage(items=items, next=following)
 
 
+_REJECTS: dict[int | str, dict[str, Any]] = {200: answered(REJECTS, "Kept rejects, newest first."), **problems(400, 404)}
+
+
 @router.get(
-    "/{plural}/{name}/rejects",
-    summary="List a relation's rejects",
-    tags=["records"],
-    response_model=RejectPage,
-    responses={200: answered(REJECTS, "Kept rejects, newest first."), **problems(400, 404)},
+    "/streams/{name}/rejects", summary="List a stream's rejects", tags=["records"], response_model=RejectPage, responses=_REJECTS
 )
 @ended_with_client
-async def get_rejects(
-    plural: Plural,
+async def get_stream_rejects(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
@@ -77,8 +74,30 @@ async def get_rejects(
 
     Details and excerpts of records from files are shown to the role `admin` only.
     """
+    return await _rejects("stream", name, services, reason, limit, cursor)
+
+
+@router.get(
+    "/tables/{name}/rejects", summary="List a table's rejects", tags=["records"], response_model=RejectPage, responses=_REJECTS
+)
+@ended_with_client
+async def get_table_rejects(
+    name: Name,
+    request: Request,  # noqa: ARG001 - the decorator's
+    services: ServicesOf,
+    reason: Reason = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+) -> RejectPage:
+    """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
+
+    Details and excerpts of records from files are shown to the role `admin` only.
+    """
+    return await _rejects("table", name, services, reason, limit, cursor)
+
+
+async def _rejects(kind: Kind, name: str, services: Services, reason: str | None, limit: int, cursor: str | None) -> RejectPage:
     before = _number(cursor)
-    kind = cast("Literal['stream', 'table']", plural[:-1])
     async with services.database.paging() as connection:
         relation = of_kind(await find_relation_async(connection, name), kind, name)
         found = await history.rejects_of(connection, relation.name, limit + 1, before, reason)

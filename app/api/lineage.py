@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, cast
+from typing import Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 
-from app.api.deps import Name, OnlyKnownParameters, ServicesOf
+from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.leaving import ended_with_client
 from app.api.lineage_schemas import (
@@ -24,19 +24,21 @@ from app.store.lineage import load_graph
 from app.store.relations import Kind, of_kind
 from app.store.scopes import find_visible_queries
 
-router = APIRouter(prefix="/v1", tags=["streams", "tables"], dependencies=[OnlyKnownParameters])
-Plural = Annotated[Literal["streams", "tables"], Path(description="Of a stream or of a table.")]
+router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
+
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {200: answered(LINEAGE, "The graph, as of now."), **problems(400, 404)}
 
 
 @router.get(
-    "/{plural}/{name}/lineage",
-    summary="Show what a relation is made of, and what is made of it",
+    "/streams/{name}/lineage",
+    summary="Show what a stream is made of, and what is made of it",
+    tags=["streams"],
     response_model=LineageAnswer,
-    responses={200: answered(LINEAGE, "The graph, as of now."), **problems(400, 404)},
+    responses=_RESPONSES,
 )
 @ended_with_client
-async def get_lineage(
-    plural: Plural,
+async def get_stream_lineage(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
@@ -45,11 +47,34 @@ async def get_lineage(
 
     Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
     """
+    return await _lineage("stream", name, services)
+
+
+@router.get(
+    "/tables/{name}/lineage",
+    summary="Show what a table is made of, and what is made of it",
+    tags=["tables"],
+    response_model=LineageAnswer,
+    responses=_RESPONSES,
+)
+@ended_with_client
+async def get_table_lineage(
+    name: Name,
+    request: Request,  # noqa: ARG001 - the decorator's
+    services: ServicesOf,
+) -> LineageAnswer:
+    """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+
+    Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+    """
+    return await _lineage("table", name, services)
+
+
+async def _lineage(kind: Kind, name: str, services: Services) -> LineageAnswer:
     scope = scope_in_force()
     async with services.database.paging() as connection:
         graph = await load_graph(connection, [name])
         queries = graph.queries if scope is None else await find_visible_queries(connection, graph.queries.keys())
-    kind = cast("Kind", plural[:-1])
     of_kind(graph.relations.get(name), kind, name)
     shown = graph if scope is None else narrowed(graph, scope.allows, queries)
     lineage = assemble(shown)

@@ -11,9 +11,10 @@ from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
 from app.api.documented import TOO_EXPENSIVE, unpacked
 from app.api.late_records_schemas import ReplayBody
-from app.api.problems import ProblemBody
+from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
+from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 
@@ -84,5 +85,91 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
             if described.endswith("/HTTPValidationError"):
                 del answers["422"]
     _document_limits(document["paths"])
+    for name, schema in schemas.items():
+        schemas[name] = _for_generators(schema)
     document_access(document)
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            _place_examples(path, operation)
+        if path in _CONDITIONS:
+            operations["get"]["parameters"] = [*operations["get"].get("parameters", ()), *map(_condition, _CONDITIONS[path])]
     return document
+
+
+def _for_generators(schema: Any) -> Any:
+    """Return a schema with the references that fields ask for, and without objects as defaults, which generators cannot write."""
+    if isinstance(schema, list):
+        return [_for_generators(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    wanted = schema.get("x-refers-to")
+    if wanted is not None:
+        members = [{"$ref": f"#/components/schemas/{name}"} for name in wanted]
+        is_nullable = any(member.get("type") == "null" for member in schema.get("anyOf", ()))
+        own = {name: schema[name] for name in ("title", "description") if name in schema}
+        many = [*members, {"type": "null"}] if is_nullable else members
+        return {**own, **(many[0] if len(many) == 1 else {"anyOf": many})}
+    return {
+        name: _for_generators(inner)
+        for name, inner in schema.items()
+        if not (name == "default" and isinstance(inner, dict) and inner and ("$ref" in schema or "oneOf" in schema))
+    }
+
+
+def _place_examples(path: str, operation: dict[str, Any]) -> None:
+    """Let examples of errors be about the path that they stand below."""
+    parts = path.split("/")
+    kind = parts[2] if len(parts) > 2 and parts[1] == "v1" else ""
+    name = _NAMES.get(kind, "x")
+    place = path.replace("{name}", name).replace("{key}", "JFK").replace("{code}", "query_not_found")
+    for status, answer in operation["responses"].items():
+        for content in answer.get("content", {}).values():
+            example = content.get("example")
+            if isinstance(example, dict) and "request_id" in example:
+                code, detail = (
+                    _LOST.get(kind, (example["code"], example["detail"]))
+                    if status == "404"
+                    else (example["code"], example["detail"])
+                )
+                content["example"] = {
+                    **example, "instance": place, "code": code, "detail": detail, "type": f"{TYPE_BASE}{code}",
+                }  # fmt: skip
+
+
+def _condition(prefix: str) -> dict[str, Any]:
+    """Describe `key.<column>=` and `where.<column>=` as an object whose members are parameters of their own (form, exploded)."""
+    what = (
+        "columns of the key"
+        if prefix == KEY_PREFIX
+        else "any columns; behind a column may stand .eq .ne .gt .ge .lt .le .in .null"
+    )
+    return {
+        "name": f"{prefix.removesuffix('.')}_conditions",
+        "in": "query",
+        "required": False,
+        "style": "form",
+        "explode": True,
+        "description": f"Conditions on {what}: each member is a parameter of its own, such as `{prefix}origin=JFK`.",
+        "schema": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "propertyNames": {"pattern": f"^{prefix.removesuffix('.')}[.]"},
+            "examples": [{f"{prefix}origin": "JFK"}],
+        },
+    }
+
+
+_CONDITIONS = {
+    "/v1/tables/{name}/rows": (KEY_PREFIX, COLUMN_PREFIX),
+    "/v1/tables/{name}/rows/{key}": (KEY_PREFIX, COLUMN_PREFIX),
+    "/v1/queries/{name}/late-records": (KEY_PREFIX,),
+    "/v1/queries/{name}/explain": (KEY_PREFIX,),
+}
+"""Paths that take conditions on columns, which FastAPI knows nothing of."""
+
+_NAMES = {"streams": "departures", "tables": "weather", "queries": "delays", "api-keys": "dashboard"}
+_LOST = {
+    "streams": ("relation_not_found", "there is no stream 'departures'; GET /v1/streams lists those there are"),
+    "tables": ("relation_not_found", "there is no table 'weather'; GET /v1/tables lists those there are"),
+    "api-keys": ("api_key_not_found", "there is no API key 'dashboard'; GET /v1/api-keys lists those there are"),
+}

@@ -32,6 +32,8 @@ from app.errors import (
 from engine.errors import DefinitionInvalid, EngineError, ExternalError, UserError
 
 MEDIA_TYPE = "application/problem+json"
+TYPE_BASE = "/v1/errors/"
+"""Where a code is explained: the ``type`` of a problem, relative to the service."""
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -50,7 +52,7 @@ class ProblemBody(BaseModel):
         json_schema_extra={
             "examples": [
                 {
-                    "type": "urn:slackwater:problem:query_not_found",
+                    "type": "/v1/errors/query_not_found",
                     "title": "Not found",
                     "status": 404,
                     "detail": "there is no query 'delays'; GET /v1/queries lists those there are",
@@ -64,9 +66,11 @@ class ProblemBody(BaseModel):
         }
     )
 
-    type: str = Field(description="URN of the code.")
+    type: str = Field(
+        description="Where the code is explained, relative to the service.", examples=["/v1/errors/query_not_found"]
+    )
     title: str = Field(description="What the status means here.")
-    status: int
+    status: int = Field(description="The HTTP status.", examples=[404])
     detail: str = Field(description="What is wrong and what to do about it.")
     instance: str = Field(description="Path of the request.")
     code: str = Field(description="Stable snake_case code: the part a program looks at.")
@@ -86,7 +90,7 @@ def problem_response(request: Request, error: AppError) -> JSONResponse:
 def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody:
     """Return the body for an error."""
     return ProblemBody(
-        type=f"urn:slackwater:problem:{error.code}",
+        type=f"{TYPE_BASE}{error.code}",
         title=error.title,
         status=error.status,
         detail=error.detail,

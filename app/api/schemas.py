@@ -14,6 +14,11 @@ Position = dict[str, dict[str, int]]
 _CREATED = "2025-11-21T08:00:00Z"
 
 
+def refers_to(*schemas: str) -> dict[str, Any]:
+    """Say which component a field has that is passed on as JSON; ``openapi`` puts the reference there."""
+    return {"x-refers-to": list(schemas)}
+
+
 class Answer(BaseModel):
     """Common behaviour of answers."""
 
@@ -36,7 +41,10 @@ class RelationAnswer(Answer):
     origin: Literal["source", "derived"] = Field(description="Registered by a user, or produced by a query.")
     key: list[str] = Field(description="Key columns; may be empty for a stream.", examples=[["origin"]])
     columns: dict[str, str] = Field(description="Columns and types, in order.", examples=[{"origin": "string", "temp": "double"}])
-    definition: dict[str, Any] | None = Field(description="A source's definition as stored, every default spelled out.")
+    definition: dict[str, Any] | None = Field(
+        description="A source's definition as stored, every default spelled out; null of a result.",
+        json_schema_extra=refers_to("StreamDefinition", "TableDefinition"),
+    )
     produced_by: str | None = Field(
         description="The query that writes it; null for a source, and for a result that was kept when its query was deleted."
     )
@@ -103,7 +111,9 @@ class QueryAnswer(Answer):
     """A query: its definition as stored and its wish."""
 
     name: str
-    definition: dict[str, Any] = Field(description="As stored, every default spelled out.")
+    definition: dict[str, Any] = Field(
+        description="As stored, every default spelled out.", json_schema_extra=refers_to("QueryDefinition")
+    )
     desired_state: DesiredState
     state: QueryState
     internal: bool = Field(description="It keeps the rows of a source with `materialize` and follows that table's definition.")
@@ -178,6 +188,28 @@ class Reason(Answer):
     detail: str
 
 
+class ProblemItem(Answer):
+    """One fault of a definition."""
+
+    pointer: str = Field(description="JSON pointer into the definition.", examples=["/joins/0/grace"])
+    code: str = Field(
+        description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["grace_exceeds_history_retention"]
+    )
+    detail: str = Field(description="What is wrong and what to do about it.")
+
+
+class QueryError(BaseModel):
+    """What is wrong with a query that failed or is retried. Further fields come with later versions."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    code: str = Field(description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["data_invalid"])
+    detail: str = Field(description="What happened and what to do.")
+    domain: Literal["user", "external", "internal"] | None = Field(default=None, description="Whose the fault is.")
+    retryable: bool | None = Field(default=None, description="Whether the next launch may go better with nothing changed.")
+    errors: list[ProblemItem] | None = Field(default=None, description="The faults of a definition that was refused.")
+
+
 class StatusAnswer(Answer):
     """What the service knows of a query."""
 
@@ -204,7 +236,7 @@ class StatusAnswer(Answer):
     attempt: int
     next_attempt_at: datetime | None
     heartbeat_at: datetime | None
-    error: dict[str, Any] | None = Field(description="Why it failed or is being retried: code, detail, what to do.")
+    error: QueryError | None = Field(description="Why it failed or is being retried.")
     batch_id: int | None
     committed_at: datetime | None
     stream_time_ms: int | None
@@ -246,7 +278,7 @@ class Run(Answer):
     running_at: datetime | None
     ended_at: datetime | None
     end_reason: str | None
-    error: dict[str, Any] | None
+    error: QueryError | None = Field(description="The error that ended it.")
 
 
 class RunPage(Answer):
@@ -293,14 +325,6 @@ class RecordsAnswer(Answer):
     stream_time_ms: int | None
     committed_at: datetime | None
     stale: bool
-
-
-class ProblemItem(Answer):
-    """One fault of a definition."""
-
-    pointer: str
-    code: str
-    detail: str
 
 
 class Health(Answer):

@@ -44,7 +44,7 @@ def test_the_paths_are_those_of_the_product(document: dict[str, Any]) -> None:
         "/v1/tables", "/v1/tables/{name}", "/v1/tables/{name}/records", "/v1/tables/{name}/changes",
         "/v1/tables/{name}/rows", "/v1/tables/{name}/rows/{key}",
         "/v1/tables/{name}/rows:lookup",
-        "/v1/{plural}/{name}/rejects", "/v1/{plural}/{name}/lineage",
+        "/v1/streams/{name}/rejects", "/v1/streams/{name}/lineage", "/v1/tables/{name}/rejects", "/v1/tables/{name}/lineage",
         "/v1/queries", "/v1/queries/{name}", "/v1/queries/{name}/desired-state", "/v1/queries/{name}/restart", "/v1/queries/{name}/status",
         "/v1/queries/{name}/events", "/v1/queries/{name}/runs", "/v1/queries/{name}/late-records",
         "/v1/queries/{name}/lateness", "/v1/queries/{name}/explain", "/v1/queries/{name}/late-records/replay",
@@ -63,6 +63,7 @@ def test_every_operation_has_a_summary_a_description_a_tag_and_an_id_of_its_own(
         for parameter in operation.get("parameters", ()):
             assert parameter.get("description"), f"{name} {parameter['name']}"
     assert len(ids) == len(set(ids))
+    assert max(map(len, ids)) <= 20, "short, for generators make names of them"
 
 
 def test_every_body_has_an_example_that_fits_its_schema(document: dict[str, Any]) -> None:
@@ -128,6 +129,40 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     assert set(references(document)) <= known
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_definitions_and_errors_in_answers_are_typed(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    query = {"$ref": "#/components/schemas/QueryDefinition"}
+    for answer in ("QueryAnswer", "StoredQueryAnswer"):
+        assert schemas[answer]["properties"]["definition"]["$ref"] == query["$ref"]
+    assert schemas["ValidationAnswer"]["properties"]["definition"]["anyOf"] == [query, {"type": "null"}]
+    source = [{"$ref": f"#/components/schemas/{kind}Definition"} for kind in ("Stream", "Table")]
+    assert schemas["RelationAnswer"]["properties"]["definition"]["anyOf"] == [*source, {"type": "null"}]
+    for answer in ("StatusAnswer", "Run"):
+        assert {"$ref": "#/components/schemas/QueryError"} in schemas[answer]["properties"]["error"]["anyOf"]
+
+
+def test_no_default_is_an_object_that_generators_cannot_write(document: dict[str, Any]) -> None:
+    found = [
+        (name, field)
+        for name, schema in document["components"]["schemas"].items()
+        for field, declared in schema.get("properties", {}).items()
+        if isinstance(declared.get("default"), dict) and declared["default"]
+    ]
+    assert found == []
+
+
+def test_an_example_is_about_its_own_path(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        method, path = name.split(" ")
+        for status, answer in operation["responses"].items():
+            for content in answer.get("content", {}).values():
+                example = content.get("example")
+                if isinstance(example, dict) and "request_id" in example:
+                    assert "{" not in example["instance"], name
+                    assert example["instance"].split("/")[:3] == path.split("/")[:3], f"{method} {path} {status}"
+                    assert (status, example["code"]) != ("404", "query_not_found") or "/queries" in path
 
 
 async def test_the_page_and_its_document_are_served(client: httpx.AsyncClient, app: FastAPI) -> None:
