@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from fastapi import FastAPI
@@ -122,6 +123,7 @@ def _place_examples(path: str, operation: dict[str, Any]) -> None:
     kind = parts[2] if len(parts) > 2 and parts[1] == "v1" else ""
     name = _NAMES.get(kind, "x")
     place = path.replace("{name}", name).replace("{key}", "JFK").replace("{code}", "query_not_found")
+    operation["responses"] = copy.deepcopy(operation["responses"])  # operations share them
     for status, answer in operation["responses"].items():
         for content in answer.get("content", {}).values():
             example = content.get("example")
