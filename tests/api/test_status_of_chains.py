@@ -8,6 +8,8 @@ import httpx
 import psycopg
 import pytest
 
+from app.domain.access import PRINCIPAL, Principal, Role
+from app.domain.scopes import Scope
 from tests.api.committed import commit
 from tests.api.conftest import RECORD, STREAM, TABLE
 
@@ -105,3 +107,22 @@ async def test_a_query_that_does_not_run_waits_for_nobody(client: httpx.AsyncCli
     await post(client, JOINED)
     play(dsn, warm="paused", joined="paused")
     assert await status(client) == (["stale"], None)
+
+
+async def test_a_query_behind_the_inputs_that_is_not_within_the_caller_s_scope_is_not_named(
+    client: httpx.AsyncClient, feeds: None, dsn: str
+) -> None:
+    await post(client, JOINED)
+    commit(dsn, "warm", read_to=READ_WEATHER, heads={"log:weather": {0: AT - 44 * 60_000}})
+    await client.put("/v1/queries/warm/desired-state", json={"state": "paused"})
+    play(dsn, warm="paused", joined="running")
+    before = PRINCIPAL.set(Principal("api_key", None, "team", Role.READ, Scope(("joined", "departures", "warm"))))
+    try:
+        conditions, reason = await status(client)
+    finally:
+        PRINCIPAL.reset(before)
+    assert conditions == ["waits_for_producer"]
+    assert reason is not None
+    assert "weather" not in reason["detail"]
+    assert "'warm'" not in reason["detail"]
+    assert "not within your key's scope" in reason["detail"]
