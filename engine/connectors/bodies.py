@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
+from engine.connectors.arrow_bounds import MAX_RECORDS, TooLarge, check_schema, check_stream, check_values
 from engine.connectors.arrow_records import records_of
 from engine.connectors.canonical import CONTROL_COLUMNS, reject_rows
 from engine.connectors.excerpts import excerpts_of
@@ -17,6 +18,9 @@ from engine.plan.model import RelationSchema
 JSON_TYPES = ("application/json",)
 LINE_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines")
 ARROW_TYPES = ("application/vnd.apache.arrow.stream",)
+MAX_OBJECTS = 4 * MAX_RECORDS
+"""Records, and objects inside of them, of a JSON body."""
+
 MEDIA_TYPES = (*JSON_TYPES, *LINE_TYPES, *ARROW_TYPES)
 
 
@@ -34,8 +38,10 @@ def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tup
     """
     kind = media_type.split(";")[0].strip().lower()
     if kind in JSON_TYPES:
+        _check_count("JSON objects", body.count(b"{"), MAX_OBJECTS)
         return parse_array(body, relation)
     if kind in LINE_TYPES:
+        _check_count("lines", body.count(b"\n"), MAX_RECORDS)
         raw, rejects, _ = parse_lines(body, relation, "reject")
         return raw, rejects
     if kind in ARROW_TYPES:
@@ -43,9 +49,23 @@ def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tup
     raise ValueError(f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type!r}")
 
 
+def _check_count(what: str, count: int, most: int) -> None:
+    """Refuse what is small and becomes large: an empty record has two bytes, and a hundred times as many in memory."""
+    if count > most:
+        raise BodyMalformed(f"the body has {count:,} {what}, and may have {most:,}; send it in several parts")
+
+
 def _parse_arrow(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
     try:
-        frame, places, rejects = records_of(pa.ipc.open_stream(body).read_all())
+        check_stream(body)
+        reader = pa.ipc.open_stream(body)
+        check_schema(reader.schema)
+        table = reader.read_all()
+        for batch in table.to_batches():
+            check_values(batch)
+        frame, places, rejects = records_of(table)
+    except TooLarge as error:
+        raise BodyMalformed(str(error)) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BodyMalformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from error
     strange = [name for name in frame.columns if name not in relation.columns and name not in CONTROL_COLUMNS]

@@ -21,6 +21,9 @@ from engine.plan.model import RelationSchema
 PIECE_BYTES = 32 << 20
 """What is decoded at once: a row group may be as large as its file."""
 
+PIECE_ROWS = 65_536
+"""The same where bytes say little: a column of nulls, or of one value, is a few bytes however many rows it has."""
+
 _READ_BUFFER_BYTES = 1 << 20
 """Columns are read in steps of this size, not whole."""
 
@@ -65,6 +68,7 @@ def pieces(
             yield _piece(pa.table({}), group.begin + offset, group.end - group.begin, dated_by)
             continue
         size = max(1, group.metadata.num_rows * PIECE_BYTES // max(group.metadata.total_byte_size, PIECE_BYTES))
+        size = min(size, PIECE_ROWS)
         first = group.first
         for batch in file.iter_batches(size, row_groups=[group.number], columns=present, use_threads=False):
             begin, stop = max(first, group.begin), min(first + batch.num_rows, group.end)

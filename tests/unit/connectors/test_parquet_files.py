@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from engine.connectors.dating import dating_relations
-from engine.connectors.parquet_files import PIECE_BYTES, parts, pieces
+from engine.connectors.parquet_files import PIECE_BYTES, PIECE_ROWS, parts, pieces
 from tests.unit.connectors.relations import relation
 
 NUMBERS = relation({"n": "bigint", "text": "string"})
@@ -39,6 +39,14 @@ def test_a_row_group_that_is_large_is_read_in_pieces(tmp_path: Path) -> None:
     assert len(sizes) >= 3
     assert max(sizes) <= rows // 2
     assert read(tmp_path / "a", 10, rows) == [(100 + number, number) for number in range(10, rows)]
+
+
+def test_a_row_group_of_nulls_is_read_in_pieces_however_few_bytes_it_has(tmp_path: Path) -> None:
+    rows = 3 * PIECE_ROWS
+    frame = pl.DataFrame({"n": pl.repeat(None, rows, dtype=pl.Int64, eager=True)})
+    frame.write_parquet(tmp_path / "a", row_group_size=rows, use_pyarrow=True)
+    assert (tmp_path / "a").stat().st_size < 10_000
+    assert [piece.rows for piece in pieces(tmp_path / "a", (0, rows), 0, [NUMBERS], [])] == [PIECE_ROWS] * 3
 
 
 def test_a_file_without_any_column_of_the_relation_has_rows_all_the_same(tmp_path: Path) -> None:
