@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import sqlalchemy as sa
 
 from app.store.log_tables import commit, counter, late_record
@@ -13,9 +15,27 @@ from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sequences import leave_orphaned
 
+STEP_ROWS = 5_000
+"""Late records that one transaction removes: some megabytes."""
 
-def forget_results(connection: sa.Connection, query_id: UUID) -> None:
+# One look into the index for each query that has any.
+_OF_DELETED = """
+    WITH RECURSIVE found AS (
+        (SELECT query_id FROM log.late_record ORDER BY query_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT l.query_id FROM log.late_record l WHERE l.query_id > f.query_id ORDER BY l.query_id LIMIT 1)
+        FROM found f WHERE f.query_id IS NOT NULL
+    )
+    SELECT f.query_id FROM found f WHERE f.query_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM slackwater.query q WHERE q.id = f.query_id AND q.deleted_at IS NULL)
+"""
+_STEP = "DELETE FROM log.late_record WHERE ctid = ANY(ARRAY(SELECT ctid FROM log.late_record WHERE query_id = %s LIMIT %s))"
+
+
+def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: bool = False) -> None:
     """Remove counters, late records and replays of them, and empty the commit row. Nobody waits for more in the logs it wrote.
+
+    Those of a query that is deleted stay for ``sweep_late_records``: nothing leads to them any more, and other edits wait for this one.
 
     The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
     before could take it again. A sink locks it before it writes, so it comes first.
@@ -35,6 +55,19 @@ def forget_results(connection: sa.Connection, query_id: UUID) -> None:
         )
     )
     connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
-    connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
+    if not is_deleted:
+        connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
     drop_feed(raw(connection), replay_feed(query_id))
     leave_orphaned(raw(connection), query_id)
+
+
+def sweep_late_records(connection: psycopg.Connection[Any], step_rows: int = STEP_ROWS) -> None:
+    """Remove the late records of deleted queries.
+
+    Args:
+        connection: in autocommit mode; what a step has removed stays removed, whatever becomes of the next one.
+        step_rows: removed in one transaction.
+    """
+    for (query_id,) in connection.execute(_OF_DELETED).fetchall():
+        while connection.execute(_STEP, (query_id, step_rows)).rowcount:
+            pass

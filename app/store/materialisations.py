@@ -128,7 +128,7 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
 def _delete(connection: sa.Connection, name: str) -> None:
     stored = _stored(connection, name)
     # The fence first: a launch that still runs must not write into what is dropped.
-    forget_results(connection, stored.id)
+    forget_results(connection, stored.id, is_deleted=True)
     drop_view(raw(connection), name)
     drop_feed(raw(connection), change_feed(name))
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))

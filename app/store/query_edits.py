@@ -194,7 +194,7 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
     else:
         _refuse_if_read(connection, stored)
     # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
-    forget_results(connection, stored.id)
+    forget_results(connection, stored.id, is_deleted=True)
     if not keeps_result:
         _drop_relation(connection, stored.id)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))

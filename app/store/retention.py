@@ -15,6 +15,7 @@ import structlog
 
 from app.store.audit import TRIM_SQL
 from app.store.change_retention import trim_changes, trim_replays, trim_streams
+from app.store.forgetting import sweep_late_records
 from app.store.idempotency import FORGET_EXPIRED_SQL
 from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
@@ -98,6 +99,7 @@ def trim_once(dsn: str, kept: Kept) -> int:
             return 0
         notice(connection)
         removed = sweep_dropped_feeds(connection)
+        sweep_late_records(connection)
         removed += trim(connection) + trim_streams(connection) + trim_changes(connection, kept.changes_ms)
         removed += trim_replays(connection, kept.changes_ms)
         connection.execute(_FORGET_DRIVERS)

@@ -236,6 +236,8 @@ def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
 def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
     """Remove the rows of a deleted query: what a late batch may still have counted, then the query with all its history.
 
+    Its late records may be many, and leases wait for this: a service removes them in steps (``forgetting.sweep_late_records``).
+
     Returns:
         False where the lease was lost, and nothing was removed.
     """
@@ -243,7 +245,6 @@ def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
         if connection.execute(_PURGE, {"query": leased.query_id, "version": leased.version, "driver": driver_id}).rowcount != 1:
             return False
         connection.execute("DELETE FROM log.commit WHERE query_id = %s", (leased.query_id,))
-        connection.execute("DELETE FROM log.late_record WHERE query_id = %s", (leased.query_id,))
         connection.execute("DELETE FROM log.counter WHERE owner = %s", (leased.query_id,))
     return True
 

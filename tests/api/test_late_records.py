@@ -11,6 +11,7 @@ import polars as pl
 import psycopg
 import pytest
 
+from app.store.forgetting import sweep_late_records
 from app.store.retention import Kept, trim_once
 from engine.connectors.log import read_feed
 from engine.core.frames import LATE_SCHEMA
@@ -282,3 +283,18 @@ async def test_a_replayed_result_is_marked_and_others_are_not(client: httpx.Asyn
     assert sorted((each["$event_time_ms"], each.get("$replayed")) for each in found) == [(1_000, True), (8_000, None)]
     changes = (await client.get("/v1/streams/joined/changes", params={"from": "earliest"})).json()["changes"]
     assert sorted((each["event_time_ms"], each.get("$replayed")) for each in changes) == [(1_000, True), (8_000, None)]
+
+
+async def test_the_late_records_of_a_deleted_query_go_in_steps_and_not_with_the_edit(client: httpx.AsyncClient, dsn: str) -> None:
+    counted = "SELECT count(*) FROM log.late_record"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        kept = connection.execute(counted).fetchone()
+        assert kept is not None
+        assert kept[0] > 2
+        sweep_late_records(connection, step_rows=1)
+        assert connection.execute(counted).fetchone() == kept, "its query is there"
+        assert (await client.delete(PATH.removesuffix("/late-records"))).status_code == 204
+        assert connection.execute(counted).fetchone() == kept
+        connection.execute("DELETE FROM slackwater.query")  # as a driver does that purges it
+        sweep_late_records(connection, step_rows=1)
+        assert connection.execute(counted).fetchone() == (0,)
