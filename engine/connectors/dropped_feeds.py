@@ -26,7 +26,14 @@ DELETE FROM log.head h USING dropped d WHERE h.feed_id = d.id
 """
 _FIND_SQL: Final = "SELECT id FROM log.feed WHERE starts_with(name, %s) ORDER BY id"
 _STEP_SQL: Final = "DELETE FROM log.{0} WHERE ctid = ANY(ARRAY(SELECT ctid FROM log.{0} WHERE feed_id = %s LIMIT %s))"
-_HELD: Final = ("batch", "append_key", "file")
+_OTHERS: Final = ("append_key", "file")
+_BATCHES_SQL: Final = """
+DELETE FROM log.batch WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM log.batch WHERE feed_id = %(feed)s AND (partition, base_offset) > (%(partition)s, %(offset)s)
+    ORDER BY partition, base_offset LIMIT %(rows)s
+)) RETURNING partition, base_offset
+"""
+"""In the order of the key, from where the last step ended: while a backup holds on to removed rows, none is passed over twice."""
 
 
 def drop_feed(connection: Connection, name: str) -> None:
@@ -47,8 +54,20 @@ def sweep_dropped_feeds(connection: Connection, step_rows: int = STEP_ROWS) -> i
     """
     batches = 0
     for (feed_id,) in connection.execute(_FIND_SQL, (_MARK,)).fetchall():
-        for table in _HELD:
-            while removed := connection.execute(_STEP_SQL.format(table), (feed_id, step_rows)).rowcount:
-                batches += removed if table == "batch" else 0
+        batches += _sweep_batches(connection, feed_id, step_rows)
+        for table in _OTHERS:
+            while connection.execute(_STEP_SQL.format(table), (feed_id, step_rows)).rowcount:
+                pass
         connection.execute("DELETE FROM log.feed WHERE id = %s", (feed_id,))
     return batches
+
+
+def _sweep_batches(connection: Connection, feed_id: int, step_rows: int) -> int:
+    removed, last = 0, (-1, -1)
+    while True:
+        step = {"feed": feed_id, "partition": last[0], "offset": last[1], "rows": step_rows}
+        found = connection.execute(_BATCHES_SQL, step).fetchall()
+        if not found:
+            return removed
+        removed += len(found)
+        last = max(found)
