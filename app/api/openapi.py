@@ -16,6 +16,7 @@ from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
+from app.error_list import ERRORS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 
@@ -45,7 +46,8 @@ TAGS = [
 _BODIES = (ApiKeyBody, ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _READ_BY_POST = ("/v1/validations", "/v1/tables/{name}/rows:lookup")
-_WITHOUT_DATABASE = ("/v1/version",)
+_WITHOUT_DATABASE = ("/v1/version", "/v1/functions", "/v1/errors", "/v1/errors/{code}")
+_CODED = ("ProblemBody", "FaultBody", "ProblemItem", "QueryError")
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -88,6 +90,15 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     _document_limits(document["paths"])
     for name, schema in schemas.items():
         schemas[name] = _for_generators(schema)
+    for name in _CODED:
+        code = schemas[name]["properties"]["code"]
+        schemas[name]["properties"]["code"] = {"$ref": "#/components/schemas/ErrorCode", "description": code["description"]}
+    schemas["ErrorCode"] = {
+        "type": "string",
+        "title": "ErrorCode",
+        "description": "Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.",
+        "enum": sorted(ERRORS),
+    }
     document_access(document)
     for path, operations in document["paths"].items():
         for operation in operations.values():
@@ -171,6 +182,7 @@ _CONDITIONS = {
 
 _NAMES = {"streams": "departures", "tables": "weather", "queries": "delays", "api-keys": "dashboard"}
 _LOST = {
+    "errors": ("error_not_found", "there is no error with the code 'query_not_fond'; did you mean query_not_found?"),
     "streams": ("relation_not_found", "there is no stream 'departures'; GET /v1/streams lists those there are"),
     "tables": ("relation_not_found", "there is no table 'weather'; GET /v1/tables lists those there are"),
     "api-keys": ("api_key_not_found", "there is no API key 'dashboard'; GET /v1/api-keys lists those there are"),

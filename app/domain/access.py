@@ -84,6 +84,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "GET /readyz": Rule(OPEN, Reach.NOTHING),
         "GET /v1/version": Rule(OPEN, Reach.NOTHING),
         "GET /v1/functions": Rule(OPEN, Reach.NOTHING),
+        "GET /v1/errors": Rule(OPEN, Reach.NOTHING),
+        "GET /v1/errors/{code}": Rule(OPEN, Reach.NOTHING),
         "GET /metrics": Rule(READ, Reach.EVERYTHING),
         "GET /v1/streams": Rule(READ, Reach.LIST),
         "GET /v1/streams/{name}": Rule(READ, Reach.NAME),

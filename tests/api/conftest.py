@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from app.error_list import ERRORS
 from app.main import create_app
 from app.settings import LimitSettings, Settings
 
@@ -104,6 +105,8 @@ def problem() -> Problem:
         assert response.headers["content-type"] == "application/problem+json"
         body: dict[str, Any] = response.json()
         assert body["code"] == code, body
+        assert {code, *(fault["code"] for fault in body["errors"])} <= ERRORS.keys(), "every code has its page"
+        assert body["type"] == f"/v1/errors/{code}"
         assert body["status"] == status
         assert body["request_id"] == response.headers["x-request-id"]
         assert body["detail"]

@@ -70,7 +70,7 @@ def filled(operation: str, **values: str) -> tuple[str, str]:
     """Return method and path of an operation on what there is."""
     method, path = operation.split(" ")
     kind = "weather" if "/tables/" in path else "delays" if "/queries/" in path else "departures"
-    known = {"name": kind, "plural": "streams", "key": "JFK"} | values
+    known = {"name": kind, "key": "JFK", "code": "query_not_found"} | values
     return method, path.format(**{key: quote(value, safe="") for key, value in known.items()})
 
 
@@ -107,7 +107,7 @@ async def test_text_in_paths_and_parameters_is_text(target: httpx.AsyncClient, p
     for payload, (name, operation) in itertools.product(payloads, OPERATIONS):
         if name.startswith("DELETE"):
             continue
-        for place in ("name", "plural", "key"):
+        for place in ("name", "key", "code"):
             if f"{{{place}}}" in name:
                 method, path = filled(name, **{place: payload})
                 check(await target.request(method, path))

@@ -109,7 +109,7 @@ async def test_a_route_answers_the_roles_of_its_rule_and_nobody_else(
     method: str, path: str, client: httpx.AsyncClient, keys: dict[str, str | None], problem: Problem
 ) -> None:
     needed = RULES[f"{method} {path}"].role
-    url = path.format(name="nothing", plural="streams", key="x")
+    url = path.format(name="nothing", key="x", code="query_not_found")
     for kind in KINDS:
         header = keys[kind]
         response = await client.request(method, url, headers={} if header is None else {"authorization": header})

@@ -1,0 +1,30 @@
+"""GET /v1/errors, and the `type` of problems that leads there."""
+
+from __future__ import annotations
+
+import httpx
+from fastapi import FastAPI
+
+from app.error_list import ERRORS
+from tests.api.conftest import Problem
+
+
+async def test_the_type_of_a_problem_leads_to_its_page(client: httpx.AsyncClient, problem: Problem) -> None:
+    body = problem(await client.get("/v1/queries/nothing"), 404, "query_not_found")
+    page = (await client.get(body["type"])).json()
+    assert (page["code"], page["status"], page["retryable"], page["title"]) == ("query_not_found", 404, False, body["title"])
+    assert "GET /v1/queries" in page["cure"]
+
+
+async def test_every_code_is_listed_and_has_a_page(client: httpx.AsyncClient, problem: Problem) -> None:
+    items = (await client.get("/v1/errors")).json()["items"]
+    assert [item["code"] for item in items] == sorted(ERRORS)
+    body = problem(await client.get("/v1/errors/query_not_fond"), 404, "error_not_found")
+    assert "did you mean query_not_found?" in body["detail"]
+
+
+async def test_the_document_has_the_codes_as_an_enum(app: FastAPI) -> None:
+    schemas = app.openapi()["components"]["schemas"]
+    assert schemas["ErrorCode"]["enum"] == sorted(ERRORS)
+    for model in ("ProblemBody", "FaultBody", "ProblemItem", "QueryError"):
+        assert schemas[model]["properties"]["code"]["$ref"] == "#/components/schemas/ErrorCode", model
