@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 import polars as pl
 from sqlglot import exp
 
-from engine.definition import arithmetic, functions
+from engine.definition import arithmetic, functions, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.function_list import FUNCTIONS, call
 from engine.definition.gaps import Gap, Gaps
@@ -272,7 +272,8 @@ class _Compiler:
             if operand.type not in (None, STRING):
                 raise ExpressionInvalid("type_mismatch", f"|| joins texts, not {operand.kind}; use CAST(… AS string)")
             parts.append(coerce(operand, STRING, "||"))
-        return Operand(pl.concat_str(parts), STRING)
+        self.gaps.add("text_too_long", texts.is_joined_too_long(parts, passes_nulls=False))
+        return Operand(texts.joined(parts, passes_nulls=False), STRING)
 
     def case(self, node: exp.Expr) -> Operand:
         subject = None if node.args.get("this") is None else self.child(node, "this")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from engine.definition import arithmetic, functions
+from engine.definition import arithmetic, functions, texts
 from engine.definition.documented import Argument, Example, arguments_of
 from engine.definition.functions import Arguments, of_double, of_text
 from engine.definition.operands import ExpressionInvalid, Operand
@@ -174,7 +174,7 @@ _LIST: Sequence[Function] = (
     ),
     Function(
         "concat", "text...: string", "string", "The texts one after the other; NULLs are passed over (with || they make the result NULL).",
-        (Example("concat('a', NULL, 'b')", "ab"),), of_text("concat", lambda *e: pl.concat_str(*e, ignore_nulls=True), STRING),
+        (Example("concat('a', NULL, 'b')", "ab"),), of_text("concat", lambda *e: texts.joined(e, passes_nulls=True), STRING),
     ),
     Function(
         "left", "text: string, count: whole number", "string", "The first characters; of a negative count all but the last.",

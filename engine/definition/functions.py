@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from engine.definition import arithmetic
+from engine.definition import arithmetic, texts
 from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, common_type, finite, null
 from engine.definition.types import (
@@ -177,13 +177,7 @@ def side(name: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[A
 def replaced(arguments: Arguments) -> Operand:
     old = _literal_text("replace", arguments[1])
     value, new = _texts("replace", [arguments[0], arguments[2]])
-
-    def build(text: pl.Expr, put: pl.Expr) -> pl.Expr:
-        given = pl.when(put.is_not_null()).then(text)  # as many rows as both, also where one is a literal
-        # SQL finds no empty text anywhere; Polars would find one around every character, and fails on a NULL replacement.
-        return given if old == "" else given.str.replace_all(old, put.fill_null(""), literal=True)
-
-    return Operand(once(build, value, new), STRING)
+    return Operand(texts.replaced(value, old, new), STRING)
 
 
 def null_if(arguments: Arguments) -> Operand:

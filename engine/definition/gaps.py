@@ -15,10 +15,11 @@ from typing import Final, Literal
 
 import polars as pl
 
-from engine.definition.operands import BIGINT_DIGITS, Operand, digits_of
-from engine.definition.types import ColumnType
+from engine.definition.operands import BIGINT_DIGITS, Operand, coerce, digits_of
+from engine.definition.texts import is_joined_too_long, is_replaced_too_long
+from engine.definition.types import STRING, ColumnType
 
-GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain"]
+GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain", "text_too_long"]
 """Why there is no value; the reason under which it is counted."""
 
 Condition = pl.Expr | Callable[[], pl.Expr | None]
@@ -83,21 +84,21 @@ class Gaps:
         is_given = left.expr.is_not_null() & right.expr.is_not_null()
         if operator in "/%":
             if right.literal is None or right.literal == 0:
-                self._add("division_by_zero", is_given & (right.expr == 0))
+                self.add("division_by_zero", is_given & (right.expr == 0))
             is_given &= right.expr != 0
         is_fitting = result.type.kind == "decimal" or (left.type.kind == right.type.kind == "int")
         if not is_fitting:
-            self._add("number_overflow", is_given & result.expr.is_null())
+            self.add("number_overflow", is_given & result.expr.is_null())
 
     def after_negation(self, value: Operand, result: Operand) -> None:
         """Note where the negative of a number does not fit."""
         if value.literal is None and value.type is not None and value.type.kind == "bigint":
-            self._add("number_overflow", value.expr.is_not_null() & result.expr.is_null())
+            self.add("number_overflow", value.expr.is_not_null() & result.expr.is_null())
 
     def after_cast(self, value: Operand, result: Operand) -> None:
         """Note where a cast fails."""
         if value.type is not None and result.type is not None and not _always_fits(value.type, result.type):
-            self._add("cast_failed", value.expr.is_not_null() & result.expr.is_null())
+            self.add("cast_failed", value.expr.is_not_null() & result.expr.is_null())
 
     def after_call(self, name: str, arguments: Sequence[Operand], result: Operand) -> None:
         """Note where a function has no result."""
@@ -105,9 +106,15 @@ class Gaps:
         kinds = {argument.type.kind for argument in arguments if argument.type is not None}
         if name == "mod" and len(arguments) == 2:
             self.after_arithmetic("%", arguments[0], arguments[1], result)
+        elif name == "concat":
+            parts = [coerce(argument, STRING, name) for argument in arguments]
+            self.add("text_too_long", is_joined_too_long(parts, passes_nulls=True))
+        elif name == "replace" and isinstance(arguments[1].literal, str):
+            text, new = (coerce(arguments[place], STRING, name) for place in (0, 2))
+            self.add("text_too_long", is_replaced_too_long(text, arguments[1].literal, new))
         elif reason is not None and kinds - _KEPT.get(name, frozenset()):
             is_given = reduce(lambda a, b: a & b, (argument.expr.is_not_null() for argument in arguments))
-            self._add(reason, is_given & result.expr.is_null())
+            self.add(reason, is_given & result.expr.is_null())
 
     def of(self, result: Operand, columns: Iterable[str]) -> tuple[Gap, ...]:
         """Return the gaps of the whole expression; of very many one that stands for all: NULL, and no column is.
@@ -121,7 +128,8 @@ class Gaps:
         is_given = pl.all_horizontal([pl.col(name).is_not_null() for name in columns] or [pl.lit(value=True)])
         return (Gap("number_overflow", is_given & result.expr.is_null()),)
 
-    def _add(self, reason: GapReason, is_met: pl.Expr) -> None:
+    def add(self, reason: GapReason, is_met: pl.Expr) -> None:
+        """Note a place; ``is_met`` says in which rows it has no value."""
         if len(self.found) > MAX_GAPS:
             return  # one stands for all: ``of``
         for given in self._conditions:

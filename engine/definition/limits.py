@@ -45,6 +45,9 @@ MAX_IN_VALUES: Final = 2_000
 MAX_ARGUMENTS: Final = 500
 """Of one call (concat, coalesce, greatest, least), and branches of one CASE, which Polars nests."""
 
+MAX_TEXT_BYTES: Final = 1 << 20
+"""Of a text that ``replace``, ``concat`` or ``||`` makes longer: as much as is kept of a late record."""
+
 MAX_NESTING: Final = 16
 """Brackets, CASEs and prefix operators inside each other. sqlglot and the compiler recurse some twenty Python frames a level, of
 1,000 in all: what the service accepts must also compile deep inside a driver's stack."""

@@ -95,3 +95,26 @@ def test_a_case_gives_its_first_true_branch_however_many_there_are(branches: int
 def test_a_written_text_takes_a_replacement_from_each_record() -> None:
     scalar = compile_scalar("replace('abc', 'b', s)", SCHEMA)
     assert FRAME.select(scalar.expr.alias("x"))["x"].to_list() == ["aac", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("replace(s, 'a', '" + "b" * 2_000 + "')", None),
+        (
+            "replace(replace(replace(replace(s, 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa')",
+            None,
+        ),
+        ("concat(s, s)", 2_000),
+        ("concat(" + ", ".join(["s"] * 400) + ", " + ", ".join(["s"] * 90) + ")", 490_000),
+        (" || ".join(["concat(" + "s, " * 49 + "s)"] * 25), None),
+        ("concat(null, s)", 1_000),
+    ],
+)
+def test_a_text_grows_up_to_a_bound_and_is_null_and_counted_beyond(text: str, length: int | None) -> None:
+    frame = pl.DataFrame({"s": ["a" * 1_000, "", None]})
+    scalar = compile_scalar(text, SCHEMA)
+    found = frame.select(scalar.expr.str.len_bytes().alias("x"), *[gap.is_met.alias(str(n)) for n, gap in enumerate(scalar.gaps)])
+    assert found["x"][0] == length
+    assert any(found[column][0] for column in found.columns[1:]) == (length is None)
+    assert not any(found[column][1] or found[column][2] for column in found.columns[1:])
