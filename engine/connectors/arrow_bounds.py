@@ -7,7 +7,7 @@ that every record refers to. Messages are tables of FlatBuffers (``Message.fbs``
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,18 +15,24 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.connectors.arrow_types import TypeNotRead, check_types, kinds_of
+
 MAX_RECORDS: Final = 1_000_000
 """Of one body, as of every format. 64 bytes each where the body is as large as one may be."""
 
 MAX_DECODED_BYTES: Final = 128 << 20
 """Twice the largest body. A record's columns are copied some three times until it is in the log."""
 
+MAX_VALUES: Final = MAX_DECODED_BYTES // 8
+"""Values of all columns, and of what is inside of them. A null takes as many bytes as any number once it has its declared type, and
+none in a body: it has neither a buffer in an Arrow stream nor a place in a JSON record."""
+
 MAX_BATCHES: Final = 10_000
 MAX_FIELDS: Final = 10_000
 """Batches, and columns, cost time of their own even where they are empty."""
 
 _HEADER = 2
-_LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
+_LENGTH, _NODES, _BUFFERS, _COMPRESSION = 0, 1, 2, 3
 _DICTIONARY_DATA = 1
 
 
@@ -34,70 +40,86 @@ class TooLarge(ValueError):
     """A stream that would become larger than its bounds."""
 
 
-def check_stream(body: bytes) -> None:
+def check_stream(body: bytes) -> int:
     """Refuse a stream that would become too large.
+
+    Returns:
+        How many records it has.
 
     Raises:
         TooLarge: it says what is too much, and the bound.
         ValueError: the stream is damaged.
         pyarrow.ArrowException: likewise.
     """
-    records = size = batches = 0
+    records = size = batches = values = 0
     for message in pa.ipc.MessageReader.open_stream(body):
         if message.type not in ("record batch", "dictionary"):
             continue
-        length, decoded = _sizes(message)
+        found = _sizes(message)
         batches += 1
-        records += length if message.type == "record batch" else 0
-        size += decoded
+        records += found.length if message.type == "record batch" else 0
+        values += found.values
+        size += found.decoded
         _check("record batches", batches, MAX_BATCHES)
         _check("records", records, MAX_RECORDS)
-        _check("values of a dictionary", length, MAX_RECORDS)
+        _check("values of a dictionary", found.length, MAX_RECORDS)
+        _check("values", values, MAX_VALUES)
         _check("bytes when it is decoded", size, MAX_DECODED_BYTES)
+    return records
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Refuse types whose size only a look at every value could tell, and more columns than anybody has. Raises ``TooLarge``."""
-    _check("columns", len(schema), MAX_FIELDS)
-    for field in schema:
-        for kind in _kinds(field.type):
-            if pa.types.is_run_end_encoded(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
-                raise TooLarge(f"column '{field.name}' is of type {kind}, which is not read; send plain values")
-            if pa.types.is_dictionary(kind) and kind is not field.type:
-                raise TooLarge(f"column '{field.name}' holds a dictionary inside of other values; send plain values")
-
-
-def check_values(batch: pa.RecordBatch) -> int:
-    """Return how many bytes texts take that records refer to, once each has its own.
+    """Refuse types that are not read, or whose size only a look at every value could tell, and more columns than anybody has.
 
     Raises:
-        TooLarge: more than a body may become.
+        TypeNotRead: a column's type.
+        TooLarge: the number of columns.
     """
-    size = sum(_referred(column) for column in batch.columns)
-    _check("bytes when each record has its own texts", size, MAX_DECODED_BYTES)
-    return size
+    _check("columns", len(schema), MAX_FIELDS)
+    check_types(schema)
+    for field in schema:
+        if any(pa.types.is_dictionary(kind) and kind is not field.type for kind in kinds_of(field.type)):
+            raise TypeNotRead(f"column '{field.name}' holds a dictionary inside of other values; send plain values")
 
 
-def _referred(column: pa.Array) -> int:
-    if pa.types.is_dictionary(column.type):
-        values = column.dictionary
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-            return 0 if _is_fixed(values.type) else int(values.nbytes) * len(column)
-        return pc.sum(pc.take(pc.binary_length(values), column.indices)).as_py() or 0
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+def check_values(batches: Iterable[pa.RecordBatch]) -> None:
+    """Refuse batches whose records refer to the same values so often that these are too much once each record has its own.
+
+    Raises:
+        TooLarge: all batches together are more than a body may become.
+    """
+    size = 0
+    for batch in batches:
+        size += sum(referred_bytes(column) for column in batch.columns)
+        _check("bytes when each record has its own texts", size, MAX_DECODED_BYTES)
+
+
+def referred_bytes(column: pa.Array) -> int:
+    """Return how many bytes the values take that a column refers to, once each record has its own."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return referred_bytes(column.storage)
+    if pa.types.is_dictionary(kind):
+        return _of_dictionary(column)
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         series = pl.Series(column.view(pa.binary_view()))
         return int(series.bin.size().sum() or 0)
+    if pa.types.is_struct(kind):
+        return sum(referred_bytes(column.field(number)) for number in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return referred_bytes(column.keys) + referred_bytes(column.items)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return referred_bytes(column.values)
     return 0
 
 
-def _is_fixed(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
-
-
-def _kinds(kind: pa.DataType) -> Iterator[pa.DataType]:
-    yield kind
-    for number in range(kind.num_fields):
-        yield from _kinds(kind.field(number).type)
+def _of_dictionary(column: pa.DictionaryArray) -> int:
+    values = column.dictionary
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return pc.sum(pc.take(pc.binary_length(values), column.indices)).as_py() or 0
+    if pa.types.is_primitive(values.type) or pa.types.is_decimal(values.type):
+        return len(column) * max(1, values.type.bit_width // 8)
+    return int(values.nbytes) * len(column)
 
 
 def _check(what: str, count: int, most: int) -> None:
@@ -105,18 +127,35 @@ def _check(what: str, count: int, most: int) -> None:
         raise TooLarge(f"the stream has {count:,} {what}, and may have {most:,}; send it in several parts")
 
 
-def _sizes(message: pa.ipc.Message) -> tuple[int, int]:
-    """Return how many rows a batch says it has, and how many bytes its buffers become."""
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What a batch says of itself.
+
+    Attributes:
+        length: its rows.
+        values: those of all columns at every depth, nulls among them.
+        decoded: the bytes that its buffers become.
+    """
+
+    length: int
+    values: int
+    decoded: int
+
+
+def _sizes(message: pa.ipc.Message) -> _Sizes:
     metadata, body = message.metadata.to_pybytes(), message.body
     try:
         root = _Table(metadata, struct.unpack_from("<I", metadata)[0])
         batch = root.table(_HEADER)
         if message.type == "dictionary":
             batch = batch.table(_DICTIONARY_DATA)
-        places = batch.structs(_BUFFERS, "<qq")
+        lengths = [length for length, _ in batch.structs(_NODES, "<qq")]
+        if min(lengths, default=0) < 0:
+            raise ValueError("a column has a negative length")
         is_compressed = batch.has(_COMPRESSION)
         content = memoryview(body) if body is not None else memoryview(b"")
-        return batch.long(_LENGTH), sum(_decoded(content, *place, is_compressed=is_compressed) for place in places)
+        decoded = sum(_decoded(content, *place, is_compressed=is_compressed) for place in batch.structs(_BUFFERS, "<qq"))
+        return _Sizes(batch.long(_LENGTH), sum(lengths), decoded)
     except (struct.error, OverflowError) as error:
         raise ValueError(f"its metadata is damaged: {error}") from error
 

@@ -46,7 +46,7 @@ def _fault(table: pa.Table) -> str | None:
 
 
 def _in_microseconds(table: pa.Table) -> pa.Table:
-    """Bring seconds to a unit that Polars has: it multiplies without looking for an overflow."""
+    """Bring seconds to a unit that Polars has: it multiplies without looking for an overflow. Zones become UTC: their names are anything."""
     types = [_microseconds(field.type) for field in table.schema]
     fields = [field.with_type(kind) for field, kind in zip(table.schema, types, strict=True)]
     return table if types == table.schema.types else table.cast(pa.schema(fields))
@@ -103,7 +103,13 @@ def _retyped(kind: pa.DataType, rule: _TypeRule) -> pa.DataType:
 
 
 def _microseconds(kind: pa.DataType) -> pa.DataType:
-    return _retyped(kind, lambda leaf: pa.timestamp("us", leaf.tz) if pa.types.is_timestamp(leaf) and leaf.unit == "s" else leaf)
+    return _retyped(kind, _instant)
+
+
+def _instant(leaf: pa.DataType) -> pa.DataType:
+    if not pa.types.is_timestamp(leaf):
+        return leaf
+    return pa.timestamp("us" if leaf.unit == "s" else leaf.unit, None if leaf.tz is None else "UTC")
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:

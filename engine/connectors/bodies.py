@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
+from polars.exceptions import PanicException, PolarsError
 
 from engine.connectors.arrow_bounds import MAX_RECORDS, TooLarge, check_schema, check_stream, check_values
 from engine.connectors.arrow_records import records_of
+from engine.connectors.arrow_types import TypeNotRead
 from engine.connectors.canonical import CONTROL_COLUMNS, reject_rows
 from engine.connectors.excerpts import excerpts_of
-from engine.connectors.json_records import BodyMalformed, parse_array, parse_lines, unknown_detail
+from engine.connectors.json_records import BodyMalformed, check_width, parse_array, parse_lines, unknown_detail
 from engine.plan.model import RelationSchema
 
 JSON_TYPES = ("application/json",)
@@ -41,7 +43,9 @@ def parse_records(body: bytes, media_type: str, relation: RelationSchema) -> tup
         _check_count("JSON objects", body.count(b"{"), MAX_OBJECTS)
         return parse_array(body, relation)
     if kind in LINE_TYPES:
-        _check_count("lines", body.count(b"\n"), MAX_RECORDS)
+        lines = body.count(b"\n")
+        _check_count("lines", lines, MAX_RECORDS)
+        check_width(lines, relation)
         raw, rejects, _ = parse_lines(body, relation, "reject")
         return raw, rejects
     if kind in ARROW_TYPES:
@@ -57,16 +61,15 @@ def _check_count(what: str, count: int, most: int) -> None:
 
 def _parse_arrow(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
     try:
-        check_stream(body)
+        check_width(check_stream(body), relation)
         reader = pa.ipc.open_stream(body)
         check_schema(reader.schema)
         table = reader.read_all()
-        for batch in table.to_batches():
-            check_values(batch)
+        check_values(table.to_batches())
         frame, places, rejects = records_of(table)
-    except TooLarge as error:
+    except (TooLarge, TypeNotRead) as error:
         raise BodyMalformed(str(error)) from error
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, PolarsError, PanicException) as error:
         raise BodyMalformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from error
     strange = [name for name in frame.columns if name not in relation.columns and name not in CONTROL_COLUMNS]
     raw = frame.drop(strange).with_columns(places)

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
+from engine.connectors.arrow_bounds import MAX_VALUES
 from engine.connectors.canonical import (
     CONTROL_COLUMNS,
     FAR_YEAR,
@@ -61,11 +62,25 @@ class BodyMalformed(UserError):
         self.position = position
 
 
+def check_width(records: int, relation: RelationSchema) -> None:
+    """Refuse many records of a wide relation in one body: in memory each of them has all columns, also those that it leaves out.
+
+    Raises:
+        BodyMalformed: they are too many.
+    """
+    places = relation.columns.places
+    if records * places > MAX_VALUES:
+        raise BodyMalformed(
+            f"the body has {records:,} records of {places:,} values each, and may have {MAX_VALUES:,} values: columns that a record leaves "
+            "out count too; send it in several parts"
+        )
+
+
 def parse_array(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Parse a JSON array of records, or a single record, into ``(raw, rejects)``; ``_offset`` is the index.
 
     Raises:
-        BodyMalformed: it is not JSON, or neither an array nor an object.
+        BodyMalformed: it is not JSON, or neither an array nor an object, or too much.
     """
     try:
         value = JsonReader(relation.columns.types).read(body)
@@ -80,6 +95,7 @@ def parse_array(body: bytes, relation: RelationSchema) -> tuple[pl.DataFrame, pl
     records = [value] if isinstance(value, dict) else value
     if not isinstance(records, list):
         raise BodyMalformed("the body must be an array of records, one record, or records on lines of their own", 0)
+    check_width(len(records), relation)
     return parse_objects(records, np.arange(len(records), dtype=np.int64), relation, "reject")
 
 

@@ -126,6 +126,11 @@ class ColumnType:
         """Whether it holds other values: such a column can be carried, not compared."""
         return self.kind in ("array", "map", "struct")
 
+    @property
+    def places(self) -> int:
+        """How many values take memory for each one of this type, null or not: those of a struct's fields."""
+        return 1 + sum(field.places for _, field in self.fields)
+
 
 def scalar(kind: ScalarKind) -> ColumnType:
     """Return the type of a kind that needs no parameters."""
@@ -299,6 +304,11 @@ class Schema:
     def types(self) -> tuple[ColumnType, ...]:
         """Column types in order."""
         return tuple(column for _, column in self.columns)
+
+    @cached_property
+    def places(self) -> int:
+        """How many values take memory for each record, null or not."""
+        return sum(column.places for _, column in self.columns)
 
     def __getitem__(self, name: str) -> ColumnType:
         return self._by_name[name]

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from engine.connectors.arrow_bounds import TooLarge, check_values
 from engine.connectors.bodies import ARROW_TYPES, JSON_TYPES, LINE_TYPES, parse_records
 from engine.connectors.json_records import BodyMalformed
 from tests.unit.connectors.relations import relation
@@ -66,6 +67,62 @@ def test_one_long_text_that_every_record_refers_to_is_refused(kind: str) -> None
         frame.write_ipc_stream(sink, compression="zstd")
         body = sink.getvalue()
     assert "1,048,576,000 bytes" in refused(body) or "bytes when it is decoded" in refused(body)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "view", "nested view", "struct of views"])
+def test_texts_that_are_referred_to_are_counted_over_all_batches(kind: str) -> None:
+    text, rows = pa.array(["x" * (1 << 20)]), 100
+    if kind == "dictionary":
+        column: pa.Array = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), text)
+    else:
+        column = pl.Series(text).new_from_index(0, rows).to_arrow(compat_level=pl.CompatLevel.newest())
+        views = pa.ListArray.from_arrays(pa.array([0, rows] + [rows] * (rows - 1), pa.int32()), column)
+        column = {"view": column, "nested view": views, "struct of views": pa.StructArray.from_arrays([column], ["a"])}[kind]
+    one = batch(column, "s")
+    with pytest.raises(TooLarge, match="209,715,200 bytes when each record has its own texts"):
+        check_values([one, one])
+    check_values([one])
+
+
+def test_a_dictionary_is_sent_once_and_counted_in_each_batch() -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["x" * (1 << 20)]))
+    body = stream(*[batch(values, "s")] * 8)
+    assert len(body) < 10_000
+    assert "bytes when each record has its own texts" in refused(body)
+
+
+@pytest.mark.parametrize("kind", ["list", "fixed_size_list", "dictionary"])
+def test_nulls_inside_of_values_count_though_they_have_no_bytes(kind: str) -> None:
+    nulls, count = pa.nulls(40_000_000), 40_000_000
+    values: dict[str, Any] = {
+        "list": lambda: pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), nulls),
+        "fixed_size_list": lambda: pa.FixedSizeListArray.from_arrays(nulls, count),
+        "dictionary": lambda: pa.DictionaryArray.from_arrays(
+            pa.array([0], pa.int32()), pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), nulls)
+        ),
+    }
+    body = stream(batch(values[kind](), "s"))
+    assert len(body) < 1_000
+    assert "values, and may have 16,777,216" in refused(body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (ARROW_TYPES[0], stream(batch(pa.nulls(200_000)))),
+        (LINE_TYPES[0], b"{}\n" * 200_000),
+        (JSON_TYPES[0], b"[" + b"{}," * 199_999 + b"{}]"),
+    ],
+)
+@pytest.mark.parametrize(
+    "columns",
+    [{f"c{number}": "bigint" for number in range(199)}, {"s": "struct<" + ",".join(f"a{n}:int" for n in range(198)) + ">"}],
+)
+def test_records_that_leave_out_most_columns_of_a_wide_relation_are_refused(
+    kind: str, body: bytes, columns: dict[str, str]
+) -> None:
+    with pytest.raises(BodyMalformed, match="200,000 records of 200 values each, and may have 16,777,216 values"):
+        parse_records(body, kind, relation({"v": "bigint"} | columns))
 
 
 def test_empty_batches_have_a_bound() -> None:
