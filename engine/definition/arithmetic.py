@@ -9,6 +9,7 @@ division, the result is a double.
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Literal
 
 import polars as pl
@@ -51,13 +52,18 @@ def negate(operand: Operand) -> Operand:
     if not operand.type.is_numeric:
         raise ExpressionInvalid("type_mismatch", f"'-' works on numbers, not {operand.kind}")
     if operand.literal is not None and not isinstance(operand.literal, str):
-        value = -operand.literal
+        value = _negated(operand.literal)
         kind = operand.type
         shown = float(value) if kind.kind == "double" else value
         return Operand(pl.lit(shown, dtype=kind.polars), kind, value)
     if operand.type.is_integer:
         return Operand(narrow(0 - operand.expr.cast(_WIDE)), BIGINT)
     return Operand(-operand.expr, operand.type)
+
+
+def _negated(value: int | Decimal) -> int | Decimal:
+    """Return a literal's number negated, with all its digits: ``-value`` rounds a decimal to 28."""
+    return value.copy_negate() if isinstance(value, Decimal) and value else -value
 
 
 def absolute(operand: Operand, kind: ColumnType) -> Operand:

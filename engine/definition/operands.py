@@ -95,17 +95,22 @@ def number_literal(text: str) -> Operand:
     except py_decimal.InvalidOperation as error:
         raise ExpressionInvalid("expression_malformed", f"{text[:40]!r} is not a number") from error
     if text.isascii() and text.isdigit():
-        whole = int(text)
-        if whole < 2**63:
-            found = INT if whole < 2**31 else BIGINT
-            return Operand(pl.lit(whole, dtype=found.polars), found, whole)
-        if len(text) <= MAX_DECIMAL_PRECISION:
-            found = decimal(len(text), 0)
-            return Operand(pl.lit(value, dtype=found.polars), found, value)
-        raise ExpressionInvalid("expression_malformed", f"the number {text[:20]}… has more than {MAX_DECIMAL_PRECISION} digits")
+        return _whole_literal(text.lstrip("0") or "0")
     if not math.isfinite(float(value)):
         raise ExpressionInvalid("expression_malformed", f"the number {text[:40]} does not fit a double")
     return Operand(pl.lit(float(value), dtype=pl.Float64), DOUBLE, value)
+
+
+def _whole_literal(digits: str) -> Operand:
+    """Return a whole number as int, bigint or decimal. Looks at the length first: Python converts no more than 4,300 digits."""
+    if len(digits) > MAX_DECIMAL_PRECISION:
+        raise ExpressionInvalid("expression_malformed", f"the number {digits[:20]}… has more than {MAX_DECIMAL_PRECISION} digits")
+    whole = int(digits)
+    if whole < 2**63:
+        found = INT if whole < 2**31 else BIGINT
+        return Operand(pl.lit(whole, dtype=found.polars), found, whole)
+    found, value = decimal(len(digits), 0), py_decimal.Decimal(digits)
+    return Operand(pl.lit(value, dtype=found.polars), found, value)
 
 
 def finite(expr: pl.Expr) -> pl.Expr:

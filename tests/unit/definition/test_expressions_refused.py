@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import get_args
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,6 +148,26 @@ def test_absurd_length_and_nesting_are_refused(text: str) -> None:
     with pytest.raises(ExpressionInvalid) as caught:
         compile_scalar(text, SCHEMA)
     assert caught.value.code == "expression_malformed"
+
+
+@pytest.mark.parametrize(
+    "place", ["i = {}", "i in (1, {})", "round(f, {})", "-{}", "i % -{}", "substring(s.t, {}, 2)", "power(f, {})", "{}"]
+)
+@pytest.mark.parametrize("digits", [39, 4_300, 4_301, 9_900])
+def test_a_number_of_too_many_digits_is_refused_wherever_it_stands(place: str, digits: int) -> None:
+    with pytest.raises(ExpressionInvalid, match="has more than 38 digits") as caught:
+        compile_scalar(place.format("9" * digits), SCHEMA)
+    assert caught.value.code == "expression_malformed"
+
+
+def test_zeros_in_front_are_no_digits_of_a_number() -> None:
+    assert str(compile_scalar("0" * 5_000 + "7", SCHEMA).type) == "int"
+
+
+@pytest.mark.parametrize("digits", [28, 29, 37, 38])
+def test_a_negated_number_keeps_all_its_digits(digits: int) -> None:
+    text = "-" + "9" * (digits - 1) + "8"
+    assert pl.DataFrame({"s.i": [1]}).select(compile_scalar(text, SCHEMA).expr).item() == Decimal(text)
 
 
 @given(st.text(max_size=60) | st.text(alphabet="is.t()'\"+-*/%|<>=,;: 01andornulcase", max_size=60))
