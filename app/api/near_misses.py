@@ -13,6 +13,11 @@ Paths = Mapping[str, Set[str]]
 LIKE_ENOUGH = 0.6
 """difflib's own default."""
 
+MAX_PATH_CHARS = 300
+MAX_PART_CHARS = 80
+"""Of what lies between two slashes. Names have at most 63 characters. A longer path gets no hint: to compare it costs more than it is long, and
+everybody may ask."""
+
 _WISHES = {
     "start": "running", "resume": "running", "run": "running", "unpause": "running", "pause": "paused", "stop": "stopped",
     "cancel": "stopped", "terminate": "stopped",
@@ -75,9 +80,11 @@ def hint_for(method: str, path: str, paths: Paths) -> str | None:
 
     Args:
         method: of the request.
-        path: as it was asked for.
+        path: as it was asked for. One that is longer than ``MAX_PATH_CHARS`` is not looked at.
         paths: those there are.
     """
+    if len(path) > MAX_PATH_CHARS or max(map(len, path.split("/"))) > MAX_PART_CHARS:
+        return None
     for miss in MISSES:
         match = re.fullmatch(miss.pattern, path)
         if match is not None and (not miss.methods or method in miss.methods):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.near_misses import MISSES
+from app.api.near_misses import MISSES, hint_for
 from tests.api.conftest import Problem
 
 
@@ -44,6 +45,23 @@ async def test_a_near_miss_is_told_what_was_meant(
 ) -> None:
     body = problem(await client.request(method, path), status, "not_found" if status == 404 else "method_not_allowed")
     assert hint in body["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/streams/x/" + "e" * 60_000, "/v1/streams/" + "x" * 81 + "/rows", "/v1/queries/q/results" + "/a" * 150]
+)
+async def test_a_path_longer_than_any_of_ours_gets_no_hint_and_is_compared_with_none(
+    client: httpx.AsyncClient, problem: Problem, path: str
+) -> None:
+    assert problem(await client.get(path), 404, "not_found")["detail"] == "there is no such path: /docs lists every path"
+    assert hint_for("GET", path, NotLookedAt()) is None
+
+
+class NotLookedAt(dict[str, frozenset[str]]):
+    """Paths that fail where somebody compares with them: that takes more than a second for 60,000 characters."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("looked at")
 
 
 def test_every_hint_names_requests_that_there_are(app: FastAPI) -> None:
