@@ -28,6 +28,8 @@ class OidcSettings(BaseModel):
             None: tokens have no scope.
         algorithms: what tokens may be signed with, with commas between them.
         leeway_s: by how much the issuer's clock may differ.
+        keys_kept_s: how long the issuer's keys count when it cannot be asked for them again. A key that it took back meanwhile counts as
+            long; after it, tokens are refused (503 ``issuer_unavailable``) until the issuer answers.
         jwks_url: where the issuer's keys are; None: where its ``/.well-known/openid-configuration`` says.
     """
 
@@ -40,6 +42,7 @@ class OidcSettings(BaseModel):
     scope_claim: str | None = Field(default=None, min_length=1)
     algorithms: str = "RS256,ES256"
     leeway_s: float = Field(default=30.0, ge=0, le=300)
+    keys_kept_s: float = Field(default=86_400.0, ge=600, le=30 * 86_400)
     jwks_url: str | None = None
 
     @field_validator("issuer", "jwks_url")

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from app.oidc_settings import OidcSettings, trustworthy_url
 
 FRESH_SECONDS: Final = 300.0
-"""After it the keys are looked for again: one that the issuer took back counts no longer than that."""
+"""After it the keys are looked for again. One that the issuer took back counts until the next answer: so long, or up to
+``keys_kept_s`` of the settings where the issuer does not answer."""
 
 FETCHED_EVERY_SECONDS: Final = 10.0
 """Whoever sends tokens with keys that nobody has does not make us ask the issuer more often."""
@@ -84,10 +85,10 @@ class IssuerKeys:
     async def find(self, key_id: str | None, algorithm: str) -> list[IssuerKey]:
         """Return the keys with which a token may be signed: at most one where it names one.
 
-        Nobody waits for the issuer while the key is known, however old.
+        Nobody waits for the issuer while the key is known, and was told by it within ``keys_kept_s``.
 
         Raises:
-            IssuerAway: nothing fits, and the issuer cannot be asked.
+            IssuerAway: nothing fits or what does is too old, and the issuer cannot be asked.
         """
         found = self._known(key_id, algorithm)
         if found:
@@ -97,7 +98,8 @@ class IssuerKeys:
         await self._refresh()
         found = self._known(key_id, algorithm)
         if not found and (self._keys is None or self._fetched_at < self._tried_at):
-            raise IssuerAway(self._trouble)
+            old = f"they were read last more than {self._settings.keys_kept_s:g} s ago, and now " if self._are_too_old() else ""
+            raise IssuerAway(old + self._trouble)
         return found
 
     async def fetch(self) -> list[IssuerKey]:
@@ -114,7 +116,12 @@ class IssuerKeys:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise IssuerAway(str(error) or type(error).__name__) from error
 
+    def _are_too_old(self) -> bool:
+        return self._keys is not None and self._clock() - self._fetched_at > self._settings.keys_kept_s
+
     def _known(self, key_id: str | None, algorithm: str) -> list[IssuerKey]:
+        if self._are_too_old():
+            return []
         fitting = [key for key in self._keys or () if key.fits(algorithm)]
         return fitting if key_id is None else [key for key in fitting if key.id == key_id]
 
@@ -135,6 +142,11 @@ class IssuerKeys:
                 log.warning(
                     "issuer_keys_not_fetched", issuer=self._settings.issuer, error=self._trouble, keys=len(self._keys or ())
                 )
+            except (
+                Exception
+            ):  # whatever comes from outside: nobody waits for the task beside requests, so its fault would stay unseen
+                self._trouble = "what it tells cannot be read; the service's log says why"
+                log.exception("issuer_keys_not_read", issuer=self._settings.issuer, keys=len(self._keys or ()))
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
         issuer = str(self._settings.issuer)
@@ -162,24 +174,28 @@ class IssuerKeys:
 
 
 def _usable(told: dict[str, Any]) -> list[IssuerKey]:
-    """Return the keys that can check signatures; an issuer may have others, of kinds that we do not know."""
+    """Return the keys that can check signatures; an issuer may have others, of kinds that we do not know, or have none left."""
     listed = told.get("keys")
     if not isinstance(listed, list):
         raise ValueError("its keys are no list (`keys`)")  # noqa: TRY004 - of what came, not of our types
-    found = []
-    for one in listed[:MOST_KEYS]:
-        if not isinstance(one, dict) or one.get("use", "sig") != "sig" or one.get("kty") not in ("RSA", "EC", "OKP"):
-            continue
-        try:
-            key = jwt.PyJWK.from_dict(one).key
-        except jwt.PyJWTError:
-            continue
-        if isinstance(key, RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey):
-            found.append(IssuerKey(_text(one.get("kid")), _text(one.get("alg")), key))
+    found = [key for key in map(_read_key, listed[:MOST_KEYS]) if key is not None]
     if not found:
-        raise ValueError("none of its keys can check a signature (RSA of 2048 bits or more, EC or Ed25519, with `use` sig)")
+        log.warning("issuer_has_no_usable_keys", listed=len(listed))
     return found
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _read_key(told: object) -> IssuerKey | None:
+    """Return a key of the issuer's list; None where it is not one that checks signatures, or is malformed."""
+    if not isinstance(told, dict) or told.get("use", "sig") != "sig" or told.get("kty") not in ("RSA", "EC", "OKP"):
+        return None
+    key_id, algorithm = told.get("kid"), told.get("alg")
+    if not isinstance(key_id, str | None) or not isinstance(algorithm, str | None):
+        log.warning("issuer_key_not_read", kid=repr(key_id)[:80], error="its `kid` or `alg` is no text")
+        return None
+    try:
+        key = jwt.PyJWK.from_dict(told).key
+    except Exception as error:  # noqa: BLE001 - PyJWT raises TypeError and others as well: one odd key must not take the others along
+        log.warning("issuer_key_not_read", kid=repr(key_id)[:80], error=str(error)[:200])
+        return None
+    is_public = isinstance(key, RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey)
+    return IssuerKey(key_id, algorithm, key) if is_public else None

@@ -20,6 +20,7 @@ from app.api.issuer_keys import (
     FRESH_SECONDS,
     MOST_BYTES,
     IssuerAway,
+    IssuerKey,
     IssuerKeys,
 )
 from app.api.tokens import MOST_CHARACTERS, TokenReader
@@ -27,7 +28,7 @@ from app.cli.doctor import examine
 from app.client import Client
 from app.domain.access import Role
 from app.domain.tokens import ClaimRules
-from app.errors import AppError, Unavailable
+from app.errors import AppError, Unauthorized, Unavailable
 from app.main import create_app
 from app.oidc_settings import OidcSettings
 from app.settings import PushSettings, Settings
@@ -174,8 +175,71 @@ async def test_weak_keys_and_keys_for_something_else_are_not_used(issuer: LocalI
     listed = issuer.told()["keys"]
     listed[1]["use"] = "enc"
     issuer.answer = 200, json.dumps({"keys": [listed[1], {"kty": "oct", "k": "AAAA"}, {"kty": "XX"}, 7]}).encode()
-    with pytest.raises(IssuerAway, match="none of its keys"):
-        await IssuerKeys(oidc(issuer)).fetch()
+    assert await IssuerKeys(oidc(issuer)).fetch() == []
+
+
+ODD_KEYS = [
+    {"alg": ["RS256"]}, {"alg": 7}, {"kid": 7}, {"kid": ["r1"]}, {"n": 7}, {"n": ["AQAB"]}, {"n": None}, {"e": {}}, {"n": ""}, {"e": "AA"},
+    {"kty": ["RSA"]}, {"kty": "EC", "crv": ["P-256"], "x": 7}, {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, {"kty": "OKP", "crv": {}},
+    {"kty": "OKP", "crv": "Ed25519", "x": 7}, {"use": ["sig"]}, {"n": "\u00e9"}, {"d": 7},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_KEYS)
+async def test_an_odd_key_leaves_the_others_alone(issuer: LocalIssuer, odd: dict[str, Any]) -> None:
+    sound, other = issuer.told()["keys"]
+    issuer.answer = 200, json.dumps({"keys": [{**sound, "kid": "odd", **odd}, other]}).encode()
+    assert [key.id for key in await IssuerKeys(oidc(issuer)).fetch()] == ["e1"]
+    assert (await TokenReader(oidc(issuer)).recognise(issuer.token(kid="e1"))).name == "alice"
+
+
+class Faulty(IssuerKeys):
+    """Keys of an issuer whose answer nobody foresaw."""
+
+    async def fetch(self) -> list[IssuerKey]:
+        raise RuntimeError("odd")
+
+
+async def test_a_fault_of_the_fetching_itself_is_that_the_issuer_is_away(issuer: LocalIssuer) -> None:
+    with pytest.raises(IssuerAway, match="the service's log says why"):
+        await Faulty(oidc(issuer)).find("r1", "RS256")
+
+
+async def test_keys_that_the_issuer_took_back_count_no_longer_also_where_it_has_none_left(
+    issuer: LocalIssuer,
+) -> None:
+    now = [0.0]
+    keys = IssuerKeys(oidc(issuer), lambda: now[0])
+    assert await keys.find("r1", "RS256")
+    issuer.answer = 200, b'{"keys": []}'
+    now[0] = FRESH_SECONDS
+    assert await keys.find("r1", "RS256"), "nobody waits for the issuer"
+    assert keys._refreshing is not None
+    await keys._refreshing
+    assert await keys.find("r1", "RS256") == []
+    with pytest.raises(Unauthorized, match="no such key"):
+        await TokenReader(oidc(issuer), keys).recognise(issuer.token())
+
+
+async def test_keys_count_for_a_bounded_time_while_the_issuer_is_away(issuer: LocalIssuer) -> None:
+    now = [0.0]
+    keys = IssuerKeys(oidc(issuer, keys_kept_s=3_600), lambda: now[0])
+    reader = TokenReader(oidc(issuer), keys)
+    token = issuer.token()
+    await reader.recognise(token)
+    issuer.answer = 503, b""
+    now[0] = 3_600.0
+    assert (await reader.recognise(token)).name == "alice"
+    assert keys._refreshing is not None
+    await keys._refreshing
+    for seconds in (3_600.5, 3_600.0 + FETCHED_EVERY_SECONDS):
+        now[0] = seconds
+        with pytest.raises(Unavailable, match=r"read last more than 3600 s ago, and now .* answers 503") as refused:
+            await reader.recognise(token)
+        assert refused.value.code == "issuer_unavailable"
+    issuer.answer = None
+    now[0] += FETCHED_EVERY_SECONDS
+    assert (await reader.recognise(token)).name == "alice"
 
 
 async def test_a_rotated_key_is_found_and_strange_ones_do_not_make_us_ask_the_issuer_again_and_again(issuer: LocalIssuer) -> None:
