@@ -1,11 +1,12 @@
 FROM python:3.12-slim-bookworm AS base
 
-# What the service depends on, as a file of its own: the layer below is made anew only when that changes.
+# What the service depends on, as a file of its own: the layer below is made anew only when that changes. The embedded Postgres is in it for
+# its pg_dump and pg_restore (`slackwater backup`).
 FROM base AS requirements
 WORKDIR /build
 COPY pyproject.toml ./
 RUN python -c "import pathlib, tomllib; project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
-    print(*project['dependencies'], *project['optional-dependencies']['otel'], sep='\n')" > requirements.txt
+    extras = project['optional-dependencies']; print(*project['dependencies'], *extras['otel'], *extras['embedded'], sep='\n')" > requirements.txt
 
 FROM base AS wheel
 WORKDIR /build

@@ -68,7 +68,9 @@ _HEADERS = {"ETag": "The version.", "Location": "Its path."}
 Discard = Annotated[
     Literal["discard"] | None,
     Query(
-        alias="state", description="`discard`: where kept state does not fit the edit, begin anew from the definition's `start`."
+        alias="state",
+        description="`discard`: where kept state does not fit the edit, or the query has failed because its state cannot be used, begin anew from "
+        "the definition's `start`.",
     ),
 ]
 From = Annotated[

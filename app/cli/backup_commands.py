@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from app.cli.keys import as_command
-from app.cli.opening import make_current, only_service, open_database, read_settings
+from app.cli.opening import only_service, open_database, read_settings
 from app.errors import AppError
 from app.store.backups import BackupFailed, back_up, put_back
 from app.store.schema_version import SchemaTooNew
@@ -30,8 +31,9 @@ def backup(
     settings = read_settings()
     configure_logging(settings.log)
     as_command()
+    # Told to end, it lets the queries go on first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures(), open_database(settings) as dsn:
-        make_current(dsn)
         made = back_up(dsn, settings.checkpoints_dir, directory, timeout)
     typer.echo(f"{directory} holds the database and the state of its queries; {len(made.queries)} were paused for it")
 

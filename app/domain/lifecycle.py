@@ -57,7 +57,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 
 When a driver dies, any query with a batch under way may be the cause. The first time all of them start again together. Queries whose
 driver dies again before they commit start one after the other (``ALONE_AFTER``), beside those above suspicion: if the driver dies once more,
-the one that ran alone is the cause and spends an attempt. A query that had nothing under way starts at once and spends none.
+the one that has its turn (``is_alone``) is the cause and spends an attempt. A query that had nothing under way starts at once and spends none.
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
 forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
@@ -94,6 +94,12 @@ LOST = ErrorReport(
 )
 ALONE_AFTER = 2
 """Losses of a driver in a row, without a commit in between, after which a query starts alone."""
+
+FIRST_TURN_MS = 10_000
+"""How long such a query then runs before the next may start; twice as long with each further loss, for what kills slowly."""
+
+MOST_LOSSES = 8
+"""Counted no further: the turn is as long as ``healthy_after`` by then."""
 
 START_TIMEOUT = ErrorReport(
     code="start_timeout", domain="internal", is_retryable=True, detail="the query did not start within start_timeout_ms"
@@ -179,6 +185,14 @@ def must_be_alone(status: Status) -> bool:
     return status.losses >= ALONE_AFTER
 
 
+def is_alone(status: Status, now_ms: int, limits: Limits) -> bool:
+    """Whether a query has its turn: no other query that must be alone starts meanwhile."""
+    if not must_be_alone(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
+        return False
+    turn_ms = min(FIRST_TURN_MS * 2 ** (status.losses - ALONE_AFTER), limits.healthy_after_ms)
+    return status.state is not State.RUNNING or now_ms - status.state_since_ms < turn_ms
+
+
 def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
     """Give the row after entering ``state``: what belonged to the state left is cleared, then ``changes`` apply."""
     status = snapshot.status
@@ -220,7 +234,7 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
     if _differs(snapshot):
         return _teardown(snapshot, "5", Outcome.RESTART)
     if is_lost(status, handle):
-        return _lost(snapshot)
+        return _lost(snapshot, limits)
     if error is not None and not error.is_retryable:
         return _teardown(snapshot, "6", Outcome.FAILED, error)
     if error is not None:
@@ -236,12 +250,12 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
     return _getting_well(snapshot, limits)
 
 
-def _lost(snapshot: Snapshot) -> Action:
+def _lost(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 7a to 7c: who was at rest is innocent, who was alone is not."""
     status = snapshot.status
     if status.state is State.RUNNING and not snapshot.is_unfinished:
         return _teardown(snapshot, "7a", Outcome.RESTART, LOST)
-    if must_be_alone(status):
+    if is_alone(status, snapshot.now_ms, limits):
         return _teardown(snapshot, "7b", Outcome.BACKOFF, LOST)
     return _teardown(snapshot, "7c", Outcome.LOST, LOST)
 
@@ -272,7 +286,7 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
         case Outcome.BACKOFF:
             return _spend_attempt(snapshot, limits)
         case Outcome.LOST:
-            losses = min(status.losses + 1, ALONE_AFTER)
+            losses = min(status.losses + 1, MOST_LOSSES)
             return Action("23", transition(snapshot, State.BACKOFF, losses=losses, next_attempt_ms=snapshot.now_ms))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.PAUSED:
             return Action("10", transition(snapshot, State.PAUSED, error=None))
@@ -292,7 +306,9 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
         error = ErrorReport("restart_budget_spent", cause.domain, is_retryable=False, detail=spent, problems=cause.problems)
         return Action("18", transition(snapshot, State.FAILED, attempt=attempt, error=error), is_lease_released=True)
     due_ms = snapshot.now_ms + backoff_ms(status.attempt, limits, snapshot.jitter)
-    return Action("19", transition(snapshot, State.BACKOFF, attempt=attempt, next_attempt_ms=due_ms))
+    is_lost = status.error is not None and status.error.code == LOST.code
+    losses = min(status.losses + 1, MOST_LOSSES) if is_lost else status.losses
+    return Action("19", transition(snapshot, State.BACKOFF, attempt=attempt, losses=losses, next_attempt_ms=due_ms))
 
 
 def _stopped(snapshot: Snapshot) -> Action:

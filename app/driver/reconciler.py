@@ -11,7 +11,7 @@ import psycopg
 import structlog
 
 from app.domain import internal_queries
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide, is_lost, must_be_alone
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide, is_alone, is_lost, must_be_alone
 from app.domain.states import Desired, HandleKind, State, Status, Wish
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
@@ -62,7 +62,7 @@ class Reconciler:
         held = self._leases.held(connection)
         self._handing_over &= {leased.query_id for leased in held}
         self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
-        self._turn = _next_alone(held)
+        self._turn = _next_alone(held, self._limits)
         due = [self._advance_alone(connection, leased) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -122,7 +122,8 @@ class Reconciler:
                 return None
         self._note_phase(connection, leased)
         next_ms = leased.status.next_attempt_ms
-        return None if next_ms is None else max(0, next_ms - leased.now_ms)
+        # One that is due and waits for its turn is looked at with every round.
+        return None if next_ms is None or next_ms <= leased.now_ms else next_ms - leased.now_ms
 
     def _decide(self, leased: LeasedQuery) -> Action:
         handle = self._host.report(leased.query_id)
@@ -194,11 +195,11 @@ class Reconciler:
             )
 
 
-def _next_alone(held: Sequence[LeasedQuery]) -> UUID | None:
+def _next_alone(held: Sequence[LeasedQuery], limits: Limits) -> UUID | None:
     """Say which of the queries that must start alone is the next: the one that has failed least; None while another one has its turn."""
     waiting = []
     for leased in held:
-        if must_be_alone(leased.status) and leased.status.state in (State.STARTING, State.RUNNING, State.STOPPING):
+        if is_alone(leased.status, leased.now_ms, limits):
             return None
         due_ms = leased.status.next_attempt_ms
         if must_be_alone(leased.status) and leased.status.state is State.BACKOFF and (due_ms is None or due_ms <= leased.now_ms):

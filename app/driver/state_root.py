@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
+
+import structlog
 
 from engine.connectors.incarnation import Mark
 
 FILE = "root.json"
 SEEN = "database.json"
 _UUID = "*-*-*-*-*"
+log = structlog.stdlib.get_logger(__name__)
 
 
 class StateRootDamaged(Exception):
@@ -31,12 +35,10 @@ class StateRoot:
 
     Attributes:
         path: holds a directory for each query, and in it one for each checkpoint.
-        directories: ``<query id>/<checkpoint id>`` of the checkpoints that were there at the start.
     """
 
     path: Path
     id: UUID
-    directories: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, path: Path) -> StateRoot:
@@ -49,16 +51,12 @@ class StateRoot:
         path.mkdir(parents=True, exist_ok=True)
         file = path / FILE
         if not file.exists():
-            draft = path / f".{FILE}.{uuid.uuid4().hex}"
-            draft.write_text(json.dumps({"format": 1, "id": str(uuid.uuid4())}))
-            try:
-                os.link(draft, file)  # of two drivers that start together one wins
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        found = path.glob(f"{_UUID}/{_UUID}")
-        return cls(path, _id_of(file), tuple(f"{one.parent.name}/{one.name}" for one in found))
+            _make(file)
+        return cls(path, _id_of(file))
+
+    def directories(self) -> tuple[str, ...]:
+        """Return ``<query id>/<checkpoint id>`` of the checkpoints that are there now."""
+        return tuple(f"{one.parent.name}/{one.name}" for one in self.path.glob(f"{_UUID}/{_UUID}"))
 
     def seen(self) -> Mark | None:
         """Return how far the database had come when a driver of this root last looked; None where that is not known."""
@@ -68,10 +66,35 @@ class StateRoot:
             return None  # it only adds to what the database itself tells
 
     def note(self, mark: Mark) -> None:
-        """Keep how far the database has come."""
-        draft = self.path / f".{SEEN}.{os.getpid()}"
-        draft.write_text(json.dumps(asdict(mark)))
-        draft.replace(self.path / SEEN)
+        """Keep how far the database has come. It only adds to what the database itself tells, so a full disk is no reason to end."""
+        draft = self.path / f".{SEEN}.{uuid.uuid4().hex}"
+        try:
+            draft.write_text(json.dumps(asdict(mark)))
+            draft.replace(self.path / SEEN)
+        except OSError as error:
+            log.warning("mark_not_kept", error=str(error))
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def _make(file: Path) -> None:
+    """Give a directory its id; of two drivers that start together one wins."""
+    draft = file.with_name(f".{FILE}.{uuid.uuid4().hex}")
+    with draft.open("w") as content:
+        content.write(json.dumps({"format": 1, "id": str(uuid.uuid4())}))
+        content.flush()
+        os.fsync(content.fileno())
+    try:
+        os.link(draft, file)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    handle = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _id_of(file: Path) -> UUID:

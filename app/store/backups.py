@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import sqlalchemy as sa
@@ -29,15 +30,22 @@ from app import __version__
 from app.domain.preconditions import Preconditions
 from app.store.database import migrate, sqlalchemy_url
 from app.store.queries import set_desired_state
+from app.store.schema_version import refuse_newer
 from app.store.tables import query, query_status
 from engine.connectors.incarnation import renew
 from engine.connectors.postgres import connect
 
 FORMAT = 1
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
+DRAFTS = (".root.json.*", ".database.json.*")
+"""Files that drivers are writing: they may be gone before they are copied."""
+
 POLL_S = 0.1
 _LIVE_STATES = ("starting", "running", "stopping")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
+_LAUNCHES = """
+SELECT s.query_id, s.epoch, coalesce(c.batch_id, -1) FROM slackwater.query_status s LEFT JOIN log.commit c ON c.query_id = s.query_id
+"""
 _IS_OURS = "SELECT to_regclass('slackwater.query') IS NOT NULL OR to_regclass('log.feed') IS NOT NULL"
 
 
@@ -72,18 +80,31 @@ def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> 
         timeout_s: for how long queries may take to come to rest.
 
     Raises:
-        BackupFailed: the directory exists, queries do not come to rest, ``pg_dump`` is missing or fails.
+        BackupFailed: the directory exists, the schema is of an older version, queries do not come to rest or run meanwhile, ``pg_dump`` is
+            missing or fails.
+        SchemaTooNew: a newer version has upgraded the database.
         OSError: a file cannot be copied.
     """
     tool = _tool(dsn, "pg_dump")
+    with connect(dsn, "slackwater-backup") as connection:
+        if refuse_newer(connection).is_behind:
+            raise BackupFailed(
+                "the database is of an older version: make the backup with that version, or run `slackwater migrate` first"
+            )
     try:
         target.mkdir(parents=True, mode=0o700)
     except FileExistsError as error:
         raise BackupFailed(f"{target} exists already; name a directory that does not") from error
     with _at_rest(dsn, timeout_s) as paused:
+        before = _launches(dsn)
         _run([tool, "--format=custom", "--no-password", f"--file={target / DUMP}"], dsn)
         if checkpoints_dir.is_dir():
-            shutil.copytree(checkpoints_dir, target / CHECKPOINTS)
+            shutil.copytree(checkpoints_dir, target / CHECKPOINTS, ignore=shutil.ignore_patterns(*DRAFTS))
+        if moved := before ^ _launches(dsn):
+            raise BackupFailed(
+                f"queries ran while they were copied ({len({query_id for query_id, *_ in moved})}), so the copies may not belong together: "
+                "start no query during a backup, and make it again"
+            )
         contents = Contents(__version__, time.time(), tuple(paused))
         (target / CONTENTS).write_text(json.dumps({"format": FORMAT, **asdict(contents)}, indent=2) + "\n")
     return contents
@@ -119,7 +140,9 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     with connect(dsn, "slackwater-restore") as connection:
         renew(connection)
     with _transaction(dsn) as transaction:
-        for name in contents.queries:
+        # One that was deleted between the pause and the dump is not in it.
+        there = set(transaction.execute(sa.select(query.c.name).where(query.c.deleted_at.is_(None))).scalars())
+        for name in sorted(there & set(contents.queries)):
             set_desired_state(transaction, name, "running", Preconditions())
     return contents
 
@@ -135,6 +158,12 @@ def _contents(source: Path) -> Contents:
         raise BackupFailed(f"{source} is no whole backup: {CONTENTS} cannot be read") from error
 
 
+def _launches(dsn: str) -> set[tuple[UUID, int, int]]:
+    """Return what changes where a query runs: its last launch and its last batch."""
+    with connect(dsn, "slackwater-backup") as connection:
+        return set(connection.execute(_LAUNCHES).fetchall())
+
+
 @contextmanager
 def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
     """Pause what runs for the length of a block; yields the names of the queries."""
@@ -143,16 +172,16 @@ def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
     )
     with _transaction(dsn) as transaction:
         names = list(transaction.execute(wanted).scalars())
-        for name in names:
-            set_desired_state(transaction, name, "paused", Preconditions())
+        paused = {name: set_desired_state(transaction, name, "paused", Preconditions())[0].version for name in names}
     try:
         _await_rest(dsn, time.monotonic() + timeout_s)
         yield names
     finally:
         with _transaction(dsn) as transaction:
-            # What its user has stopped or deleted meanwhile stays so.
-            still = sa.select(query.c.name).where(query.c.desired_state == "paused", query.c.deleted_at.is_(None))
-            for name in sorted(set(names) & set(transaction.execute(still).scalars())):
+            # What its user has wished or edited meanwhile stays so.
+            there = sa.select(query.c.name, query.c.version).where(query.c.deleted_at.is_(None))
+            untouched = set(paused.items()) & {(name, version) for name, version in transaction.execute(there)}
+            for name, _ in sorted(untouched):
                 set_desired_state(transaction, name, "running", Preconditions())
 
 
@@ -187,7 +216,10 @@ def _transaction(dsn: str) -> Iterator[sa.Connection]:
 
 
 def _tool(dsn: str, name: str) -> str:
-    """Find a program of Postgres that is not older than the server: on the PATH, or beside the embedded one."""
+    """Find a program of Postgres, on the PATH or beside the embedded one: of the server's version, or the next newer one.
+
+    A newer ``pg_restore`` may set what an older server does not know.
+    """
     with psycopg.connect(dsn) as connection:
         server = connection.info.server_version // 10_000
     candidates = [found] if (found := shutil.which(name)) else []
@@ -201,7 +233,7 @@ def _tool(dsn: str, name: str) -> str:
     fitting = [each for each in candidates if _major(each) >= server]
     if not fitting:
         raise BackupFailed(f"{name} of Postgres {server} or newer is not on the PATH: install postgresql-client-{server}")
-    return fitting[0]
+    return min(fitting, key=_major)
 
 
 def _major(program: str) -> int:

@@ -49,7 +49,7 @@ class Bell:
                         self.ring(query_id)
                     async for notification in connection.notifies():
                         self.ring(notification.payload)
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
                 log.warning("bell_connection_lost", error=str(error))
             await asyncio.sleep(RECONNECT_SECONDS)
 

@@ -33,7 +33,7 @@ from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
 from engine.definition.queries import QueryDefinition, Start
-from engine.errors import DefinitionInvalid
+from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.folding import changes_with_readers
@@ -62,7 +62,7 @@ class Replacement:
 
     Attributes:
         is_wish_given: the body says a desired state; else an existing query keeps its own.
-        may_discard_state: begin anew where the kept state does not fit.
+        may_discard_state: begin anew where the kept state does not fit, or has made the query fail.
         start: begin anew in any case, and read from here; None: not asked for.
         is_release: let go at once what is due under the new definition (J11).
     """
@@ -107,6 +107,15 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
     return created
 
 
+def _is_state_unusable(connection: sa.Connection, stored: QueryRow) -> bool:
+    """Whether the query has failed because its state cannot be used; then no definition makes it go on."""
+    code = query_status.c.error["code"].as_string()
+    unusable = sa.select(code.in_((StateCorrupt.code, StateNewer.code))).where(
+        query_status.c.query_id == stored.id, query_status.c.state == "failed"
+    )
+    return bool(connection.execute(unusable).scalar_one_or_none())
+
+
 def replace_query(connection: sa.Connection, definition: QueryDefinition, asked: Replacement) -> Replaced:
     """Create the query, or replace its definition, as far as its state allows.
 
@@ -126,6 +135,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     plan = build_plan(definition, load_catalog(raw(connection)))
     edit = edit_of(connection, stored, definition, plan)
     is_anew = edit.kind is EditKind.NEEDS_NEW_STATE or asked.start is not None
+    is_anew |= asked.may_discard_state and _is_state_unusable(connection, stored)
     if is_anew and not asked.may_discard_state:
         raise edit.refusal(stored.name)
     wish = definition.desired_state if asked.is_wish_given else stored.desired_state

@@ -79,9 +79,10 @@ async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept:
     while True:
         await asyncio.sleep(interval_s)
         try:
-            removed = await anyio.to_thread.run_sync(trim_once, dsn, kept)
+            # A stop waits for no long sweep: it goes in small transactions, and the next service goes on with it.
+            removed = await anyio.to_thread.run_sync(trim_once, dsn, kept, abandon_on_cancel=True)
             if time.monotonic() - looked_at >= THOROUGH_S:
-                await anyio.to_thread.run_sync(forget_versions, dsn)
+                await anyio.to_thread.run_sync(forget_versions, dsn, abandon_on_cancel=True)
                 looked_at = time.monotonic()
         except psycopg.Error as error:
             log.warning("log_trim_failed", error=str(error))

@@ -26,14 +26,20 @@ concat_ws('/', (SELECT system_identifier FROM pg_control_system()), left(pg_walf
 """
 """Cluster, timeline, database and table: a restored dump makes the table anew."""
 
-_NOTICE = f"""
-UPDATE log.incarnation SET
-    id = CASE WHEN fingerprint IS NULL THEN id ELSE gen_random_uuid() END, fingerprint = {_FINGERPRINT}, began_at = now()
-WHERE fingerprint IS DISTINCT FROM {_FINGERPRINT}
-RETURNING id
+_LOOK = f"""
+SELECT fingerprint IS NULL, fingerprint IS NOT DISTINCT FROM {_FINGERPRINT}, extract(epoch FROM began_at)::double precision
+FROM log.incarnation
 """  # noqa: S608 - made of constants
-_RENEW = f"UPDATE log.incarnation SET id = gen_random_uuid(), fingerprint = {_FINGERPRINT}, began_at = now()"  # noqa: S608 - as above
-_MARK = "SELECT system_identifier::text, pg_current_wal_flush_lsn() - '0/0'::pg_lsn FROM pg_control_system()"
+_FIRST = f"UPDATE log.incarnation SET fingerprint = {_FINGERPRINT} WHERE fingerprint IS NULL"  # noqa: S608 - as above
+_RENEW = f"""
+UPDATE log.incarnation SET id = gen_random_uuid(), fingerprint = {_FINGERPRINT}, began_at = clock_timestamp()
+WHERE extract(epoch FROM began_at)::double precision = %s
+"""  # noqa: S608 - as above
+_MARK = """
+SELECT system_identifier::text, (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
+    (SELECT extract(epoch FROM began_at)::double precision FROM log.incarnation)
+FROM pg_control_system()
+"""
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -44,10 +50,18 @@ class Mark:
     Attributes:
         cluster: its system identifier.
         wal_bytes: the end of its write-ahead log on disk.
+        began_at: when the incarnation of then had begun, seconds since 1970 by the database's clock.
     """
 
     cluster: str
     wal_bytes: int
+    began_at: float
+
+    def is_behind(self, seen: Mark) -> bool:
+        """Whether the database was put back since another mark was taken, and nobody has noticed yet."""
+        if self.cluster != seen.cluster or self.began_at > seen.began_at:
+            return False
+        return self.began_at < seen.began_at or self.wal_bytes < seen.wal_bytes
 
 
 def current(connection: psycopg.Connection[Any]) -> UUID | None:
@@ -66,21 +80,28 @@ def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> boo
     Returns:
         Whether a new incarnation has begun with this call.
     """
-    found = connection.execute(_NOTICE).fetchone()
-    is_new = found is not None and found[0] is not None
-    if not is_new and seen is not None:
-        now = mark(connection)
-        is_new = now.cluster == seen.cluster and now.wal_bytes < seen.wal_bytes
-        if is_new:
-            renew(connection)
-    if is_new:
-        log.warning("database_put_back", incarnation=str(current(connection)))
-    return is_new
+    row = connection.execute(_LOOK).fetchone()
+    if row is None:
+        return False
+    is_first, is_same, began_at = row
+    if is_first:
+        connection.execute(_FIRST)
+        # A dump from before anybody looked: it shows beside what a driver has seen.
+        is_put_back = seen is not None and (mark(connection).cluster != seen.cluster or mark(connection).is_behind(seen))
+    else:
+        is_put_back = not is_same or (seen is not None and mark(connection).is_behind(seen))
+    # Of several that notice it together one begins the incarnation.
+    if not is_put_back or connection.execute(_RENEW, (began_at,)).rowcount == 0:
+        return False
+    log.warning("database_put_back", incarnation=str(current(connection)))
+    return True
 
 
 def renew(connection: psycopg.Connection[Any]) -> None:
     """Begin a new incarnation: cursors of followers count no more, and no batch that was planned before is carried out."""
-    connection.execute(_RENEW)
+    row = connection.execute(_LOOK).fetchone()
+    if row is not None:
+        connection.execute(_RENEW, (row[2],))
 
 
 def mark(connection: psycopg.Connection[Any]) -> Mark:
@@ -88,7 +109,7 @@ def mark(connection: psycopg.Connection[Any]) -> Mark:
     row = connection.execute(_MARK).fetchone()
     if row is None:
         raise psycopg.OperationalError("Postgres does not say how far its write-ahead log goes")
-    return Mark(row[0], int(row[1]))
+    return Mark(row[0], int(row[1]), float(row[2]))
 
 
 def beyond_the_end(feed: str, partition: str, position: int, end: int) -> str:

@@ -70,10 +70,10 @@ HEADS_SQL = "SELECT partition, start_offset, next_offset FROM log.head WHERE fee
 
 _TRIM_SQL = """
 UPDATE log.head SET start_offset = greatest(start_offset, least(coalesce((
-    SELECT base_offset FROM log.batch
-    WHERE feed_id = %(feed_id)s AND partition = %(partition)s
-        AND appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
-    ORDER BY base_offset LIMIT 1
+    SELECT min(base_offset) FROM (
+        SELECT base_offset, appended_at FROM log.batch WHERE feed_id = %(feed_id)s AND partition = %(partition)s
+        ORDER BY base_offset LIMIT %(step)s + 1
+    ) oldest WHERE appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
 ), next_offset), (
     SELECT max(base_offset) FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND %(keep_from)s::bigint BETWEEN base_offset AND base_offset + rows - 1

@@ -58,8 +58,10 @@ _ADD_HEADS_SQL = (
 )
 _TRIM_SQL = """
 UPDATE log.feed SET start_sequence = greatest(start_sequence, least(coalesce((
-    SELECT min(sequence) FROM log.batch
-    WHERE feed_id = %(feed)s AND appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
+    SELECT min(sequence) FROM (
+        SELECT sequence, appended_at FROM log.batch WHERE feed_id = %(feed)s AND sequence IS NOT NULL
+        ORDER BY sequence LIMIT %(step)s + 1
+    ) oldest WHERE appended_at >= now() - %(retention_ms)s * interval '1 millisecond'
 ), next_sequence), coalesce((
     SELECT max(sequence) FROM log.batch
     WHERE feed_id = %(feed)s AND sequence <= %(keep_from)s::bigint AND sequence_rows > %(keep_from)s::bigint - sequence

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import structlog
 from psycopg.rows import tuple_row
 
 from engine.connectors.incarnation import beyond_the_end, current
@@ -23,6 +24,7 @@ from engine.spark.inspection import numbered, planned_offsets
 INCARNATION: Final = "incarnation"
 """Of the log, beside the positions of a batch."""
 
+log = structlog.stdlib.get_logger(__name__)
 _ENDS = """
 SELECT f.name, h.partition, coalesce(f.next_sequence, h.next_offset) FROM log.feed f JOIN log.head h ON h.feed_id = f.id
 WHERE f.name = ANY(%s) AND (f.next_sequence IS NULL OR h.partition = %s)
@@ -32,7 +34,7 @@ WHERE f.name = ANY(%s) AND (f.next_sequence IS NULL OR h.partition = %s)
 def require_one_history(
     connection: Connection, directory: Path, batch_id: int | None, feeds: Iterable[Feed], start: Positions
 ) -> None:
-    """Refuse a checkpoint that is not of the results and the log of now.
+    """Refuse a checkpoint that is not of the results and the log of now; forget a batch that was planned before the database was put back.
 
     Args:
         connection: to the database of both.
@@ -42,8 +44,7 @@ def require_one_history(
         start: where reading begins, for a checkpoint that has planned nothing.
 
     Raises:
-        StateCorrupt: it has more batches than the results; it has planned one before the database was put back; or it goes on behind the end
-            of a feed.
+        StateCorrupt: it has more batches than the results, or goes on behind the end of a feed.
     """
     spark, last = directory / "spark", -1 if batch_id is None else batch_id
     planned, done = numbered(spark / "offsets"), numbered(spark / "commits")
@@ -54,13 +55,13 @@ def require_one_history(
             f"database was put back to an earlier time than the checkpoint directory. {STATE_CURE}"
         )
     offsets = planned_offsets(spark / "offsets" / str(planned[-1])) if planned else {}
+    _require_within(connection, offsets.get("feeds", start), feeds)
     incarnation = current(connection)
     is_known = offsets.get(INCARNATION) == (None if incarnation is None else str(incarnation))
     if planned and planned[-1] > last and not is_known:
-        raise StateCorrupt(
-            f"the checkpoint has planned batch {planned[-1]} before the database was put back: its records may be others now. {STATE_CURE}"
-        )
-    _require_within(connection, offsets.get("feeds", start), feeds)
+        # Its records may be others now, but nothing of it is visible: state and results are of the batch before.
+        (spark / "offsets" / str(planned[-1])).unlink()
+        log.warning("batch_planned_anew", batch_id=planned[-1], incarnation=str(incarnation))
 
 
 def _require_within(connection: Connection, positions: Positions, feeds: Iterable[Feed]) -> None:

@@ -274,3 +274,24 @@ async def test_the_log_of_a_stream_keeps_what_its_retention_says(client: httpx.A
     table = {**WINDOWS, "into": {"table": "delays", "retention": "2d"}}
     body = problem(await client.post("/v1/queries", json=table), 422, "invalid_value")
     assert "window.retention" in body["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize(("code", "is_anew"), [("state_corrupt", True), ("state_newer", True), ("source_unavailable", False)])
+async def test_the_request_that_messages_about_unusable_state_name_begins_anew(
+    client: httpx.AsyncClient, dsn: str, code: str, is_anew: bool
+) -> None:
+    await client.put("/v1/queries/delays", json=WINDOWS)
+
+    def checkpoint() -> object:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            return connection.execute("SELECT checkpoint_id FROM slackwater.query WHERE name = 'delays'").fetchone()
+
+    before = checkpoint()
+    assert (await client.put("/v1/queries/delays?state=discard", json=WINDOWS)).status_code == 200
+    assert checkpoint() == before, "a query that is well keeps its state"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE slackwater.query_status SET state = 'failed', error = jsonb_build_object('code', %s::text)", (code,)
+        )
+    assert (await client.put("/v1/queries/delays?state=discard", json=WINDOWS)).status_code == 200
+    assert (checkpoint() != before) == is_anew

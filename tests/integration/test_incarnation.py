@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.driver.state_root import StateRoot, StateRootDamaged
-from engine.connectors.incarnation import Mark, current, mark, notice, renew
+from engine.connectors.incarnation import current, mark, notice, renew
 from engine.connectors.log import append_batches, encode_batch, ensure_feed
 from engine.connectors.postgres import Connection, connect
 from engine.errors import StateCorrupt
@@ -67,11 +69,33 @@ def test_a_log_that_ends_before_what_a_driver_saw_was_put_back(connection: Conne
     root = StateRoot.open(tmp_path)
     assert root.seen() is None
     now = mark(connection)
-    root.note(Mark(now.cluster, now.wal_bytes + 10**9))
+    root.note(replace(now, wal_bytes=now.wal_bytes + 10**9))
     assert notice(connection, StateRoot.open(tmp_path).seen())
     assert current(connection) is not None
-    # Of another cluster it says nothing: that shows in the fingerprint.
-    assert not notice(connection, Mark("1", 2**62))
+    # Another driver, which saw the same, begins no other one; and of another cluster the fingerprint tells.
+    assert not notice(connection, root.seen())
+    assert not notice(connection, replace(now, cluster="1", wal_bytes=2**62))
+    # Put back once more, behind the beginning of this one.
+    assert notice(connection, replace(mark(connection), began_at=now.began_at + 10**9))
+
+
+def test_an_old_dump_beside_what_a_driver_has_seen_is_known_though_nobody_looked_at_it_before(connection: Connection) -> None:
+    seen = mark(connection)
+    assert notice(connection, replace(seen, cluster="1"))
+    assert current(connection) is not None
+
+
+def test_looking_writes_nothing_so_that_a_database_that_only_reads_can_be_looked_at(connection: Connection) -> None:
+    notice(connection)
+    connection.execute("SET default_transaction_read_only = on")
+    assert not notice(connection, mark(connection))
+
+
+def test_a_mark_that_cannot_be_kept_ends_nobody(tmp_path: Path, connection: Connection) -> None:
+    root = StateRoot.open(tmp_path / "root")
+    shutil.rmtree(tmp_path / "root")
+    root.note(mark(connection))
+    assert root.seen() is None
 
 
 def test_a_root_keeps_its_id_and_refuses_a_file_that_is_none(tmp_path: Path) -> None:
@@ -147,12 +171,18 @@ def test_a_plan_behind_the_end_of_the_log_is_refused(connection: Connection, che
         require_one_history(connection, checkpoint.directory.parent, None, [FEED], {FEED.name: {"0": 6}})
 
 
-def test_a_plan_from_before_the_database_was_put_back_is_refused_though_new_records_fill_it(
+def test_a_batch_that_was_planned_before_the_database_was_put_back_is_planned_anew(
     connection: Connection, checkpoint: Checkpoint
 ) -> None:
     checkpoint.planned(0, 3).planned(1, 5)
     renew(connection)
-    with pytest.raises(StateCorrupt, match="before the database was put back"):
-        require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    offsets = checkpoint.directory / "spark" / "offsets"
     # What the results hold already is not read again.
     require_one_history(connection, checkpoint.directory, 1, [FEED], {})
+    assert (offsets / "1").exists()
+    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
+    assert [path.name for path in offsets.iterdir()] == ["0"]
+    # Behind the end of the log it shows that records are gone.
+    checkpoint.planned(1, 8)
+    with pytest.raises(StateCorrupt, match="goes on at 8, but the feed ends at 5"):
+        require_one_history(connection, checkpoint.directory, 0, [FEED], {})

@@ -91,7 +91,7 @@ def written(row: Row, action: Action) -> Row:
         return row
     to = action.status
     is_changed = row.is_changed and to.observed_generation == 1
-    return replace(row, state=to.state, outcome=to.outcome, attempt=to.attempt, is_changed=is_changed, losses=to.losses)
+    return replace(row, state=to.state, outcome=to.outcome, attempt=to.attempt, is_changed=is_changed, losses=min(to.losses, 2))
 
 
 def handled(hand: Hand, action: Action) -> Hand:

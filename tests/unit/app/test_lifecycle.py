@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.lifecycle import ALONE_AFTER, LOST, WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
+from app.domain.lifecycle import ALONE_AFTER, LOST, WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide, is_alone
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
@@ -171,9 +171,20 @@ def test_07b_a_query_that_ran_alone_when_its_driver_died_spends_an_attempt() -> 
     lost, then = after_loss(State.STARTING, losses=ALONE_AFTER, is_unfinished=True)
     assert (lost.rule, then.rule) == ("7b", "19")
     assert then.status is not None
-    assert (then.status.attempt, then.status.losses) == (2, ALONE_AFTER)
+    assert (then.status.attempt, then.status.losses) == (2, ALONE_AFTER + 1)
     assert then.status.next_attempt_ms is not None
     assert then.status.next_attempt_ms > NOW
+
+
+@pytest.mark.parametrize(("losses", "turn_ms"), [(1, 0), (2, 10_000), (3, 20_000), (8, 120_000)])
+def test_a_turn_is_bounded_and_grows_with_the_losses(losses: int, turn_ms: int) -> None:
+    limits = Limits()
+    for age_ms in {0, turn_ms - 1, turn_ms} - {-1}:
+        status = replace(snapshot(State.RUNNING, losses=losses).status, state_since_ms=NOW - age_ms)
+        assert is_alone(status, NOW, limits) == (age_ms < turn_ms)
+    # Behind its turn others run beside it: their driver's death is not its own fault alone.
+    late = snapshot(State.RUNNING, losses=2, state_since_ms=NOW - 10_000)
+    assert decide(late, limits).rule == "7c"
 
 
 def test_22_a_query_that_must_start_alone_waits_for_its_turn() -> None:
