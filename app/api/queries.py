@@ -69,8 +69,8 @@ Discard = Annotated[
     Literal["discard"] | None,
     Query(
         alias="state",
-        description="`discard`: where kept state does not fit the edit, or the query has failed because its state cannot be used, begin anew from "
-        "the definition's `start`.",
+        description="`discard`: where kept state does not fit the edit, or the query has failed because its state cannot be used, begin anew "
+        "from the definition's `start`.",
     ),
 ]
 From = Annotated[
