@@ -116,9 +116,9 @@ def referred_bytes(column: pa.Array) -> int:
 def _of_dictionary(column: pa.DictionaryArray) -> int:
     values = column.dictionary
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return pc.sum(pc.take(pc.binary_length(values), column.indices)).as_py() or 0
+        return int(pc.sum(pc.take(pc.binary_length(values), column.indices)).as_py() or 0)
     if pa.types.is_primitive(values.type) or pa.types.is_decimal(values.type):
-        return len(column) * max(1, values.type.bit_width // 8)
+        return len(column) * max(1, int(values.type.bit_width) // 8)
     return int(values.nbytes) * len(column)
 
 

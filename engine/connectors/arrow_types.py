@@ -45,7 +45,7 @@ def check_types(schema: pa.Schema) -> None:
     for field in schema:
         for kind in kinds_of(field.type):
             if not _is_read(kind):
-                raise TypeNotRead(f"column '{field.name}' is of type {kind}, which is not read; send plain values")
+                raise TypeNotRead(f"column '{field.name}' is of type {kind}, which is not read; use plain values")
 
 
 def kinds_of(kind: pa.DataType) -> Iterator[pa.DataType]:

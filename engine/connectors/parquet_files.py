@@ -10,19 +10,16 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from polars.exceptions import PanicException, PolarsError
 
 from engine.connectors.arrow_records import records_of
+from engine.connectors.arrow_types import TypeNotRead, check_types
 from engine.connectors.canonical import empty_rejects
 from engine.connectors.dating import Dated, date_frame
+from engine.connectors.parquet_sizes import PIECE_BYTES, piece_rows, step_rows
 from engine.connectors.shaping import Piece
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import RelationSchema
-
-PIECE_BYTES = 32 << 20
-"""What is decoded at once: a row group may be as large as its file."""
-
-PIECE_ROWS = 65_536
-"""The same where bytes say little: a column of nulls, or of one value, is a few bytes however many rows it has."""
 
 _READ_BUFFER_BYTES = 1 << 20
 """Columns are read in steps of this size, not whole."""
@@ -58,36 +55,71 @@ def pieces(
 
     Raises:
         SourceUnavailable: the file cannot be read.
-        DataInvalid: it is damaged, so that no record can be told from another.
+        DataInvalid: it is damaged, so that no record can be told from another, or a column is of a type that is not read.
     """
     file = open_parquet(path)
     names = {*(name for relation in (*relations, *dated_by) for name in relation.columns.names), "$op", "$event_time_ms"}
     present = [name for name in file.schema_arrow.names if name in names]
+    _check_types(file, present, path)
+    most = piece_rows((*relations, *dated_by))
     for group in _groups(file.metadata, *rows):
         if not present:
-            yield _piece(pa.table({}), group.begin + offset, group.end - group.begin, dated_by)
+            for begin in range(group.begin, group.end, most):
+                yield _piece(pa.table({}), begin + offset, min(most, group.end - begin), dated_by)
             continue
-        size = max(1, group.metadata.num_rows * PIECE_BYTES // max(group.metadata.total_byte_size, PIECE_BYTES))
-        size = min(size, PIECE_ROWS)
         first = group.first
-        for batch in file.iter_batches(size, row_groups=[group.number], columns=present, use_threads=False):
-            begin, stop = max(first, group.begin), min(first + batch.num_rows, group.end)
+        for table in _tables(path, file, group, present, most):
+            begin, stop = max(first, group.begin), min(first + table.num_rows, group.end)
             if begin < stop:
-                table = pa.Table.from_batches([batch]).slice(begin - first, stop - begin)
-                yield _piece(table, begin + offset, stop - begin, dated_by)
-            first += batch.num_rows
+                yield _piece(table.slice(begin - first, stop - begin), begin + offset, stop - begin, dated_by)
+            first += table.num_rows
             if first >= group.end:
                 break
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
+def _tables(path: Path, file: pq.ParquetFile, group: _Group, present: Sequence[str], most: int) -> Iterator[pa.Table]:
+    """Yield a row group in tables of at most ``most`` rows. Few rows are decoded at once where they may be large, and put together again."""
+    step = min(most, step_rows(file.metadata, group.number, present, lambda column: _first_row(path, file, group, column)))
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in file.iter_batches(step, row_groups=[group.number], columns=list(present), use_threads=False):
+        batches.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows + step > most or 2 * size >= PIECE_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches, rows, size = [], 0, 0
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def _first_row(path: Path, file: pq.ParquetFile, group: _Group, column: str) -> pa.RecordBatch:
+    """Read one row of a column of texts with the dictionary of all that is behind it, which is decoded once."""
+    with open_parquet(path, file.metadata, column) as again:
+        return next(again.iter_batches(1, row_groups=[group.number], columns=[column], use_threads=False))
+
+
+def _check_types(file: pq.ParquetFile, present: Sequence[str], path: Path) -> None:
+    schema = file.schema_arrow
+    try:
+        check_types(pa.schema([schema.field(name) for name in present]))
+    except TypeNotRead as error:
+        raise DataInvalid(f"file {path}: {error}") from error
+
+
+def open_parquet(path: Path, metadata: pq.FileMetaData | None = None, as_dictionary: str | None = None) -> pq.ParquetFile:
     """Open a file.
+
+    Args:
+        path: the file.
+        metadata: its metadata, where it is known.
+        as_dictionary: a column of texts that is not decoded.
 
     Raises:
         SourceUnavailable: it cannot be read.
     """
     try:
-        return pq.ParquetFile(path, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
+        texts = None if as_dictionary is None else [as_dictionary]
+        return pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
     except (OSError, pa.ArrowException) as error:
         raise SourceUnavailable(f"file {path} cannot be read: {error}") from error
 
@@ -130,5 +162,5 @@ def _piece(table: pa.Table, offset: int, rows: int, dated_by: Sequence[RelationS
 def _records(table: pa.Table) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     try:
         return records_of(table)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, PolarsError, PanicException) as error:
         raise DataInvalid(f"{table.num_rows} rows of a Parquet file are damaged: {error}") from error
