@@ -245,6 +245,7 @@ _DEFINITION: _Texts = {
     "suppress_on_versioned_table": ("A versioned table's changes are its history.", "Leave `suppress` out."),
     "too_many_aggregates": _LARGE,
     "too_many_columns": _LARGE,
+    "too_many_fields": _LARGE,
     "too_many_group_columns": _LARGE,
     "too_many_joins": _LARGE,
     "too_many_key_columns": _LARGE,

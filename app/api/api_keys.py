@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.api.bodies import JsonBody, request_body, validated
 from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, OnlyKnownParameters, ServicesOf, Transaction
@@ -20,12 +20,13 @@ from app.domain.scopes import PATTERN as SCOPE_PATTERN
 from app.errors import Forbidden
 from app.store.api_keys import ApiKeyRow, create_key, list_keys, revoke_key
 from engine.definition.durations import Duration
+from engine.definition.limits import FewFields
 
 RoleText = Literal["read", "write", "admin"]
 router = APIRouter(prefix="/v1/api-keys", tags=["api keys"], dependencies=[OnlyKnownParameters])
 
 
-class ApiKeyBody(BaseModel):
+class ApiKeyBody(FewFields):
     """A key to be made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

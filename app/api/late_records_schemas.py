@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from app.api.schemas import Answer, Counter, Position
 from app.domain.values import parse_instant_ms
+from engine.definition.limits import FewFields
 
 MAX_IDS = 10_000
 
@@ -46,7 +47,7 @@ def _instant(value: str | int | None) -> str | int | None:
 Instant = Annotated[str | int | None, AfterValidator(_instant)]
 
 
-class LateRecordFilter(BaseModel):
+class LateRecordFilter(FewFields):
     """Which late records: those that fit every part that is given; without a part all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -67,7 +68,7 @@ class LateRecordFilter(BaseModel):
 LateRecordId = Annotated[int, Field(gt=0, lt=2**63)]
 
 
-class ReplayBody(BaseModel):
+class ReplayBody(FewFields):
     """Which late records go through the query again: by id, or all that a filter finds. The filter `{}` finds all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.schemas import Answer, Position
+from engine.definition.limits import FewFields
 
 MAX_LOOKUP_KEYS = 1_000
 
@@ -85,7 +86,7 @@ class LookupAnswer(ReadAnswer):
     results: list[LookupResult]
 
 
-class LookupBody(BaseModel):
+class LookupBody(FewFields):
     """Which keys to look up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

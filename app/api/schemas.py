@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.definition.limits import FewFields
+
 QueryState = Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]
 DesiredState = Literal["running", "paused", "stopped"]
 Position = dict[str, dict[str, int]]
@@ -136,7 +138,7 @@ class QueryPage(Answer):
     next: str | None = Field(description="Cursor of the next page; null on the last.")
 
 
-class DesiredStateBody(BaseModel):
+class DesiredStateBody(FewFields):
     """The wish."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_COLUMNS: Final = 1_500
@@ -61,12 +61,29 @@ MAX_NAMES_LOOKED_AT: Final = 6_000
 MAX_LOOKED_AT_CHARS: Final = 130
 """Of a name that is sought so: an alias and a column."""
 
+MAX_FIELDS: Final = 100
+"""Of an object whose fields are fixed; none has more than some twenty. pydantic makes a fault of each field that there is not."""
+
 MAX_PROBLEMS: Final = 100
 """Faults of a definition that are listed. Nobody mends more at once, and each may look for a name that was meant."""
+
+MAX_PROBLEMS_READ: Final = 5_000
+"""Faults that are looked at to list the first ones: pydantic hands over all or none, at 8 µs each."""
 
 
 STORED: Final = {"is_stored": True}
 """Context of a validation that reads a stored definition."""
+
+
+class FewFields(BaseModel):
+    """A model that refuses an object of far too many fields before it looks at each: `too_many_fields`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_FIELDS and not info.context:
+            raise too_many("fields", len(value), MAX_FIELDS)
+        return value
 
 
 def at_most(most: int, what: str) -> Any:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -32,6 +31,7 @@ from engine.definition.limits import (
     MAX_JOINS,
     MAX_KEY_PARTS,
     Expression,
+    FewFields,
     at_most,
 )
 
@@ -48,7 +48,7 @@ MAX_TASKS = 256
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower case letters, digits and _, starting with a letter.")]
 
 
-class Model(BaseModel):
+class Model(FewFields):
     """Frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

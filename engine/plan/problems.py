@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from engine.definition.expressions import Scalar, compile_scalar
-from engine.definition.limits import MAX_PROBLEMS
+from engine.definition.limits import MAX_PROBLEMS, MAX_PROBLEMS_READ
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.suggestions import hint, meant
 from engine.definition.types import Schema
@@ -32,6 +32,8 @@ _OWN_CODES = ("too_many_", "expression")
 """Beginnings of the types that our own validators give (``engine.definition.limits``): they are codes."""
 
 _ENDED = f"Checking ended here, after {MAX_PROBLEMS} faults; there may be more once these are mended"
+
+_TOO_MANY = "There are {count:,} faults, too many to list; compare what you send with the examples of /docs"
 
 _WORDS: Mapping[str, str] = {
     "missing": "Is required",
@@ -134,6 +136,8 @@ def problems_of(error: ValidationError, model: type[BaseModel] | None = None) ->
 
 def faults_of(error: ValidationError, model: type[BaseModel] | None = None) -> list[ShapeFault]:
     """Return what pydantic found, one fault for each place, up to ``MAX_PROBLEMS``; see ``problems_of``."""
+    if error.error_count() > MAX_PROBLEMS_READ:
+        return [ShapeFault((), "too_many_problems", _TOO_MANY.format(count=error.error_count()))]
     faults: dict[tuple[str | int, ...], ShapeFault] = {}
     for found in error.errors(include_url=False)[:MAX_PROBLEMS]:
         fault = _fault(found, model)

@@ -87,6 +87,8 @@ def read_definition(model: type[Model], body: Any) -> Reading[Model]:
         return Reading(model.model_validate(body), [], _Work(body))
     except ValidationError as error:
         shape = faults_of(error, model)
+    if not all(fault.path for fault in shape):  # nothing can be set right; copying what may be very large is for nothing
+        return Reading(None, [fault.problem for fault in shape], _Work(None))
     try:
         work = _Work(copy.deepcopy(body))
     except RecursionError:  # too deep to be set right

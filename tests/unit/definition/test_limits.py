@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from app.api.api_keys import ApiKeyBody
+from app.api.late_records_schemas import ReplayBody
 from app.store.stored import opened
 from engine.definition.expressions import ExpressionInvalid, compile_scalar
-from engine.definition.limits import MAX_DEFINITION_CHARS, MAX_PROBLEMS
+from engine.definition.limits import MAX_DEFINITION_CHARS, MAX_PROBLEMS, MAX_PROBLEMS_READ
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.definition.types import BIGINT, STRING, Schema
@@ -39,6 +41,12 @@ def columns(count: int) -> dict[str, str]:
             {**QUERY, "aggregate": {f"a{n}": "count(*)" for n in range(501)}},
             "/aggregate", "too_many_aggregates", "501", "500",
         ),
+        (QueryDefinition, {**QUERY, **columns(98)}, "", "too_many_fields", "101", "100"),
+        (QueryDefinition, {**QUERY, "from": {"stream": "s", **columns(100)}}, "/from", "too_many_fields", "101", "100"),
+        (QueryDefinition, {**QUERY, "joins": [{**JOIN, **columns(99)}]}, "/joins/0", "too_many_fields", "101", "100"),
+        (StreamDefinition, columns(101), "", "too_many_fields", "101", "100"),
+        (ApiKeyBody, columns(101), "", "too_many_fields", "101", "100"),
+        (ReplayBody, {"filter": columns(101)}, "/filter", "too_many_fields", "101", "100"),
         (QueryDefinition, {**QUERY, "where": "k" * 10_001}, "/where", "expression_too_long", "10,001", "10,000"),
         (
             QueryDefinition,
@@ -56,6 +64,14 @@ def test_too_much_is_refused_with_field_number_and_bound(
     assert (problem.pointer, problem.code) == (pointer, code)
     assert count in problem.detail
     assert bound in problem.detail
+
+
+def test_faults_that_are_far_too_many_are_counted_and_not_made_one_by_one() -> None:
+    with pytest.raises(ValidationError) as refused:
+        ReplayBody.model_validate({"ids": ["x"] * (MAX_PROBLEMS_READ + 1)})
+    (problem,) = problems_of(refused.value)
+    assert (problem.pointer, problem.code) == ("", "too_many_problems")
+    assert "5,001 faults" in problem.detail
 
 
 def test_what_is_stored_is_valid_whatever_the_bounds_are() -> None:
