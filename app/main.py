@@ -150,15 +150,17 @@ def _lifespan(
     services: Services, supervisor: AbstractAsyncContextManager[object] | None, tracing: Tracing | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             if tracing is not None:
                 stack.push_async_callback(asyncio.to_thread, tracing.close)
             await services.database.open()
             stack.push_async_callback(services.database.close)
+            stack.push_async_callback(app.state.refusals.close)
             background = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [
                 background.create_task(services.bell.run()),
+                background.create_task(app.state.refusals.run()),
                 background.create_task(
                     trim_periodically(
                         services.database.dsn,

@@ -46,7 +46,9 @@ class AuditEntry(Answer):
     id: int
     at: datetime
     actor: AuditActor
-    request_id: str | None = Field(description="Also in the answer's X-Request-Id and in the service's log; null: a command.")
+    request_id: str | None = Field(
+        description="Also in the answer's X-Request-Id and in the service's log; null: a command, or refusals that were counted."
+    )
     action: str = Field(
         description="`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `revoke`; of what was refused the method "
         "and the route.",
@@ -56,7 +58,8 @@ class AuditEntry(Answer):
     outcome: Literal["done", "refused"]
     code: str | None = Field(description="Of the refusal.", examples=["role_too_low"])
     repeats: int = Field(
-        description="Equal refusals (the same caller and route) since the entry before: one a minute has an entry of its own."
+        description="Equal refusals (the same caller, route, name and code) that this entry counts beside its own: one a minute has an "
+        "entry. Of a caller who is refused for many names, those beyond 30 a minute are counted in one entry without a name."
     )
     before: dict[str, Any] | None = Field(description="What it was; null where there was nothing.")
     after: dict[str, Any] | None = Field(description="What it is; null where it is gone.")

@@ -20,7 +20,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.store.audit import REFUSALS_KEPT
 from app.store.database import sqlalchemy_url
-from app.store.refusals import NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
+from app.store.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
 from app.store.retention import Kept, trim_once
 from engine.core.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
@@ -186,8 +186,59 @@ async def test_refusals_between_two_entries_are_counted_and_the_memory_for_it_is
         await refusals.note(who, Refusal("PUT /v1/streams/{name}", "stream", "a", "role_too_low", 0))
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT repeats FROM slackwater.audit ORDER BY id").fetchall() == [(0,), (2,)]
+        await refusals.note(who, Refusal("PUT /v1/streams/{name}", "stream", "a", "role_too_low", 0))
+        await refusals.write_counted()
+        assert connection.execute("SELECT count(*) FROM slackwater.audit").fetchone() == (2,), "not while more may come"
+        connection.rollback()
+        now[0] += NOTED_EVERY_SECONDS
+        await refusals.write_counted()
+        await refusals.close()
+        assert connection.execute("SELECT repeats FROM slackwater.audit ORDER BY id").fetchall() == [(0,), (2,), (0,)]
     await engine.dispose()
     assert REMEMBERED <= REFUSALS_KEPT
+
+
+async def test_who_tries_many_names_has_some_entries_and_all_are_counted_when_the_burst_ends(dsn: str) -> None:
+    now = [0.0]
+    engine = create_async_engine(sqlalchemy_url(dsn))
+    refusals = RefusalLog(engine, lambda: now[0])
+    who = Principal("api_key", None, "x", Role.READ)
+    tried = MOST_OF_CALLER + 200
+    for number in range(tried):
+        now[0] += 0.1
+        for code in ("out_of_scope", "role_too_low"):
+            await refusals.note(who, Refusal("GET /v1/streams/{name}", "stream", f"s{number}", code, 0))
+    await refusals.close()
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT resource, code, repeats FROM slackwater.audit ORDER BY id").fetchall()
+    await engine.dispose()
+    assert len(found) == MOST_OF_CALLER + 2
+    assert [(name, code) for name, code, _ in found[:2]] == [("s0", "out_of_scope"), ("s0", "role_too_low")]
+    assert [(name, code) for name, code, _ in found[-2:]] == [(None, "out_of_scope"), (None, "role_too_low")]
+    assert sum(1 + repeats for *_, repeats in found) == 2 * tried
+
+
+async def test_what_is_forgotten_for_want_of_room_is_counted_before(dsn: str) -> None:
+    engine = create_async_engine(sqlalchemy_url(dsn))
+    refusals = RefusalLog(engine, lambda: 0.0)
+    who = Principal("api_key", None, "x", Role.READ)
+    for number in (0, 0, *range(1, MOST_OF_CALLER), *range(10_000, 10_000 + REMEMBERED)):
+        route = "GET /v1/streams/{name}" if number < MOST_OF_CALLER else f"GET /{number}"
+        await refusals.note(who, Refusal(route, "stream", f"s{number}", "role_too_low", 0))
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT resource, repeats FROM slackwater.audit ORDER BY id").fetchall()
+    await engine.dispose()
+    assert found[MOST_OF_CALLER] == ("s0", 0), "the second refusal of s0"
+
+
+async def test_a_service_that_ends_writes_what_it_has_counted(app: FastAPI, dsn: str) -> None:
+    refused = Refusal("GET /v1/audit", None, None, "role_too_low", 0)
+    built = create_app(app.state.services.settings)
+    async with built.router.lifespan_context(built):
+        for _ in range(5):
+            await built.state.refusals.note(Principal("api_key", None, "x", Role.READ), refused)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT repeats FROM slackwater.audit ORDER BY id").fetchall() == [(0,), (3,)]
 
 
 async def test_entries_are_filtered_and_paged(admin: httpx.AsyncClient, problem: Problem) -> None:
