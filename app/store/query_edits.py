@@ -280,6 +280,7 @@ def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> Non
             definition=output_to_json(output),
         )
     )
+    note(connection, Change(Action.CREATE, output.kind, output.name, None, {"definition": output_to_json(output)}))
 
 
 def _log_feed(output: Output) -> str:
@@ -357,6 +358,7 @@ def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:
             drop_view(raw(connection), row.name)
         drop_feed(raw(connection), change_feed(row.name) if row.kind == "table" else row.name)
         connection.execute(sa.delete(relation).where(relation.c.id == row.id))
+        note(connection, Change(Action.DELETE, row.kind, row.name, {"definition": row.definition}, None))
 
 
 def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output) -> None:
@@ -378,3 +380,5 @@ def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output
             .where(relation.c.id == row.id)
             .values(definition=output_to_json(output), version=relation.c.version + 1, updated_at=sa.func.now())
         )
+        changed = {"definition": output_to_json(output)}
+        note(connection, Change(Action.REPLACE, row.kind, row.name, {"definition": row.definition}, changed))

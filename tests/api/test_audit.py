@@ -111,13 +111,17 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
     ]
     changing = {rule for rule in RULES if not rule.startswith("GET ")}
     assert {route for route, *_ in steps} == changing - NO_CHANGE, "a new route needs its line here, and its entry in the log"
-    for seen, (route, method, path, body, (action, kind, name)) in enumerate(steps):
+    seen: list[Any] = []
+    for route, method, path, body, (action, kind, name) in steps:
         if "replay" in route:
             late_record(dsn)
         response = await admin.request(method, path, json=body)
         assert response.status_code < 300, f"{route}: {response.text}"
-        found, *others = await entries(admin)
-        assert len(others) == seen, f"{route}: one entry and no more"
+        found, *others = new = (await entries(admin, limit=1_000))[: -len(seen) or None]
+        seen += new
+        result = [e for e in others if e["resource"]["type"] in ("stream", "table") and e["action"] == action]
+        made_or_removed = kind == "query" and action in ("create", "delete") and "keep" not in path
+        assert len(others) == len(result) == made_or_removed, f"{route}: one entry, one more for a query's result, and no more"
         assert (found["action"], found["resource"], found["outcome"]) == (action, {"type": kind, "name": name}, "done")
         assert (found["actor"]["type"], found["actor"]["name"]) == ("api_key", "my-admin")
         assert found["request_id"] == response.headers["x-request-id"]
@@ -129,6 +133,24 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
     assert by_action["replace", "weather"]["before"]["definition"]["versioned"] == {"history_retention": "2d"}
     assert by_action["delete", "departures"]["before"]["definition"]["columns"] == STREAM["columns"]
     assert by_action["set_desired_state", "joined"]["before"] == {"desired_state": "running"}
+
+
+async def test_the_result_of_a_query_has_entries_of_its_own_by_its_own_name(admin: httpx.AsyncClient) -> None:
+    body = {"name": "delayed", "from": {"stream": "departures"}, "where": "delay > 60", "into": {"stream": "late_departures"}}
+    await admin.put("/v1/streams/departures", json=STREAM)
+    for method, path, sent in (
+        ("POST", "/v1/queries", body),
+        ("PUT", "/v1/queries/delayed", {**body, "into": {"stream": "late_departures", "retention": "3d"}}),
+        ("PUT", "/v1/queries/delayed?state=discard&from=earliest", body),
+        ("DELETE", "/v1/queries/delayed", None),
+    ):
+        response = await admin.request(method, path, json=sent)
+        assert response.status_code < 300, response.text
+    found = await entries(admin, resource="late_departures")
+    assert {e["resource"]["type"] for e in found} == {"stream"}
+    assert [e["action"] for e in reversed(found)] == ["create", "replace", "delete", "create", "delete"]
+    assert [(e["before"] is None, e["after"] is None) for e in found[:2]] == [(False, True), (True, False)]
+    assert {e["actor"]["name"] for e in found} == {"my-admin"}
 
 
 async def test_what_changes_nothing_leaves_no_entry(admin: httpx.AsyncClient, problem: Problem) -> None:
