@@ -170,6 +170,7 @@ def _lifespan(
                             services.settings.changes_retention_ms,
                             services.settings.history_rows,
                             services.settings.audit_retention_ms,
+                            services.settings.audit_rows,
                         ),
                     )
                 ),

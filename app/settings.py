@@ -195,6 +195,7 @@ class Settings(BaseSettings):
         changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
         history_rows: how many events, and how many runs, of each query are kept: the newest.
         audit_retention_ms: how long entries of the audit log are kept.
+        audit_rows: how many of its entries of changes are kept: the newest.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
         pool_size: database connections of each pool; ``app/README.md`` counts them.
     """
@@ -224,6 +225,7 @@ class Settings(BaseSettings):
     changes_retention_ms: int = Field(default=7 * 86_400_000, ge=1)
     history_rows: int = Field(default=10_000, ge=100)
     audit_retention_ms: int = Field(default=366 * 86_400_000, ge=86_400_000)
+    audit_rows: int = Field(default=100_000, ge=1_000)
     otel_endpoint: str | None = None
     pool_size: int = Field(default=4, ge=2, le=200)
     spark: SparkSettings = SparkSettings()

@@ -109,8 +109,9 @@ async def get_audit(
 ) -> AuditPage:
     """Who changed which source, query or key, from what to what; and who was refused for want of a role or a scope.
 
-    An entry is committed with its change. Appended records and reads are not here; of refusals the newest 10,000 are kept, everything else
-    for `SLACKWATER_AUDIT_RETENTION_MS`. `since` is inclusive, `until` is not.
+    An entry is committed with its change. Appended records and reads are not here. Of refusals the newest 10,000 are kept, of all else the
+    newest `SLACKWATER_AUDIT_ROWS`, for `SLACKWATER_AUDIT_RETENTION_MS`. A body beyond 64 KiB is shortened (`"shortened": true`). `since` is
+    inclusive, `until` is not.
     """
     key = decode_cursor(cursor, [int])
     before_id = None if key is None else int(key[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,14 +12,24 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.domain.access import PRINCIPAL, Principal
-from app.domain.audit import REQUEST_ID, Change, Refusal
+from app.domain.audit import REQUEST_ID, Body, Change, Refusal
 from app.store.tables import audit
 
 REFUSALS_KEPT = 10_000
 """Whoever is refused again and again must not fill the disk, nor push out what was changed."""
 
+MOST_BODY_BYTES = 64 * 1024
+"""Of a body in an entry: more than people write by hand. Larger ones are shortened, or edits of 1 MiB bodies would fill the disk."""
+
+BEGINNING_CHARS = 4_096
+
 TRIM_SQL = (
     "DELETE FROM slackwater.audit WHERE at < now() - %(audit_ms)s * interval '1 ms'",
+    """
+    DELETE FROM slackwater.audit WHERE outcome = 'done' AND id <= (
+        SELECT id FROM slackwater.audit WHERE outcome = 'done' ORDER BY id DESC OFFSET %(audit_rows)s LIMIT 1
+    )
+    """,
     f"""
     DELETE FROM slackwater.audit WHERE outcome = 'refused' AND id <= (
         SELECT id FROM slackwater.audit WHERE outcome = 'refused' ORDER BY id DESC OFFSET {REFUSALS_KEPT} LIMIT 1
@@ -69,10 +81,21 @@ def note(connection: sa.Connection, change: Change) -> None:
             resource_kind=change.kind,
             resource=change.name,
             outcome="done",
-            before=sa.null() if change.before is None else change.before,
-            after=sa.null() if change.after is None else change.after,
+            before=_shortened(change.before),
+            after=_shortened(change.after),
         )
     )
+
+
+def _shortened(body: Body | None) -> Body | sa.Null:
+    """Return a body as it is, or the beginning of its text with a mark, its size and its digest: two that differ still look different."""
+    if body is None:
+        return sa.null()
+    text = json.dumps(body)
+    if len(text) <= MOST_BODY_BYTES:
+        return body
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"shortened": True, "bytes": len(text), "sha256": digest, "beginning": text[:BEGINNING_CHARS]}
 
 
 async def note_refusal(engine: AsyncEngine, principal: Principal, refusal: Refusal) -> None:

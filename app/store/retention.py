@@ -66,11 +66,13 @@ class Kept:
         changes_ms: how long changes of derived tables, and replays that were taken in; feeds of sources and derived streams say so themselves.
         history_rows: how many events, and how many runs, of each query: the newest.
         audit_ms: how long entries of the audit log.
+        audit_rows: how many of its entries of changes: the newest.
     """
 
     changes_ms: int
     history_rows: int = 10_000
     audit_ms: int = 366 * 86_400_000
+    audit_rows: int = 100_000
 
 
 async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: Kept) -> None:
@@ -107,7 +109,7 @@ def trim_once(dsn: str, kept: Kept) -> int:
         for statement in _TRIM_HISTORY:
             connection.execute(statement, {"kept": kept.history_rows})
         for statement in TRIM_SQL:
-            connection.execute(statement, {"audit_ms": kept.audit_ms})
+            connection.execute(statement, {"audit_ms": kept.audit_ms, "audit_rows": kept.audit_rows})
         connection.execute(FORGET_EXPIRED_SQL)
         for (owner,) in connection.execute(_OWNERS_OVER, {"cap": REJECTS_KEPT}).fetchall():
             connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

@@ -18,7 +18,7 @@ from app.domain.access import RULES, Principal, Role, make_key
 from app.domain.audit import Refusal
 from app.main import create_app
 from app.settings import Settings
-from app.store.audit import REFUSALS_KEPT
+from app.store.audit import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
 from app.store.database import sqlalchemy_url
 from app.store.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
 from app.store.retention import Kept, trim_once
@@ -174,6 +174,21 @@ async def test_a_change_that_cannot_be_noted_is_not_made(admin: httpx.AsyncClien
     assert (await admin.get("/v1/streams/departures")).status_code == 404
 
 
+async def test_a_large_body_is_shortened_with_a_mark_and_its_digest(admin: httpx.AsyncClient) -> None:
+    large = {**STREAM, "columns": STREAM["columns"] | {f"{'c' * 50}_{number}": "bigint" for number in range(1_200)}}
+    larger = {**large, "columns": large["columns"] | {"one_more": "bigint"}}
+    for body in (STREAM, large, larger):
+        assert (await admin.put("/v1/streams/departures", json=body)).status_code < 300
+    newest, second, first = await entries(admin)
+    assert first["after"]["definition"]["columns"] == STREAM["columns"]
+    assert second["before"] == first["after"]
+    assert second["after"]["shortened"] is True
+    assert second["after"]["bytes"] > MOST_BODY_BYTES
+    assert len(second["after"]["beginning"]) == BEGINNING_CHARS
+    assert newest["before"] == second["after"] != newest["after"]
+    assert newest["before"]["sha256"] != newest["after"]["sha256"]
+
+
 async def test_secrets_are_never_noted(admin: httpx.AsyncClient, dsn: str) -> None:
     key = (await admin.post("/v1/api-keys", json={"name": "x", "role": "read"})).json()["key"]
     with psycopg.connect(dsn) as connection:
@@ -320,10 +335,15 @@ def test_old_entries_go_and_refusals_beyond_their_bound(dsn: str) -> None:
             "SELECT 'api_key', 'x', n::text, 'refused' FROM generate_series(1, %s) n",
             (REFUSALS_KEPT + 5,),
         )
+        connection.execute(
+            "INSERT INTO slackwater.audit (actor_kind, actor, action, outcome) SELECT 'cli', 'x', 'newer', 'done' FROM generate_series(1, 4)"
+        )
         trim_once(dsn, Kept(10**12, audit_ms=2 * 86_400_000))
+        assert connection.execute("SELECT count(*) FROM slackwater.audit WHERE outcome = 'done'").fetchone() == (5,)
+        trim_once(dsn, Kept(10**12, audit_ms=2 * 86_400_000, audit_rows=4))
         done = connection.execute("SELECT action FROM slackwater.audit WHERE outcome = 'done'").fetchall()
         refused = connection.execute(
             "SELECT min(action::int), count(*) FROM slackwater.audit WHERE outcome = 'refused'"
         ).fetchone()
-    assert done == [("new",)]
+    assert done == [("newer",)] * 4
     assert refused == (6, REFUSALS_KEPT)
