@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,23 @@ def settings_of(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) ->
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return load_settings({name: value for name, value in variables.items() if name.startswith(ENV_PREFIX)})
+
+
+@pytest.mark.parametrize("name", ["spark-master", "spark-worker"])
+def test_a_process_of_the_cluster_does_not_start_without_a_secret(name: str) -> None:
+    service = interpolated({"SPARK_AUTH_SECRET": ""})["services"][name]
+    assert not service["environment"]["_SPARK_AUTH_SECRET"], "so it is where only --profile is given"
+    entrypoint = [part.replace("$$", "$") for part in service.get("entrypoint", ())]
+    started = {}
+    for secret in ("", SECRET):
+        environment = {"PATH": os.environ["PATH"], "_SPARK_AUTH_SECRET": secret}
+        started[secret] = subprocess.run(
+            [*entrypoint, "echo", "a b", "c"], env=environment, capture_output=True, text=True, check=False
+        )
+    assert started[""].returncode != 0
+    assert started[""].stdout == ""
+    assert "openssl rand -hex 32" in started[""].stderr
+    assert (started[SECRET].returncode, started[SECRET].stdout) == (0, "a b c\n")
 
 
 def test_the_service_alone_runs_on_its_own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
