@@ -1,4 +1,4 @@
-"""Every error the service answers with on purpose; the only place that knows HTTP numbers.
+"""Every error the service answers with on purpose; the only place that knows HTTP numbers. Codes are examples: ``app.error_list`` has them all.
 
 AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
@@ -18,7 +18,7 @@ AppError
 ├── TooManyRequests          429  too_many_streams, too_many_requests
 ├── ClientGone               499  client_gone
 ├── HeadTooLarge             431  head_too_large
-├── Unavailable              503  not_ready, driver_not_ready, database_unavailable, database_busy, database_full, planning_busy
+├── Unavailable              503  not_ready, driver_not_ready, issuer_unavailable, database_unavailable, database_busy, database_full, ...
 ├── NotInTime                504  position_not_reached
 ├── TooExpensive             504  read_too_expensive
 └── Internal                 500  internal_error (the body carries the request id only)
