@@ -243,6 +243,8 @@ def cast(operand: Operand, target: ColumnType) -> Operand:
     if source is None or source == target:
         return Operand(coerce(operand, target, "CAST"), target)
     expr = operand.expr
+    if source.kind == "double" and target.kind == "decimal":
+        return Operand(once(lambda value: _exact(value, target), expr), target)
     if source.is_numeric and target.is_numeric:
         return Operand(expr.cast(target.polars, strict=False), target)
     if source.kind == "string":
@@ -259,6 +261,13 @@ def cast(operand: Operand, target: ColumnType) -> Operand:
         return Operand(expr.dt.time(), target)
     hint = "; use epoch_ms(…)" if source.kind == "timestamp" else "; use to_timestamp(…)" if target.kind == "timestamp" else ""
     raise ExpressionInvalid("type_mismatch", f"{source} cannot be cast to {target}{hint}")
+
+
+def _exact(value: pl.Expr, target: ColumnType) -> pl.Expr:
+    """Return doubles as decimals, NULL where the rounded value has too many digits: for some of these Polars raises, also if not strict."""
+    precision, scale = target.precision or MAX_DECIMAL_PRECISION, target.scale or 0
+    fits = (value * 10.0**scale).round().abs() < 10.0**precision
+    return pl.when(fits).then(value).cast(target.polars, strict=False)
 
 
 def _to_string(expr: pl.Expr, source: ColumnType) -> pl.Expr:

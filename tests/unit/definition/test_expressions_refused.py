@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import get_args
 
@@ -168,6 +169,21 @@ def test_zeros_in_front_are_no_digits_of_a_number() -> None:
 def test_a_negated_number_keeps_all_its_digits(digits: int) -> None:
     text = "-" + "9" * (digits - 1) + "8"
     assert pl.DataFrame({"s.i": [1]}).select(compile_scalar(text, SCHEMA).expr).item() == Decimal(text)
+
+
+@pytest.mark.parametrize(
+    "kind", ["decimal(18,17)", "decimal(38,37)", "decimal(3,1)", "decimal(2,2)", "decimal(38,0)", "decimal(10,2)"]
+)
+def test_a_double_that_does_not_fit_a_decimal_becomes_null_and_fails_no_query(kind: str) -> None:
+    declared = parse_type(kind)
+    top = 10.0 ** ((declared.precision or 0) - (declared.scale or 0))
+    values = [0.25, top, -top, top * 1.05, top * 17.1, 1e300, -1e40, math.nextafter(top, 0) if declared.scale else 1e39, None]
+    scalar = compile_scalar(f"cast(f as {kind})", SCHEMA)
+    frame = pl.DataFrame({"s.f": values}, schema={"s.f": pl.Float64})
+    first, *others = frame.select(scalar.expr).to_series().to_list()
+    assert abs(float(first) - 0.25) <= 0.5 * 10.0 ** -(declared.scale or 0) + 1e-12
+    assert [each for each in others if each is not None and abs(each) >= top] == []
+    assert others[:6] == [None] * 6
 
 
 @given(st.text(max_size=60) | st.text(alphabet="is.t()'\"+-*/%|<>=,;: 01andornulcase", max_size=60))
