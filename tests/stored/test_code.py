@@ -49,6 +49,11 @@ async def test_the_version_before_works_beside_this_one_or_refuses(shared: str, 
     unpack(newest(), before)
     command = [sys.executable, "-P", "-m", "tests.stored.tour", shared, str(tmp_path), "look:ours", "make:theirs"]
     environment = {**os.environ, "PYTHONPATH": str(before), SAFE_PATH_VARIABLE: "1"}
+    # The database is the one of the version before, as it is where a service is upgraded.
+    migration = f"from app.store.database import migrate; migrate({shared!r})"
+    subprocess.run(
+        [sys.executable, "-P", "-c", migration], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True
+    )
     async with tour(shared, tmp_path) as ours:
         await ours.make("ours")
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
