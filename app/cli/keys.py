@@ -66,7 +66,7 @@ def list_command() -> None:
                 shown = ["" if moment is None else f"{moment:%Y-%m-%d %H:%M}" for moment in moments]
                 table.add_row(row.name, f"{row.prefix}…", row.role, ", ".join(row.scope or ()), *shown)
             found = list_keys(connection, _PAGE, found[-1].id)
-    _out.print(table)
+    Console().print(table)  # as wide as the terminal is now
 
 
 @keys.command()

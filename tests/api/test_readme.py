@@ -63,7 +63,7 @@ def test_every_command_is_found_by_a_shell_that_did_what_was_said_before(readme:
 
 @pytest.mark.parametrize("readme", READMES)
 def test_every_command_of_slackwater_exists(readme: str) -> None:
-    named = re.findall(r"(?:`|^|&& |\$ )slackwater ([a-z-]+(?: [a-z]+)?)", text_of(readme), re.MULTILINE)
+    named = re.findall(r"(?:`|^|&& |\$ )slackwater ([a-z][a-z-]*(?: [a-z]+)?)", text_of(readme), re.MULTILINE)
     root: Any = typer.main.get_command(cli)
     assert named
     for line in named:

@@ -127,7 +127,7 @@ def test_the_command_line_says_what_is_wrong_with_settings(environment: dict[str
     assert (misspelt.returncode, "SLACKWATER_PROT" in misspelt.stderr) == (2, True)
     wrong = run({**environment, "SLACKWATER_PORT": "http"}, "doctor")
     assert (wrong.returncode, "SLACKWATER_PORT" in wrong.stderr) == (2, True)
-    shown = run({**environment, "SLACKWATER_DATABASE_URL": "postgresql://u:secret@host/db"}, "config", "show")
+    shown = run({**environment, "SLACKWATER_DATABASE_URL": "postgresql://u:pa55word@host/db"}, "config", "show")
     assert shown.returncode == 0
-    assert "secret" not in shown.stdout
+    assert "pa55word" not in shown.stdout
     assert "SLACKWATER_SPARK__SHUFFLE_PARTITIONS" in shown.stdout
