@@ -19,7 +19,7 @@ from app.domain.scopes import scope_of
 from app.errors import AppError
 from app.settings import Settings
 from app.store.api_keys import create_key, has_keys, list_keys, revoke_key
-from app.store.database import sqlalchemy_url
+from app.store.database import single_transaction
 from app.telemetry import configure_logging
 from engine.definition.durations import parse_duration
 
@@ -81,7 +81,7 @@ def say_who_may(settings: Settings, dsn: str) -> None:
     """Tell at the start whether requests need a key, and how to make the first where there is none."""
     if settings.is_key_required:
         _out.print("Every request needs an API key: Authorization: Bearer sw_…", soft_wrap=True)
-        with _connected(dsn) as connection:
+        with single_transaction(dsn) as connection:
             is_first_missing = not has_keys(connection)
         if is_first_missing:
             _out.print(f"[yellow]There is none yet. Make the first with: {FIRST_KEY}[/]", soft_wrap=True)
@@ -102,7 +102,7 @@ def _transaction() -> Iterator[sa.Connection]:
         with open_database(settings) as dsn:
             make_current(dsn)
             as_command()
-            with _connected(dsn) as connection:
+            with single_transaction(dsn) as connection:
                 yield connection
     except AppError as error:
         _err.print(f"[red]{error.detail}[/]", soft_wrap=True)
@@ -120,13 +120,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
-
-
-@contextmanager
-def _connected(dsn: str) -> Iterator[sa.Connection]:
-    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
-    try:
-        with engine.begin() as connection:
-            yield connection
-    finally:
-        engine.dispose()

@@ -28,7 +28,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from app import __version__
 from app.domain.preconditions import Preconditions
-from app.store.database import migrate, sqlalchemy_url
+from app.store.database import migrate, single_transaction
 from app.store.queries import set_desired_state
 from app.store.schema_version import refuse_newer
 from app.store.tables import query, query_status
@@ -139,7 +139,7 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     migrate(dsn)
     with connect(dsn, "slackwater-restore") as connection:
         renew(connection)
-    with _transaction(dsn) as transaction:
+    with single_transaction(dsn) as transaction:
         # One that was deleted between the pause and the dump is not in it.
         there = set(transaction.execute(sa.select(query.c.name).where(query.c.deleted_at.is_(None))).scalars())
         for name in sorted(there & set(contents.queries)):
@@ -170,14 +170,14 @@ def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
     wanted = (
         sa.select(query.c.name).where(query.c.desired_state == "running", query.c.deleted_at.is_(None)).order_by(query.c.name)
     )
-    with _transaction(dsn) as transaction:
+    with single_transaction(dsn) as transaction:
         names = list(transaction.execute(wanted).scalars())
         paused = {name: set_desired_state(transaction, name, "paused", Preconditions())[0].version for name in names}
     try:
         _await_rest(dsn, time.monotonic() + timeout_s)
         yield names
     finally:
-        with _transaction(dsn) as transaction:
+        with single_transaction(dsn) as transaction:
             # What its user has wished or edited meanwhile stays so.
             there = sa.select(query.c.name, query.c.version).where(query.c.deleted_at.is_(None))
             untouched = set(paused.items()) & {(name, version) for name, version in transaction.execute(there)}
@@ -194,7 +194,7 @@ def _await_rest(dsn: str, deadline: float) -> None:
         .order_by(query.c.name)
     )
     while True:
-        with _transaction(dsn) as transaction:
+        with single_transaction(dsn) as transaction:
             names = list(transaction.execute(busy).scalars())
         if not names:
             return
@@ -203,16 +203,6 @@ def _await_rest(dsn: str, deadline: float) -> None:
                 f"queries did not come to rest: {', '.join(names[:5])}; look at their status, or give more --timeout"
             )
         time.sleep(POLL_S)
-
-
-@contextmanager
-def _transaction(dsn: str) -> Iterator[sa.Connection]:
-    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
-    try:
-        with engine.begin() as connection:
-            yield connection
-    finally:
-        engine.dispose()
 
 
 def _tool(dsn: str, name: str) -> str:

@@ -7,8 +7,8 @@ synchronous DDL (views, feeds), and each statement then exists once. Reads and a
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -58,6 +58,17 @@ def migrate(dsn: str) -> None:
 def sqlalchemy_url(dsn: str) -> sa.URL:
     """Return the DSN as SQLAlchemy wants it: the same, with psycopg 3 named as driver."""
     return sa.make_url(dsn).set(drivername="postgresql+psycopg")
+
+
+@contextmanager
+def single_transaction(dsn: str) -> Iterator[sa.Connection]:
+    """Open a connection for one transaction: what commands do, which have no pools."""
+    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 @dataclass(frozen=True, slots=True)
