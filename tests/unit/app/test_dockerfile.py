@@ -60,7 +60,9 @@ def test_the_layer_of_dependencies_has_those_of_the_project() -> None:
         [sys.executable, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert listed == [*project["dependencies"], *project["optional-dependencies"]["otel"]]
+    extras = project["optional-dependencies"]
+    # The embedded Postgres brings the programs that make backups.
+    assert listed == [*project["dependencies"], *extras["otel"], *extras["embedded"]]
 
 
 def test_it_runs_as_nobody_special_with_the_settings_that_compose_builds_on() -> None:
