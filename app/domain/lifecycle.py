@@ -55,9 +55,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
 
-When a driver dies, any query with a batch under way may be the cause. The first time all of them start again together. Queries whose
-driver dies again before they commit start one after the other (``ALONE_AFTER``), beside those above suspicion: if the driver dies once more,
-the one that has its turn (``is_alone``) is the cause and spends an attempt. A query that had nothing under way starts at once and spends none.
+Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.domain.suspects``.
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
 forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
@@ -72,6 +70,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.domain.suspects import LOST, is_alone, is_lost, must_be_alone, one_more
 
 
 class Effect(StrEnum):
@@ -85,21 +84,6 @@ class Effect(StrEnum):
     DRAIN = "drain"
     PURGE = "purge"
 
-
-LOST = ErrorReport(
-    code="driver_lost",
-    domain="internal",
-    is_retryable=True,
-    detail="the driver that ran this query is gone; the query goes on from its last committed batch",
-)
-ALONE_AFTER = 2
-"""Losses of a driver in a row, without a commit in between, after which a query starts alone."""
-
-FIRST_TURN_MS = 10_000
-"""How long such a query then runs before the next may start; twice as long with each further loss, for what kills slowly."""
-
-MOST_LOSSES = 8
-"""Counted no further: the turn is as long as ``healthy_after`` by then."""
 
 START_TIMEOUT = ErrorReport(
     code="start_timeout", domain="internal", is_retryable=True, detail="the query did not start within start_timeout_ms"
@@ -172,27 +156,6 @@ def backoff_ms(attempt: int, limits: Limits, jitter: float) -> int:
     return int(whole / 2 + whole / 2 * jitter)
 
 
-def is_lost(status: Status, handle: HandleReport) -> bool:
-    """Whether a query that should be alive has lost its driver, or its driver has lost the engine."""
-    is_alive = status.state in (State.STARTING, State.RUNNING)
-    is_ours = handle.kind is not HandleKind.ABSENT and handle.epoch == status.epoch
-    is_dead = handle.kind is HandleKind.DEAD and (handle.error is None or handle.error.code == LOST.code)
-    return is_alive and (not is_ours or is_dead)
-
-
-def must_be_alone(status: Status) -> bool:
-    """Whether a query starts with no other such query beside it."""
-    return status.losses >= ALONE_AFTER
-
-
-def is_alone(status: Status, now_ms: int, limits: Limits) -> bool:
-    """Whether a query has its turn: no other query that must be alone starts meanwhile."""
-    if not must_be_alone(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
-        return False
-    turn_ms = min(FIRST_TURN_MS * 2 ** (status.losses - ALONE_AFTER), limits.healthy_after_ms)
-    return status.state is not State.RUNNING or now_ms - status.state_since_ms < turn_ms
-
-
 def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
     """Give the row after entering ``state``: what belonged to the state left is cleared, then ``changes`` apply."""
     status = snapshot.status
@@ -255,7 +218,7 @@ def _lost(snapshot: Snapshot, limits: Limits) -> Action:
     status = snapshot.status
     if status.state is State.RUNNING and not snapshot.is_unfinished:
         return _teardown(snapshot, "7a", Outcome.RESTART, LOST)
-    if is_alone(status, snapshot.now_ms, limits):
+    if is_alone(status, snapshot.now_ms, limits.healthy_after_ms):
         return _teardown(snapshot, "7b", Outcome.BACKOFF, LOST)
     return _teardown(snapshot, "7c", Outcome.LOST, LOST)
 
@@ -286,7 +249,7 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
         case Outcome.BACKOFF:
             return _spend_attempt(snapshot, limits)
         case Outcome.LOST:
-            losses = min(status.losses + 1, MOST_LOSSES)
+            losses = one_more(status.losses)
             return Action("23", transition(snapshot, State.BACKOFF, losses=losses, next_attempt_ms=snapshot.now_ms))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.PAUSED:
             return Action("10", transition(snapshot, State.PAUSED, error=None))
@@ -306,8 +269,7 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
         error = ErrorReport("restart_budget_spent", cause.domain, is_retryable=False, detail=spent, problems=cause.problems)
         return Action("18", transition(snapshot, State.FAILED, attempt=attempt, error=error), is_lease_released=True)
     due_ms = snapshot.now_ms + backoff_ms(status.attempt, limits, snapshot.jitter)
-    is_lost = status.error is not None and status.error.code == LOST.code
-    losses = min(status.losses + 1, MOST_LOSSES) if is_lost else status.losses
+    losses = one_more(status.losses) if status.error is not None and status.error.code == LOST.code else status.losses
     return Action("19", transition(snapshot, State.BACKOFF, attempt=attempt, losses=losses, next_attempt_ms=due_ms))
 
 

@@ -11,8 +11,9 @@ import psycopg
 import structlog
 
 from app.domain import internal_queries
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide, is_alone, is_lost, must_be_alone
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, HandleKind, State, Status, Wish
+from app.domain.suspects import is_alone, is_lost, must_be_alone
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
@@ -199,7 +200,7 @@ def _next_alone(held: Sequence[LeasedQuery], limits: Limits) -> UUID | None:
     """Say which of the queries that must start alone is the next: the one that has failed least; None while another one has its turn."""
     waiting = []
     for leased in held:
-        if is_alone(leased.status, leased.now_ms, limits):
+        if is_alone(leased.status, leased.now_ms, limits.healthy_after_ms):
             return None
         due_ms = leased.status.next_attempt_ms
         if must_be_alone(leased.status) and leased.status.state is State.BACKOFF and (due_ms is None or due_ms <= leased.now_ms):

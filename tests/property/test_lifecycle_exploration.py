@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import pytest
 
-from app.domain.lifecycle import LOST, Action, Effect, Limits, Snapshot, decide
+from app.domain.lifecycle import Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.domain.suspects import LOST
 
 LIMITS = Limits(start_timeout_ms=10, stop_timeout_ms=10, healthy_after_ms=10, max_attempts=1)
 EPOCH = 100

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.lifecycle import ALONE_AFTER, LOST, WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide, is_alone
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.domain.suspects import ALONE_AFTER, LOST, is_alone
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
 NOW = 1_000_000
@@ -181,7 +182,7 @@ def test_a_turn_is_bounded_and_grows_with_the_losses(losses: int, turn_ms: int) 
     limits = Limits()
     for age_ms in {0, turn_ms - 1, turn_ms} - {-1}:
         status = replace(snapshot(State.RUNNING, losses=losses).status, state_since_ms=NOW - age_ms)
-        assert is_alone(status, NOW, limits) == (age_ms < turn_ms)
+        assert is_alone(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms)
     # Behind its turn others run beside it: their driver's death is not its own fault alone.
     late = snapshot(State.RUNNING, losses=2, state_since_ms=NOW - 10_000)
     assert decide(late, limits).rule == "7c"
