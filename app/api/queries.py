@@ -52,7 +52,8 @@ from app.store.queries import QueryRow, get_query, list_queries, request_restart
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
 from app.store.transactions import raw
-from engine.definition.queries import QueryDefinition, Start
+from engine.definition.queries import QueryDefinition
+from engine.definition.start import Start
 from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
