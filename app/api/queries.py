@@ -39,7 +39,7 @@ from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINI
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
 from app.api.warned import shown_reasons, shown_warnings
-from app.domain.access import actor, refuse_beyond_scope
+from app.domain.access import actor, refuse_beyond_scope, scope_in_force
 from app.domain.idempotency import digest_of
 from app.domain.internal_queries import is_internal
 from app.domain.scopes import names_in
@@ -142,7 +142,9 @@ def post_query(
     """
     if idempotency_key is None:
         return _created(body, transaction, services, response)
-    digest = digest_of(["POST", "/v1/queries"], json.dumps(body).encode())
+    scope = scope_in_force()  # a name may be another key's since the first answer, with another scope
+    about = ["POST", "/v1/queries", *(() if scope is None else scope.patterns)]
+    digest = digest_of(about, json.dumps(body).encode())
     own = Claim(actor(), idempotency_key, digest)
     kept = claim(transaction, own)
     if kept is not None:
