@@ -33,7 +33,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
  5  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
  6  starting, running  the handle died and a retry cannot help                     stopping (failed)
  7  starting, running  the handle died, or starts for too long                     stopping (backoff)
-7a  running            its driver is lost, no batch was under way                  stopping (restart)
+7a  starting, running  its driver is lost, neither launch nor batch was under way  stopping (restart)
 7b  starting, running  its driver is lost, the query ran alone                     stopping (backoff)
 7c  starting, running  its driver is lost otherwise                                stopping (lost)
  8  starting           the handle runs                                             running, without an error
@@ -45,7 +45,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 13  stopping           stopped is wanted, another outcome is noted                 outcome stopped: a user's stop always wins
 14  stopping           the handle is alive                                         stop it; after ``stop_timeout`` drain
 15  stopping           outcome stopped, gone                                       stopped, lease released
-16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0)
+16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0; 7a: as it was)
 17  stopping           outcome failed, gone                                        failed, lease released
 18  stopping           outcome backoff, gone, the budget is spent                  failed (``restart_budget_spent``)
 19  stopping           outcome backoff, gone                                       backoff (attempt + 1)
@@ -96,7 +96,7 @@ class Snapshot:
 
     Attributes:
         jitter: a random number in [0, 1), used for the next backoff.
-        is_unfinished: whether the state holds a batch that the results lack; only asked of a query that ``is_lost``.
+        was_busy: whether its launch had begun, or its state holds a batch that the results lack; only asked of a query that ``is_lost``.
         has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
         is_turn: whether a query that must start alone may start.
     """
@@ -108,7 +108,7 @@ class Snapshot:
     is_draining: bool
     now_ms: int
     jitter: float
-    is_unfinished: bool = True
+    was_busy: bool = True
     has_progressed: bool = False
     is_turn: bool = True
 
@@ -216,7 +216,7 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
 def _lost(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 7a to 7c: who was at rest is innocent, who was alone is not."""
     status = snapshot.status
-    if status.state is State.RUNNING and not snapshot.is_unfinished:
+    if not snapshot.was_busy:
         return _teardown(snapshot, "7a", Outcome.RESTART, LOST)
     if is_alone(status, snapshot.now_ms, limits.healthy_after_ms):
         return _teardown(snapshot, "7b", Outcome.BACKOFF, LOST)
@@ -254,7 +254,7 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.PAUSED:
             return Action("10", transition(snapshot, State.PAUSED, error=None))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.RUNNING:
-            return _launch(snapshot, "16")
+            return _launch(snapshot, "16", is_retry=_is_of_loss(snapshot))
         case _:
             return Action("15", transition(snapshot, State.STOPPED, **CLEAN), is_lease_released=True)
 
@@ -358,6 +358,12 @@ def _observed(snapshot: Snapshot, state: State, **changes: object) -> Status:
     wish = snapshot.wish
     seen = {"observed_generation": wish.generation, "observed_nonce": wish.nonce}
     return transition(snapshot, state, **{**CLEAN, **seen, **changes})
+
+
+def _is_of_loss(snapshot: Snapshot) -> bool:
+    """Whether a restart is one by rule 7a and not by a user's wish: it neither adds to what was noted nor clears it."""
+    error = snapshot.status.error
+    return error is not None and error.code == LOST.code and not _differs(snapshot)
 
 
 def _differs(snapshot: Snapshot) -> bool:

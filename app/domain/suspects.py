@@ -2,7 +2,8 @@
 
 When a driver dies, any query with a batch under way may be the cause. The first time all of them start again together. Queries whose
 driver dies again before they commit start one after the other (``ALONE_AFTER``), beside those above suspicion: if the driver dies once more,
-the one that has its turn (``is_alone``) is the cause and spends an attempt. A query that had nothing under way starts at once and spends none.
+the one that has its turn (``is_alone``) is the cause and spends an attempt. A query that had nothing under way,
+neither a batch nor a launch that had taken its fence, starts at once and spends none.
 """
 
 from __future__ import annotations

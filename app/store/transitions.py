@@ -228,6 +228,12 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
         )
 
 
+def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:
+    """Whether the newest launch of a query has begun: each takes its fence first (``app.driver.launching``)."""
+    names = (leased.query_id, leased.status.epoch)
+    return connection.execute("SELECT FROM log.commit WHERE query_id = %s AND epoch >= %s", names).fetchone() is not None
+
+
 def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
     """Give back one lease. The leases of a driver that is gone: ``drivers.forget_driver``."""
     with connection.transaction():
