@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from hypothesis import HealthCheck, settings
 from psycopg import conninfo, sql
 
 ROOT = Path(__file__).resolve().parent.parent
+CLASSES = Path(sys.prefix) / "classes"
+"""Where ``tests.classes`` puts an archive of Spark's classes; every JVM that a test starts takes them from there."""
+os.environ["SLACKWATER_SPARK__CLASS_ARCHIVE_DIR"] = str(CLASSES)
 
 # On a machine that other tests share, slow is no news.
 settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
