@@ -94,9 +94,8 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         ValueError: there is no database URL; ``slackwater serve`` starts the embedded database first.
         TracingMissing: spans are asked for and the extra ``otel`` is not installed.
     """
-    if settings.database_url is None:
+    if (dsn := settings.dsn) is None:
         raise ValueError("create_app needs a database_url; `slackwater serve` starts an embedded database and passes its own")
-    dsn = settings.database_url.get_secret_value()
     metrics = Metrics()
     tracing = tracing_of(settings, "slackwater")
     database = Database.create(dsn, settings.pool_size, settings.limits.read_timeout_ms)

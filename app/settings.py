@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.oidc_settings import OidcSettings, is_loopback
+from engine.connectors.schemas import OPTION, BadPrefix, Schemas
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
@@ -182,6 +183,8 @@ class Settings(BaseSettings):
 
     Attributes:
         database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
+        schema_prefix: before the names of our schemas in the database, such as ``acme_``: services with different ones share a database and do
+            not see each other. With another one than before a service finds nothing of its own.
         data_dir: embedded database, checkpoints and state; made when absent.
         checkpoint_url: where queries keep their checkpoints and state instead, as ``file:///directory``. On a cluster it must be there, on a
             file system that the driver's host and every worker's have mounted at this path.
@@ -212,6 +215,7 @@ class Settings(BaseSettings):
     )
 
     database_url: SecretStr | None = None
+    schema_prefix: str = ""
     data_dir: Path = Path(".slackwater")
     checkpoint_url: str | None = None
     host: str = "127.0.0.1"
@@ -249,6 +253,11 @@ class Settings(BaseSettings):
             except ProgrammingError:
                 raise ValueError(URL_HINT) from None
         return value
+
+    @field_validator("schema_prefix")
+    @classmethod
+    def _is_prefix(cls, value: str) -> str:
+        return Schemas(value).prefix
 
     @field_validator("checkpoint_url")
     @classmethod
@@ -307,6 +316,24 @@ class Settings(BaseSettings):
                 "a Postgres with an address of its own, not the embedded one, a socket or localhost"
             )
         return self
+
+    @model_validator(mode="after")
+    def _has_one_prefix(self) -> Self:
+        """Refuse a prefix in the URL, where processes carry it to each other, that is none or not the one of the setting."""
+        try:
+            carried = Schemas.of(self.database_url.get_secret_value()).prefix if self.database_url is not None else ""
+        except BadPrefix as error:
+            raise ValueError(f"SLACKWATER_DATABASE_URL: {error}; set SLACKWATER_SCHEMA_PREFIX instead") from None
+        if carried and self.schema_prefix and carried != self.schema_prefix:
+            raise ValueError(
+                f"SLACKWATER_SCHEMA_PREFIX={self.schema_prefix}, and SLACKWATER_DATABASE_URL says {carried}: take {OPTION} out of the URL"
+            )
+        return self
+
+    @property
+    def dsn(self) -> str | None:
+        """The URL of the database with ``schema_prefix`` in it: what every process and every connection is given; None: the embedded one."""
+        return None if self.database_url is None else Schemas(self.schema_prefix).carried_by(self.database_url.get_secret_value())
 
     @property
     def is_key_required(self) -> bool:

@@ -1,11 +1,19 @@
-"""Alembic's entry: runs migrations on the caller's connection, on ``-x url=…``, or on ``sqlalchemy.url``."""
+"""Alembic's entry: runs migrations on the caller's connection, on the database of its DSN, or on ``-x url=…``.
+
+Migrations write plain names of schemas, and connections of ours translate them (``engine.connectors.schemas``).
+"""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import psycopg
 import sqlalchemy as sa
 from alembic import context
 
-VERSION_SCHEMA = "slackwater"
+from engine.connectors.links import LinkedConnection
+from engine.connectors.schemas import Schemas, schemas_of
+
 MOVE_VERSION_TABLE = """
 DO $$
 DECLARE home text;
@@ -20,27 +28,31 @@ BEGIN
     END IF;
 END $$
 """
+"""Takes the table with the revision out of the schema that users' own tables are in.
+
+It was the first one of the search path, where another program's Alembic keeps its own. Code of before this move goes on reading it
+there: a view stands in its place, which a migration of the next release drops. A database that is new has no such view, and an
+installation with a prefix is newer than the move.
+"""
 LOCK_TIMEOUT = "5s"
 """A migration that waits for a lock makes everybody behind it wait too; failing and trying again is kinder."""
 
 
 def _migrate(connection: sa.Connection) -> None:
-    context.configure(connection=connection, target_metadata=None, transactional_ddl=True, version_table_schema=VERSION_SCHEMA)
+    schemas = schemas_of(cast("psycopg.Connection[Any]", connection.connection.driver_connection))
+    context.configure(
+        connection=connection,
+        target_metadata=None,
+        transactional_ddl=True,
+        version_table_schema=schemas.named("slackwater"),  # Alembic asks the catalog for it
+    )
     with context.begin_transaction():
         connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
-        _own_version_table(connection)
+        connection.execute(sa.text("CREATE SCHEMA IF NOT EXISTS slackwater"))
+        if not schemas.prefix:
+            connection.execute(sa.text(MOVE_VERSION_TABLE))
         context.run_migrations()
         _note_support(connection)
-
-
-def _own_version_table(connection: sa.Connection) -> None:
-    """Take the table with the revision out of the schema that users' own tables are in.
-
-    It was the first one of the search path, where another program's Alembic keeps its own. Code of before this move goes on reading it
-    there: a view stands in its place, which a migration of the next release drops. A database that is new has no such view.
-    """
-    connection.execute(sa.text("CREATE SCHEMA IF NOT EXISTS slackwater"))
-    connection.execute(sa.text(MOVE_VERSION_TABLE))
 
 
 def _note_support(connection: sa.Connection) -> None:
@@ -61,12 +73,14 @@ def _note_support(connection: sa.Connection) -> None:
     )
 
 
-def _url() -> sa.URL:
-    given = context.get_x_argument(as_dictionary=True).get("url") or context.config.get_main_option("sqlalchemy.url")
+def _dsn() -> str:
+    asked = context.get_x_argument(as_dictionary=True)
+    given = context.config.attributes.get("dsn") or asked.get("url")
     if not given:
-        raise SystemExit("migrations need a database: alembic -x url=postgresql://… upgrade head, or: slackwater migrate")
-    url = sa.make_url(given)
-    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+        raise SystemExit(
+            "migrations need a database: alembic -x url=postgresql://… [-x schema_prefix=…] upgrade head, or: slackwater migrate"
+        )
+    return Schemas(asked.get("schema_prefix", "")).carried_by(given)
 
 
 def run() -> None:
@@ -77,7 +91,8 @@ def run() -> None:
     if connection is not None:
         _migrate(connection)
         return
-    engine = sa.create_engine(_url(), poolclass=sa.NullPool)
+    dsn = _dsn()
+    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: LinkedConnection.connect(dsn), poolclass=sa.NullPool)
     with engine.connect() as own:
         _migrate(own)
     engine.dispose()

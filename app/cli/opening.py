@@ -17,6 +17,7 @@ from app.store.database import migrate
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.store.schema_version import SchemaTooNew
 from app.tracing import TracingMissing, tracing_of
+from engine.connectors.schemas import Schemas
 
 _err = Console(stderr=True)
 
@@ -54,8 +55,8 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
     The embedded one is kept alive by the service, which holds the data directory; it is stopped at the end by the service and by whoever
     started it.
     """
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
+    if settings.dsn is not None:
+        yield settings.dsn
         return
     embedded = EmbeddedPostgres(settings.data_dir / "postgres")
     try:
@@ -66,7 +67,7 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
     if is_owner:
         embedded.keep()
     try:
-        yield dsn
+        yield Schemas(settings.schema_prefix).carried_by(dsn)
     finally:
         if is_owner or not embedded.is_adopted:
             embedded.stop()

@@ -85,9 +85,8 @@ def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], id
         The exit code. Threads may still hang: leave with ``os._exit``.
 
     """
-    if settings.database_url is None:
+    if (dsn := settings.dsn) is None:
         raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
-    dsn = settings.database_url.get_secret_value()
     if not await_schema(dsn, lambda: has_parent(identity.supervisor_pid)):
         return EXIT_OK
     return DriverProcess(settings, dsn, make_runner(settings), identity).run()

@@ -14,6 +14,7 @@ import structlog
 
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.schema_version import look_at_schema
+from engine.connectors.links import LinkedConnection
 
 LOOK_EVERY_S = 2.0
 SAY_EVERY_S = 300.0
@@ -23,7 +24,7 @@ log = structlog.stdlib.get_logger(__name__)
 def schema_problem(dsn: str) -> str | None:
     """Say why this version cannot work on a database's schema; None where it can, or where the database is away."""
     try:
-        with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             return look_at_schema(connection).problem
     except psycopg.OperationalError:
         return None

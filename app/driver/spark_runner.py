@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import structlog
 
 from app.driver.launching import query_directory
@@ -18,6 +17,7 @@ from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.files_root import check_directory
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
+from engine.connectors.links import LinkedConnection
 from engine.connectors.sink import last_batch
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -56,10 +56,10 @@ class SparkRunner:
     """
 
     def __init__(self, settings: Settings) -> None:
-        if settings.database_url is None:
+        if settings.dsn is None:
             raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
         self._of_service = settings
-        self._dsn = settings.database_url.get_secret_value()
+        self._dsn = settings.dsn
         self._checkpoints_dir = settings.checkpoints_dir
         self._settings = SparkSettings(
             data_dir=settings.data_dir.expanduser().resolve(),
@@ -123,7 +123,7 @@ class SparkRunner:
         planned = planned_batch(query_directory(self._checkpoints_dir, query_id), checkpoint_id)
         if planned is None:
             return False
-        with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             committed = last_batch(connection, query_id, checkpoint_id)
         return committed is None or planned > committed
 
@@ -160,7 +160,7 @@ class SparkRunner:
 
     def _plan(self, order: LaunchOrder) -> Plan:
         definition = opened(QueryDefinition, order.definition)
-        with psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+        with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             plan = build_plan(definition, load_catalog(connection))
             for feed in (read.feed for read in plan.inputs):
                 if feed.path is not None:  # what was below the root may be a link by now, or the root another

@@ -2,6 +2,7 @@
 
 Neither is worth anything without the other: results, positions and records are in the database, state is in the directory. So queries are
 paused for a backup, and both are copied while nothing commits; records may be appended meanwhile, the database is copied as of one moment.
+Of the database our own schemas are copied: others in it belong to somebody else, perhaps to another Slackwater.
 
 A backup: ``database.dump`` is ``pg_dump``'s custom format, ``checkpoints`` a copy of the directory, ``backup.json`` says what is in it. The last
 is written last: without it a backup is not whole.
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -34,6 +34,7 @@ from app.store.schema_version import refuse_newer
 from app.store.tables import query, query_status
 from engine.connectors.incarnation import renew
 from engine.connectors.postgres import connect
+from engine.connectors.schemas import Schemas
 
 FORMAT = 1
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
@@ -61,11 +62,13 @@ class Contents:
         version: of Slackwater, which made it.
         at: when, in seconds since 1970.
         queries: those that were running, and are again once it is put back.
+        schema_prefix: of the schemas in it.
     """
 
     version: str
     at: float
     queries: tuple[str, ...]
+    schema_prefix: str = ""
 
 
 def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> Contents:
@@ -97,7 +100,8 @@ def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> 
         raise BackupFailed(f"{target} exists already; name a directory that does not") from error
     with _at_rest(dsn, timeout_s) as paused:
         before = _launches(dsn)
-        _run([tool, "--format=custom", "--no-password", f"--file={target / DUMP}"], dsn)
+        ours = [f"--schema={name}" for name in Schemas.of(dsn).names]
+        _run([tool, "--format=custom", "--no-password", *ours, f"--file={target / DUMP}"], dsn)
         if checkpoints_dir.is_dir():
             shutil.copytree(checkpoints_dir, target / CHECKPOINTS, ignore=shutil.ignore_patterns(*DRAFTS))
         if moved := before ^ _launches(dsn):
@@ -105,7 +109,7 @@ def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> 
                 f"queries ran while they were copied ({len({query_id for query_id, *_ in moved})}), so the copies may not belong together: "
                 "start no query during a backup, and make it again"
             )
-        contents = Contents(__version__, time.time(), tuple(paused))
+        contents = Contents(__version__, time.time(), tuple(paused), Schemas.of(dsn).prefix)
         (target / CONTENTS).write_text(json.dumps({"format": FORMAT, **asdict(contents)}, indent=2) + "\n")
     return contents
 
@@ -121,10 +125,16 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
         source: a whole backup.
 
     Raises:
-        BackupFailed: the backup is not whole or not known; database or directory are not empty; ``pg_restore`` is missing or fails.
+        BackupFailed: the backup is not whole, not known or of another prefix; database or directory are not empty; ``pg_restore`` is
+            missing or fails.
         SchemaTooNew: the backup is of a newer version.
     """
     contents = _contents(source)
+    if contents.schema_prefix != Schemas.of(dsn).prefix:
+        raise BackupFailed(
+            f"the schemas in the backup begin with {contents.schema_prefix!r}, those of this service with {Schemas.of(dsn).prefix!r}: put it "
+            f"back with SLACKWATER_SCHEMA_PREFIX={contents.schema_prefix}"
+        )
     tool = _tool(dsn, "pg_restore")
     with connect(dsn, "slackwater-restore") as connection:
         row = connection.execute(_IS_OURS).fetchone()
@@ -210,7 +220,7 @@ def _tool(dsn: str, name: str) -> str:
 
     A newer ``pg_restore`` may set what an older server does not know.
     """
-    with psycopg.connect(dsn) as connection:
+    with connect(dsn, "slackwater-backup") as connection:
         server = connection.info.server_version // 10_000
     candidates = [found] if (found := shutil.which(name)) else []
     try:

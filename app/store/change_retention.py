@@ -17,6 +17,7 @@ from app.store.log_tables import feed
 from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
 from engine.connectors.log import trim_in_steps, trim_partition
+from engine.connectors.schemas import schemas_of
 from engine.connectors.sequences import trim_sequence
 from engine.connectors.sink import change_feed
 from engine.plan.model import Plan
@@ -50,7 +51,7 @@ def trim_changes(connection: psycopg.Connection[Any], retention_ms: int) -> int:
 
 def _trim_changes(connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int) -> int:
     # No query may begin to read the table between the look at the readers and the removal.
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (EDIT_LOCK,))
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
     row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
     return trim_sequence(connection, feed_id, retention_ms, None if row is None else row[0])
 

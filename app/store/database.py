@@ -18,7 +18,6 @@ import psycopg_pool
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 import app
@@ -28,6 +27,7 @@ from engine.connectors.links import LinkedAsyncConnection, LinkedConnection, is_
 
 # Any number, the same in every process: two processes that start together must not migrate together.
 MIGRATION_LOCK = 0x51AC
+_DIALECT = "postgresql+psycopg://"
 CONNECT_TIMEOUT_SECONDS = 10
 
 # A client waits behind each of these: it shall hear within seconds that the database is away, and when it is back find no pool that still
@@ -47,23 +47,31 @@ def migrate(dsn: str) -> None:
     """
     config = Config()
     config.set_main_option("script_location", str(Path(app.__file__).resolve().parent.parent / "migrations"))
-    config.set_main_option("sqlalchemy.url", sqlalchemy_url(dsn).render_as_string(hide_password=False).replace("%", "%%"))
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as lock:
-        lock.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+    config.attributes["dsn"] = dsn
+    with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as lock:
+        lock.execute("SELECT pg_advisory_lock(%s)", (lock.schemas.lock(MIGRATION_LOCK),))
         schema = refuse_newer(lock)
         if schema.is_behind:
             command.upgrade(config, "head")
 
 
-def sqlalchemy_url(dsn: str) -> sa.URL:
-    """Return the DSN as SQLAlchemy wants it: the same, with psycopg 3 named as driver."""
-    return sa.make_url(dsn).set(drivername="postgresql+psycopg")
+def engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> sa.Engine:
+    """Build an engine whose connections are ours, opened as the DSN says and the options of a connection.
+
+    SQLAlchemy would let the options replace those of the DSN.
+    """
+    return sa.create_engine(_DIALECT, creator=lambda: LinkedConnection.connect(dsn, **(options or {})), **pooling)
+
+
+def async_engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> AsyncEngine:
+    """Build the same, asynchronous."""
+    return create_async_engine(_DIALECT, async_creator=lambda: LinkedAsyncConnection.connect(dsn, **(options or {})), **pooling)
 
 
 @contextmanager
 def single_transaction(dsn: str) -> Iterator[sa.Connection]:
     """Open a connection for one transaction: what commands do, which have no pools."""
-    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
+    engine = engine_for(dsn, poolclass=sa.NullPool)
     try:
         with engine.begin() as connection:
             yield connection
@@ -116,14 +124,10 @@ class Database:
             control_turns=Turns(pool_size),
             inspection=_engine(dsn, pool_size, bounded),
             inspection_turns=Turns(pool_size),
-            reads=create_async_engine(
-                sqlalchemy_url(dsn),
+            reads=async_engine_for(
+                dsn,
+                {**LINK_OPTIONS, **bounded_reads(read_timeout_ms, is_read_only=False)},  # when a key was used last is noted
                 pool_pre_ping=True,
-                connect_args={
-                    **LINK_OPTIONS,
-                    **bounded_reads(read_timeout_ms, is_read_only=False),  # when a key was used last is noted
-                    "async_creator_fn": LinkedAsyncConnection.connect,
-                },
                 **_sizes(pool_size),
             ),
             page_turns=Turns(pool_size),
@@ -164,11 +168,7 @@ def bounded_reads(timeout_ms: int, *, is_read_only: bool = True) -> dict[str, st
 
 
 def _engine(dsn: str, pool_size: int, options: Mapping[str, Any]) -> sa.Engine:
-    engine = sa.create_engine(
-        sqlalchemy_url(dsn), pool_pre_ping=True, connect_args={**LINK_OPTIONS, **options}, **_sizes(pool_size)
-    )
-    event.listen(engine, "do_connect", lambda _dialect, _record, args, given: LinkedConnection.connect(*args, **given))
-    return engine
+    return engine_for(dsn, {**LINK_OPTIONS, **options}, pool_pre_ping=True, **_sizes(pool_size))
 
 
 def _sizes(pool_size: int) -> dict[str, Any]:

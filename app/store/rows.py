@@ -266,7 +266,7 @@ def _carried(text: str, declared: ColumnType) -> str:
 
 
 def _table(schema: str, output: Output) -> str:
-    return f"{_quoted(schema)}.{_quoted(output.name)}"
+    return f"{schema}.{_quoted(output.name)}"
 
 
 def _own(name: str) -> str:

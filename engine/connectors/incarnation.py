@@ -18,6 +18,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from engine.connectors.schemas import schemas_of
 from engine.errors import STATE_CURE
 
 _FINGERPRINT = """
@@ -48,7 +49,7 @@ class Mark:
     """How far a cluster had come when it was looked at.
 
     Attributes:
-        cluster: its system identifier.
+        cluster: its system identifier, and the prefix of the schemas.
         wal_bytes: the end of its write-ahead log on disk.
         began_at: when the incarnation of then had begun, seconds since 1970 by the database's clock.
     """
@@ -110,7 +111,7 @@ def mark(connection: psycopg.Connection[Any]) -> Mark:
     row = connection.execute(_MARK).fetchone()
     if row is None:
         raise psycopg.OperationalError("Postgres does not say how far its write-ahead log goes")
-    return Mark(row[0], int(row[1]), float(row[2]))
+    return Mark(row[0] + schemas_of(connection).prefix, int(row[1]), float(row[2]))
 
 
 def beyond_the_end(feed: str, partition: str, position: int, end: int) -> str:

@@ -5,6 +5,8 @@ an hour to say so, and something in between that goes on acknowledging never doe
 work for minutes. So when a statement is not answered for a while, a thread of the process asks the database itself, on a new connection,
 whether it works on it. Where the database twice cannot be reached, or twice waits for us as we wait for it, the socket is shut:
 whoever waits gets ``psycopg.OperationalError``, as for any lost connection.
+
+They also know the schemas of their installation, and translate statements for them: ``engine.connectors.schemas``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
@@ -25,6 +27,8 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
+
+from engine.connectors.schemas import Named, Schemas, async_cursor_for, cursor_for
 
 RV = TypeVar("RV")
 
@@ -164,14 +168,18 @@ def silent_pids(dsn: str, pids: Collection[int], patience_s: float) -> set[int]:
         return set()
 
 
-class LinkedConnection(psycopg.Connection[Any]):
+class LinkedConnection(Named, psycopg.Connection[Any]):
     """A ``psycopg.Connection`` that is watched; ``connect`` takes ``patience_s`` besides."""
 
     link: _Link | None = None
 
     @classmethod
     def connect(cls, conninfo: str = "", *, patience_s: float | None = None, **kwargs: Any) -> Self:  # type: ignore[override]
-        connection = super().connect(conninfo, **_completed(conninfo, kwargs))
+        completed = _completed(conninfo, kwargs)
+        connection = super().connect(conninfo, **completed)
+        connection.schemas = _schemas(conninfo, completed)
+        if connection.schemas.prefix:
+            connection.cursor_factory = cursor_for(connection.schemas)
         connection.link = _watch().add(connection, psycopg.conninfo.make_conninfo(conninfo, **_target(kwargs)), patience_s)
         return connection
 
@@ -186,7 +194,7 @@ class LinkedConnection(psycopg.Connection[Any]):
             link.waiting_since = None
 
 
-class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
+class LinkedAsyncConnection(Named, psycopg.AsyncConnection[Any]):
     """The same, asynchronous."""
 
     link: _Link | None = None
@@ -195,7 +203,11 @@ class LinkedAsyncConnection(psycopg.AsyncConnection[Any]):
     async def connect(  # type: ignore[override]
         cls, conninfo: str = "", *, patience_s: float | None = None, **kwargs: Any
     ) -> Self:
-        connection = await super().connect(conninfo, **_completed(conninfo, kwargs))
+        completed = _completed(conninfo, kwargs)
+        connection = await super().connect(conninfo, **completed)
+        connection.schemas = _schemas(conninfo, completed)
+        if connection.schemas.prefix:
+            connection.cursor_factory = async_cursor_for(connection.schemas)
         connection.link = _watch().add(connection, psycopg.conninfo.make_conninfo(conninfo, **_target(kwargs)), patience_s)
         return connection
 
@@ -222,6 +234,10 @@ def _completed(conninfo: str, options: dict[str, Any]) -> dict[str, Any]:
     if "options" in said and "options" in options:
         completed["options"] = f"{said['options']} {options['options']}"
     return completed
+
+
+def _schemas(conninfo: str, completed: Mapping[str, Any]) -> Schemas:
+    return Schemas.of_options(completed["options"]) if "options" in completed else Schemas.of(conninfo)
 
 
 def _target(options: dict[str, Any]) -> dict[str, Any]:

@@ -289,7 +289,7 @@ class Sink:
             """,
             (batch_id, Jsonb(after.position), stream_time_ms, Jsonb(after.detail), self._query_id),
         )
-        cursor.execute("SELECT pg_notify(%s, %s)", (COMMIT_CHANNEL, str(self._query_id)))
+        cursor.execute(f"SELECT pg_notify('{COMMIT_CHANNEL}', %s)", (str(self._query_id),))
 
     def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
         """Return each task's rows, by ordinal; frames without any for tasks that made none."""

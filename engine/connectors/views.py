@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from engine.connectors.column_names import bound_column, bound_columns, column, columns
+from engine.connectors.schemas import schemas_of
 from engine.connectors.staging import IS_DELETED as IS_DELETED
 from engine.connectors.staging import RESULT_TIME as RESULT_TIME
 from engine.connectors.staging import copy_rows, staged
@@ -85,7 +86,7 @@ def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: t
 def _free_name(conn: Connection, table: sql.Identifier) -> None:
     """Give an index another name where Postgres has called it as the table is called: ``a_pkey`` is also a name for a table."""
     taken = "SELECT oid FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'i'"
-    for (oid,) in conn.execute(taken, (table.as_string(conn),)).fetchall():
+    for (oid,) in conn.execute(taken, (schemas_of(conn).statement(table, conn),)).fetchall():
         conn.execute(sql.SQL("ALTER INDEX {} RENAME TO {}").format(table, sql.Identifier(f"index {oid}")))
 
 

@@ -27,13 +27,15 @@ _VIEWS = """
     DO $$
     DECLARE found record;
     BEGIN
-        FOR found IN SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('views', 'history', 'open') LOOP
+        FOR found IN
+            SELECT oid::regclass AS name, relnamespace FROM pg_class
+            WHERE relkind = 'r' AND relnamespace IN ('views'::regnamespace, 'history'::regnamespace, 'open'::regnamespace)
+        LOOP
             EXECUTE format(
-                'ALTER TABLE %I.%I SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)',
-                found.schemaname, found.tablename
+                'ALTER TABLE %s SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)', found.name
             );
-            IF found.schemaname <> 'history' THEN
-                EXECUTE format('ALTER TABLE %I.%I SET (fillfactor = 80)', found.schemaname, found.tablename);
+            IF found.relnamespace <> 'history'::regnamespace THEN
+                EXECUTE format('ALTER TABLE %s SET (fillfactor = 80)', found.name);
             END IF;
         END LOOP;
     END $$
@@ -44,12 +46,12 @@ _EXPIRY = """
     DECLARE found record;
     BEGIN
         FOR found IN
-            SELECT c.relname, a.attname FROM pg_index i
+            SELECT to_regclass(format('history.%I', c.relname)) AS name, a.attname FROM pg_index i
             JOIN pg_class c ON c.oid = i.indrelid AND c.relnamespace = 'views'::regnamespace
             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
             WHERE NOT i.indisprimary AND i.indnatts = 1 AND to_regclass(format('history.%I', c.relname)) IS NOT NULL
         LOOP
-            EXECUTE format('CREATE INDEX ON history.%I (%I)', found.relname, found.attname);
+            EXECUTE format('CREATE INDEX ON %s (%I)', found.name, found.attname);
         END LOOP;
     END $$
 """

@@ -14,7 +14,6 @@ import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
 from pydantic import SecretStr
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.client import Client
 from app.domain.access import RULES, Role, make_key
@@ -22,7 +21,7 @@ from app.errors import Unauthorized
 from app.main import create_app
 from app.settings import PushSettings, Settings
 from app.store.api_keys import CACHE_KEYS, CACHE_SECONDS, KeyRing
-from app.store.database import sqlalchemy_url
+from app.store.database import async_engine_for
 from tests.api.conftest import STREAM, WINDOWS, Problem
 from tests.api.live_server import live
 
@@ -204,7 +203,7 @@ async def test_a_revocation_counts_after_the_cache_at_the_latest_and_a_hit_costs
     dsn: str, keys: dict[str, str | None]
 ) -> None:
     now, looked_up = [0.0], []
-    engine = create_async_engine(sqlalchemy_url(dsn))
+    engine = async_engine_for(dsn)
     sa.event.listen(engine.sync_engine, "before_cursor_execute", lambda *details: looked_up.append(details[2]))
     ring = KeyRing(engine, lambda: now[0])
     key = str(keys["read"]).removeprefix("Bearer ")
@@ -222,7 +221,7 @@ async def test_a_revocation_counts_after_the_cache_at_the_latest_and_a_hit_costs
 
 
 async def test_wrong_keys_are_not_remembered(dsn: str, keys: dict[str, str | None]) -> None:
-    engine = create_async_engine(sqlalchemy_url(dsn))
+    engine = async_engine_for(dsn)
     ring = KeyRing(engine)
     for text in ("", "sw_", "sw_é", make_key().text, str(keys["expired"]).removeprefix("Bearer ")):
         with pytest.raises(Unauthorized):
@@ -233,7 +232,7 @@ async def test_wrong_keys_are_not_remembered(dsn: str, keys: dict[str, str | Non
 
 
 async def test_keys_that_are_none_cost_a_few_statements_together(dsn: str, keys: dict[str, str | None]) -> None:
-    engine, statements = create_async_engine(sqlalchemy_url(dsn)), []
+    engine, statements = async_engine_for(dsn), []
     sa.event.listen(engine.sync_engine, "before_cursor_execute", lambda *details: statements.append(details[2]))
     ring = KeyRing(engine)
     texts = [make_key().text for _ in range(120)]
@@ -259,7 +258,7 @@ async def test_keys_that_are_none_cost_a_few_statements_together(dsn: str, keys:
 
 async def test_the_last_use_is_noted_once_a_minute(dsn: str, keys: dict[str, str | None]) -> None:
     key = str(keys["read"]).removeprefix("Bearer ")
-    engine = create_async_engine(sqlalchemy_url(dsn))
+    engine = async_engine_for(dsn)
 
     async def used(since: str | None) -> bool:
         with psycopg.connect(dsn) as connection:

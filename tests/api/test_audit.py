@@ -11,7 +11,6 @@ import polars as pl
 import psycopg
 import pytest
 from fastapi import FastAPI
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.cli.keys import create as create_by_command
 from app.domain.access import RULES, Principal, Role, make_key
@@ -19,7 +18,7 @@ from app.domain.audit import Refusal
 from app.main import create_app
 from app.settings import Settings
 from app.store.audit import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
-from app.store.database import sqlalchemy_url
+from app.store.database import async_engine_for
 from app.store.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
 from app.store.retention import Kept, trim_once
 from engine.core.frames import LATE_SCHEMA
@@ -215,7 +214,7 @@ async def test_a_refused_request_is_noted_once_a_minute(
 
 async def test_refusals_between_two_entries_are_counted_and_the_memory_for_it_is_bounded(dsn: str) -> None:
     now = [0.0]
-    engine = create_async_engine(sqlalchemy_url(dsn))
+    engine = async_engine_for(dsn)
     refusals = RefusalLog(engine, lambda: now[0])
     who = Principal("api_key", None, "x", Role.READ)
     for second in (0.0, 1.0, NOTED_EVERY_SECONDS - 1, NOTED_EVERY_SECONDS):
@@ -237,7 +236,7 @@ async def test_refusals_between_two_entries_are_counted_and_the_memory_for_it_is
 
 async def test_who_tries_many_names_has_some_entries_and_all_are_counted_when_the_burst_ends(dsn: str) -> None:
     now = [0.0]
-    engine = create_async_engine(sqlalchemy_url(dsn))
+    engine = async_engine_for(dsn)
     refusals = RefusalLog(engine, lambda: now[0])
     who = Principal("api_key", None, "x", Role.READ)
     tried = MOST_OF_CALLER + 200
@@ -256,7 +255,7 @@ async def test_who_tries_many_names_has_some_entries_and_all_are_counted_when_th
 
 
 async def test_what_is_forgotten_for_want_of_room_is_counted_before(dsn: str) -> None:
-    engine = create_async_engine(sqlalchemy_url(dsn))
+    engine = async_engine_for(dsn)
     refusals = RefusalLog(engine, lambda: 0.0)
     who = Principal("api_key", None, "x", Role.READ)
     for number in (0, 0, *range(1, MOST_OF_CALLER), *range(10_000, 10_000 + REMEMBERED)):

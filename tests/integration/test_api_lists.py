@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from app.api.relations import listed
 from app.domain.preconditions import Preconditions
-from app.store.database import sqlalchemy_url
+from app.store.database import engine_for
 from app.store.relation_edits import put_source
 from app.store.transactions import raw
 from engine.definition.relations import StreamDefinition
@@ -19,7 +19,7 @@ from engine.definition.relations import StreamDefinition
 
 @pytest.fixture
 def connection(dsn: str) -> Iterator[sa.Connection]:
-    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
+    engine = engine_for(dsn, poolclass=sa.NullPool)
     with engine.connect() as opened:
         yield opened
     engine.dispose()

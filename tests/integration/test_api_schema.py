@@ -10,13 +10,13 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.store.database import migrate, sqlalchemy_url
+from app.store.database import engine_for, migrate
 from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.store.tables import metadata
 
 
 def test_the_tables_of_the_code_are_those_of_the_migrations(dsn: str) -> None:
-    engine = sa.create_engine(sqlalchemy_url(dsn), poolclass=sa.NullPool)
+    engine = engine_for(dsn, poolclass=sa.NullPool)
     found = sa.MetaData()
     found.reflect(engine, schema="slackwater")
     engine.dispose()
