@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from psycopg import conninfo, sql
 
 from app.store.database import engine_for
-from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
+from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import Schemas
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +37,6 @@ SCHEMAS = Schemas(os.environ.get("TEST_SCHEMA_PREFIX", ""))
 """With a prefix the tests' own statements, written without one, are translated too."""
 if SCHEMAS.prefix:
     psycopg.connect = LinkedConnection.connect  # type: ignore[assignment]
-    psycopg.AsyncConnection.connect = LinkedAsyncConnection.connect  # type: ignore[assignment, method-assign]
 
 
 def pytest_sessionfinish() -> None:

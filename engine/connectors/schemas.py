@@ -108,7 +108,7 @@ class Schemas:
         address, _, query = url.partition("?")
         given = [part.partition("=") for part in query.split("&") if part]
         options = " ".join(unquote(value) for name, _, value in given if name == "options")
-        options = f"{_GIVEN.sub('', options)} -c {OPTION}={self.prefix}".strip()
+        options = f"{_GIVEN.sub('', options).strip()} -c {OPTION}={self.prefix}".strip()
         others = ["".join(part) for part in given if part[0] != "options"]
         return f"{address}?{'&'.join([*others, f'options={quote(options)}'])}"
 

@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import polars as pl
-import psycopg
 import pyarrow as pa
 
 from app.store.catalog import load_catalog
 from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.postgres import connect
 from engine.connectors.sink import Sink, claim_epoch, last_batch
 from engine.core.hashing import key_hash
 from engine.definition.queries import QueryDefinition
@@ -33,7 +33,7 @@ class ChangeWriter:
     """
 
     def __init__(self, dsn: str, query: str, epoch: int | None = None, tasks: int = 1) -> None:
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with connect(dsn, "test") as connection:
             row = connection.execute(
                 "SELECT q.id, q.checkpoint_id, q.definition, coalesce(max(c.epoch), 0) + 1 FROM slackwater.query q "
                 "LEFT JOIN log.commit c ON c.query_id = q.id WHERE q.name = %s AND q.deleted_at IS NULL GROUP BY q.id",

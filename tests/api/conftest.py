@@ -77,7 +77,10 @@ def _clean(dsn: str) -> Iterator[None]:
     """Leave an empty database behind."""
     yield
     with psycopg.connect(dsn, autocommit=True) as connection:
-        made = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('views', 'history', 'open')"
+        made = (
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' "
+            "AND relnamespace IN ('views'::regnamespace, 'history'::regnamespace, 'open'::regnamespace)"
+        )
         for (table,) in connection.execute(made).fetchall():
             connection.execute(f"DROP TABLE {table}")
         connection.execute(

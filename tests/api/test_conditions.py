@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.idempotency import digest_of
 from app.store.retention import Kept, trim_once
+from engine.connectors.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 
 pytestmark = pytest.mark.usefixtures("sources")
@@ -102,7 +103,7 @@ async def test_twins_at_the_same_time_create_one_query(client: httpx.AsyncClient
 
 async def test_a_twin_that_waits_too_long_may_try_again(client: httpx.AsyncClient, dsn: str, problem: Problem) -> None:
     digest = digest_of(["POST", "/v1/queries"], json.dumps(JOIN).encode())
-    async with await psycopg.AsyncConnection.connect(dsn) as first:
+    async with await LinkedAsyncConnection.connect(dsn) as first:
         await first.execute(
             "INSERT INTO slackwater.idempotency (principal, key, request_digest, expires_at) VALUES ('api', 'k1', %s, now() + '1 day')",
             (digest,),

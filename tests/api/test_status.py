@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import httpx
-import psycopg
 import pytest
 
+from engine.connectors.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, Problem
 
 pytestmark = pytest.mark.usefixtures("query")
@@ -20,7 +20,7 @@ async def query(client: httpx.AsyncClient, sources: None) -> None:
 
 
 async def facts(dsn: str, state: str, generation: int = 1, error: str = "null") -> None:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(
             "UPDATE slackwater.query_status SET state = %s, observed_generation = %s, error = %s::jsonb, "
             "lease_expires_at = now() + interval '1 minute'",
@@ -79,7 +79,7 @@ async def test_a_state_from_before_a_restart_is_not_waited_for(client: httpx.Asy
     at_once = await client.get(PATH, params={"wait_for": "running", "timeout": 0})
     assert (at_once.status_code, at_once.json()["state"]) == (200, "running"), "the timeout answers with what is"
     task = await wait_for(client, "running")
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute("UPDATE slackwater.query_status SET observed_restart_nonce = 1, epoch = 2")
     assert (await asyncio.wait_for(task, 15)).json()["epoch"] == 2
 
@@ -101,7 +101,7 @@ async def test_waiting_ends_when_the_query_is_deleted(client: httpx.AsyncClient,
 
 async def test_an_expired_lease_shows_as_unreachable(client: httpx.AsyncClient, dsn: str) -> None:
     await facts(dsn, "running")
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute("UPDATE slackwater.query_status SET lease_expires_at = now() - interval '1 second'")
     assert (await client.get(PATH)).json()["conditions"] == ["unreachable", "stale"]
 
@@ -117,7 +117,7 @@ async def test_an_unknown_query_is_not_found(client: httpx.AsyncClient, problem:
 
 
 async def test_runs_come_newest_first(client: httpx.AsyncClient, dsn: str) -> None:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(
             "INSERT INTO slackwater.query_run (query_id, epoch, generation, end_reason) "
             "SELECT id, epoch, 1, 'stopped' FROM slackwater.query, generate_series(1, 3) AS epoch"
@@ -128,7 +128,7 @@ async def test_runs_come_newest_first(client: httpx.AsyncClient, dsn: str) -> No
 
 
 async def test_late_records_come_newest_first_with_all_counters(client: httpx.AsyncClient, dsn: str) -> None:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(
             'INSERT INTO log.late_record (query_id, input, reason, event_time_ms, stream_time_ms, "offset", record, at) '
             "SELECT id, 'w', reason, 5, 9, 1, record, now() FROM slackwater.query, "

@@ -19,6 +19,7 @@ from app.store.database import Database
 from app.store.relation_edits import put_source
 from app.store.retention import Kept, trim_once
 from app.telemetry import Metrics
+from engine.connectors.links import LinkedAsyncConnection
 from engine.connectors.log import read_feed
 from engine.definition.relations import StreamDefinition
 
@@ -113,7 +114,7 @@ async def test_a_request_that_cannot_be_written_fails_alone(dsn: str, stream: st
 async def test_appending_recovers_after_its_connections_were_cut(dsn: str, stream: str) -> None:
     async with appender(dsn) as service:
         await service.append("stream", stream, body("k", 0), JSON, None)
-        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
             await connection.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.settings import Settings, UnknownSetting, effective, load_settings
+from engine.connectors.schemas import Schemas
 
 
 def test_nested_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +35,31 @@ def test_a_bad_value_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str, val
 def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLACKWATER_DATABASE_URL", "")
     assert load_settings().database_url is None
+
+
+@pytest.mark.parametrize("prefix", ["Acme_", "1a", "a-b", "pg_a", "a" * 33])
+def test_a_bad_prefix_for_schemas_is_an_error_with_the_rule(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
+    monkeypatch.setenv("SLACKWATER_SCHEMA_PREFIX", prefix)
+    with pytest.raises(ValidationError, match=r"schema_prefix\n.*1 to 32 of a-z"):
+        load_settings()
+
+
+def test_the_prefix_for_schemas_travels_in_the_dsn() -> None:
+    url = "postgresql://u:p@h/db?sslmode=require"
+    settings = Settings.model_validate({"database_url": url, "schema_prefix": "acme_"})
+    assert settings.dsn is not None
+    assert Schemas.of(settings.dsn) == Schemas("acme_")
+    passed_on = Settings.model_validate({"database_url": settings.dsn, "schema_prefix": "acme_"})
+    assert passed_on.dsn == settings.dsn
+    assert Settings.model_validate({"database_url": url}).dsn == url
+    assert Settings.model_validate({"schema_prefix": "acme_"}).dsn is None
+
+
+@pytest.mark.parametrize(("carried", "message"), [("b_", "take slackwater.schema_prefix out of the URL"), ("B", "1 to 32")])
+def test_a_prefix_in_the_url_is_the_one_of_the_setting(carried: str, message: str) -> None:
+    url = f"postgresql://h/db?options=-c%20slackwater.schema_prefix%3D{carried}"
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"database_url": url, "schema_prefix": "acme_"})
 
 
 def test_effective_settings_show_their_origin_and_hide_secrets() -> None:
