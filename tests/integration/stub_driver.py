@@ -19,6 +19,7 @@ from app.driver.entry import main
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.settings import Settings
 from engine.connectors.fence import sink_name
+from engine.connectors.links import LinkedConnection
 from engine.errors import DataInvalid, DefinitionInvalid, EpochFenced, Problem, SinkUnavailable, SourceUnavailable
 
 COMMIT_EVERY_S = 0.02
@@ -70,7 +71,7 @@ class StubQuery:
     def _commit(self, number: int) -> None:
         try:
             name = sink_name(self._order.query_id, self._order.epoch)
-            with psycopg.connect(self._dsn, application_name=name) as connection:
+            with LinkedConnection.connect(self._dsn, application_name=name) as connection:
                 self._fence(connection)
                 connection.execute(
                     "INSERT INTO stub_commit (query_id, epoch, generation, number) VALUES (%s, %s, %s, %s)",
@@ -110,7 +111,7 @@ class StubRunner:
         return StubQuery(self._dsn, order)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
-        with psycopg.connect(self._dsn) as connection:
+        with LinkedConnection.connect(self._dsn) as connection:
             row = connection.execute(
                 "SELECT definition -> 'is_unfinished' FROM slackwater.query WHERE id = %s", (query_id,)
             ).fetchone()

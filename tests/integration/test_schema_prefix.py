@@ -25,7 +25,7 @@ from app.store.transactions import lock_edits
 from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import SCHEMAS, Schemas
 from tests.api.change_writer import ChangeWriter
-from tests.conftest import with_database
+from tests.conftest import database
 
 A, B = Schemas("acme_"), Schemas("b")
 STREAM: dict[str, Any] = {
@@ -63,15 +63,10 @@ SHAPE = """
 @pytest.fixture(scope="module")
 def url(postgres_dsn: str) -> Iterator[str]:
     """A database in which somebody else's schema is called as one of ours."""
-    name = f"shared_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    url = with_database(postgres_dsn, name)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA log CREATE TABLE batch (line text)")
-    yield url
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with database(postgres_dsn, "shared") as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE SCHEMA log CREATE TABLE batch (line text)")
+        yield url
 
 
 @pytest.fixture(scope="module")
