@@ -298,10 +298,7 @@ class Reject(Answer):
     offset: int | None = Field(description="Its place in the feed; null where it never entered one.")
     reason: str
     detail: str
-    excerpt: str | None = Field(
-        description="How it begins; null where it is from a file and the key is not an admin's, or from a feed that has relations outside of "
-        "the key's scope."
-    )
+    excerpt: str | None = Field(description="How it begins; null where it is from a file and the key is not an admin's.")
     at: datetime
 
 

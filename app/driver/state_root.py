@@ -18,7 +18,6 @@ from uuid import UUID
 import structlog
 
 from engine.connectors.incarnation import Mark
-from engine.state.files import sync_directory
 
 FILE = "root.json"
 SEEN = "database.json"
@@ -91,7 +90,11 @@ def _make(file: Path) -> None:
         pass
     finally:
         draft.unlink()
-    sync_directory(file.parent)
+    handle = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _id_of(file: Path) -> UUID:

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple, cast
 from sqlglot import exp
 
 from engine.definition.documented import JsonValue
+from engine.definition.limits import MAX_COLLECTED_VALUES, MAX_DISTINCT_VALUES
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.suggestions import meant
 from engine.definition.types import BIGINT, DOUBLE, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal, parse_type
@@ -216,6 +217,7 @@ def _check_numeric(function: str, argument: ColumnType) -> None:
         raise ExpressionInvalid("type_mismatch", f"{function} works on numbers, not {argument}")
 
 
+_FULL: Final = f"the first {MAX_COLLECTED_VALUES:,}, or 1 MiB."
 _NUMBERS, _ORDER, _ANY = "x: number", "x: any that has an order", "x: any"
 _LIST: Final[Sequence[Aggregate]] = (
     Aggregate(
@@ -223,8 +225,9 @@ _LIST: Final[Sequence[Aggregate]] = (
         AggregateExample("count(*)", (1, 2, None), 3), is_undoable=True,
     ),
     Aggregate(
-        "count_distinct", "distinct x: any but nested", "bigint", "How many different values; written count(distinct x).", _distinct_count,
-        AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True, aliases=(),
+        "count_distinct", "distinct x: any but nested", "bigint",
+        f"How many different values; written count(distinct x). NULL from {MAX_DISTINCT_VALUES:,} values or 64 MiB in a group of a stream on.",
+        _distinct_count, AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True, aliases=(),
     ),
     Aggregate(
         "sum", _NUMBERS, "bigint; of doubles double, of decimals decimal(38,s)", "The sum; of doubles without error of rounding.", _total,
@@ -252,21 +255,23 @@ _LIST: Final[Sequence[Aggregate]] = (
         aliases=("latest_by_offset",),
     ),
     Aggregate(
-        "collect_list", _ANY, "array of the type of x", "All values in the order of event time.", _list,
+        "collect_list", _ANY, "array of the type of x", f"All values in the order of event time; {_FULL}", _list,
         AggregateExample("collect_list(x)", (3, 1, 3), [3, 1, 3]),
     ),
     Aggregate(
-        "collect_set", "x: any but nested", "array of the type of x", "Every different value once, in the order of event time.", _distinct_list,
+        "collect_set", "x: any but nested", "array of the type of x", f"Every different value once, in the order of event time; {_FULL}",
+        _distinct_list,
         AggregateExample("collect_set(x)", (3, 1, 3), [3, 1]),
     ),
     Aggregate(
         "top_k", "x: any that has an order, k: whole number", "array of the type of x",
-        f"The k greatest values, the greatest first; k is written out, 1 to {MAX_TOP_K}.", _greatest,
+        f"The k greatest values, the greatest first, of at most 1 MiB; k is written out, 1 to {MAX_TOP_K}.", _greatest,
         AggregateExample("top_k(x, 2)", (3, 1, 2), [3, 2]), aliases=("topk",),
     ),
     Aggregate(
-        "histogram", "x: any but nested and bytes", "map<string,bigint>", "How often each value occurs, by its text.", _frequencies,
-        AggregateExample("histogram(x)", (1, 2, 2), {"1": 1, "2": 2}), is_undoable=True,
+        "histogram", "x: any but nested and bytes", "map<string,bigint>",
+        f"How often each value occurs, by its text; of more than {MAX_COLLECTED_VALUES:,} texts or 1 MiB the first in their order.",
+        _frequencies, AggregateExample("histogram(x)", (1, 2, 2), {"1": 1, "2": 2}), is_undoable=True,
     ),
 )  # fmt: skip
 

@@ -48,6 +48,18 @@ MAX_ARGUMENTS: Final = 500
 MAX_TEXT_BYTES: Final = 1 << 20
 """Of a text that ``replace``, ``concat`` or ``||`` makes longer: as much as is kept of a late record."""
 
+MAX_COLLECTED_VALUES: Final = 10_000
+"""Of a group's collect_list, collect_set or histogram: each change of the group writes and sends all of them again (P12)."""
+
+MAX_COLLECTED_BYTES: Final = 1 << 20
+"""Of the same, and of top_k: what stands before a value that is collected. A value is collected whole, so the last may pass it."""
+
+MAX_DISTINCT_VALUES: Final = 1_000_000
+"""That count(distinct x) tells apart in a group of a stream: each batch of the group reads all of them."""
+
+MAX_DISTINCT_BYTES: Final = 64 << 20
+"""Of the same: a million texts of 60 bytes."""
+
 MAX_NESTING: Final = 16
 """Brackets, CASEs and prefix operators inside each other. sqlglot and the compiler recurse some twenty Python frames a level, of
 1,000 in all: what the service accepts must also compile deep inside a driver's stack."""

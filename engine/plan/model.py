@@ -315,7 +315,7 @@ class AggregateColumn:
         function: which aggregate. ``concat`` (texts in arrival order) and ``trace`` (what was added and subtracted) serve the
             conformance corpora.
         argument: SQL scalar expression over qualified columns, None for ``count(*)``.
-        limit: k of ``top_k``.
+        limit: k of ``top_k``; at how many values the others are full that grow with their group, None: ``engine.definition.limits``.
     """
 
     name: str

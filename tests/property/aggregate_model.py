@@ -41,6 +41,7 @@ UNDOABLE = (
     AggregateColumn("stddev_money", "stddev", "s.money"),
     AggregateColumn("texts", "histogram", "s.text"),
     AggregateColumn("numbers_by_text", "histogram", "s.number"),
+    AggregateColumn("few_texts", "histogram", "s.text", 2),
 )
 OTHERS = (
     AggregateColumn("min_text", "min", "s.text"),
@@ -52,6 +53,10 @@ OTHERS = (
     AggregateColumn("list", "collect_list", "s.text"),
     AggregateColumn("set", "collect_set", "s.double"),
     AggregateColumn("set_of_numbers", "collect_set", "s.number"),
+    AggregateColumn("few", "collect_list", "s.text", 3),
+    AggregateColumn("few_different", "collect_set", "s.number", 2),
+    AggregateColumn("few_distinct", "count_distinct", "s.text", 3),
+    AggregateColumn("few_numbers", "histogram", "s.number", 2),
     AggregateColumn("top_numbers", "top_k", "s.number", 3),
     AggregateColumn("top_text", "top_k", "s.text", 1),
     AggregateColumn("joined", "concat", "s.text"),
@@ -146,7 +151,10 @@ def _aggregate(column: AggregateColumn, rows: Sequence[Row]) -> Any:
     ]
     found = [value + 0.0 if isinstance(value, float) else value for _, value in pairs]
     if column.function in ("count", "count_distinct"):
-        return len(found) if column.function == "count" else len(set(found))
+        distinct = len(set(found))
+        if column.limit is not None and distinct >= column.limit:
+            return None
+        return len(found) if column.function == "count" else distinct
     return _of_some(column, pairs, found) if found else None
 
 
@@ -168,13 +176,13 @@ def _of_some(column: AggregateColumn, pairs: list[tuple[int, Any]], found: list[
         case "first_by_arrival" | "last_by_arrival":
             return found[0] if column.function == "first_by_arrival" else found[-1]
         case "collect_list":
-            return found
+            return found[: column.limit]
         case "collect_set":
-            return list(dict.fromkeys(found))
+            return list(dict.fromkeys(found))[: column.limit]
         case "top_k":
             return sorted(found, reverse=True)[: column.limit]
         case "histogram":
-            return sorted(Counter(map(str, found)).items())
+            return sorted(Counter(map(str, found)).items())[: column.limit]
         case _:
             return "".join(found)
 
@@ -201,6 +209,14 @@ def _rounded(exact: Fraction) -> float | None:
         return float(exact)
     except OverflowError:
         return None
+
+
+def full(results: dict[str, Any], columns: Sequence[AggregateColumn]) -> int:
+    """How many of the collections are full (P12)."""
+    limited = [(column, results[column.name]) for column in columns if column.limit is not None and column.function != "top_k"]
+    return sum(
+        found is None if column.function == "count_distinct" else len(found or []) == column.limit for column, found in limited
+    )
 
 
 @dataclass
@@ -291,6 +307,8 @@ class TableGroups:
             op = shown.output(group, len(held))
             if op is not None:
                 results = {**values(held, self.columns, is_table=True), "trace": self.traces[group]}
+                if any_full := full(results, self.columns):
+                    self.counters["collection_full"] += any_full
                 self.outputs.append(_output(place, group, self.times[group], op, results))
 
     def _trace(self, group: str, old: Row | None, new: Row | None) -> None:

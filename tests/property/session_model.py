@@ -20,6 +20,7 @@ class _Session:
     last: int
     arrived: int
     rows: list[Row]
+    places: list[int]
     is_shown: bool
 
 
@@ -78,12 +79,14 @@ def run(
         if last < stream_time - gap - grace:
             late.append(place)
             continue
-        merged = _Session(row.key, row.ts, last, place, [], is_shown=True)
+        merged = _Session(row.key, row.ts, last, place, [], [], is_shown=True)
         for each in near:
             sessions.remove(each)
             merged.first, merged.arrived = min(merged.first, each.first), min(merged.arrived, each.arrived)
             merged.rows += each.rows
+            merged.places += each.places
         merged.rows.append(row)
+        merged.places.append(place)
         merged.is_shown = emit == "final" or having_rows is None or len(merged.rows) <= having_rows
         sessions.append(merged)
         if emit == "changes":
@@ -99,7 +102,7 @@ def _change(place: int, parts: list[_Session], merged: _Session) -> list[dict[st
 
 
 def _output(position: int, offset: int, session: _Session, op: int) -> dict[str, Any]:
-    values = aggregate(session.rows)
+    values = aggregate(session.rows, session.places)
     service = {"_pos": position, "_ts": session.last, "_op": op, "_offset": offset}
     bounds = {"key": session.key, "window_start": session.first, "window_end": session.last}
     return {**service, **bounds, **(dict.fromkeys(values) if op else values)}

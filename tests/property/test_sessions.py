@@ -341,5 +341,5 @@ def test_a_list_that_grows_with_its_session_is_written_once_when_folded() -> Non
     spec = SessionAggregation("w", (("key", "s.key"),), 10, 0, (AggregateColumn("all", "collect_list", "s.number"),), "changes")
     operator = SessionAggregator(replace(spec, is_folded=True), SCHEMA, None, MemorySegmentStore())
     changes = operator.process(frame([Row(i, "a", i, None, None) for i in range(20_000)])).frame
-    assert changes.filter(changes["_op"] == 0)["all"].list.len().to_list() == [20_000]
+    assert changes.filter(changes["_op"] == 0)["all"].list.len().to_list() == [10_000]
     assert changes.filter(changes["_op"] == 1)["all"].null_count() == changes.height - 1

@@ -255,7 +255,8 @@ def test_groups_that_share_a_hash_stay_apart() -> None:
 @pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
 def test_state_stays_bounded_while_time_goes_on(emit: str) -> None:
     store = MemorySegmentStore()
-    operator = SlidingAggregator(sliding_model.spec(10, 5, emit), window_model.SCHEMA, None, store)
+    spec = sliding_model.spec(10, 5, emit, aggregates=window_model.AGGREGATES[:3])
+    operator = SlidingAggregator(spec, window_model.SCHEMA, None, store)
     for batch in range(200):
         rows = [window_model.Row(5 * batch + at, "a", 1, 1.0, "x") for at in range(5)]
         operator.process(window_model.frame(rows, 5 * batch), {}, Moment())

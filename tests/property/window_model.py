@@ -24,7 +24,12 @@ AGGREGATES = (
     AggregateColumn("min_double", "min", "s.double"),
     AggregateColumn("max_text", "max", "s.text"),
     AggregateColumn("texts", "concat", "s.text"),
+    AggregateColumn("few_texts", "collect_list", "s.text", 2),
+    AggregateColumn("few_different", "collect_set", "s.text", 2),
+    AggregateColumn("few_counted", "histogram", "s.text", 2),
+    AggregateColumn("few_distinct", "count_distinct", "s.text", 2),
 )
+"""The last four are full at two values (P12)."""
 
 
 class Row(NamedTuple):
@@ -89,8 +94,8 @@ def emitted(output: pl.DataFrame) -> list[dict[str, Any]]:
     return [{name: repr(value) if isinstance(value, float) else value for name, value in row.items()} for row in rows]
 
 
-def aggregate(rows: list[Row]) -> dict[str, Any]:
-    """Every aggregate of ``AGGREGATES`` over a window's rows."""
+def aggregate(rows: list[Row], arrived: Sequence[int] = ()) -> dict[str, Any]:
+    """Every aggregate of ``AGGREGATES`` over a window's rows; ``arrived`` are their places, where they do not stand in this order."""
     numbers = [row.number for row in rows if row.number is not None]
     doubles = [row.double for row in rows if row.double is not None]
     texts = [row.text for row in rows if row.text is not None]
@@ -104,8 +109,21 @@ def aggregate(rows: list[Row]) -> dict[str, Any]:
         "min_double": min(doubles) + 0.0 if doubles else None,
         "max_text": max(texts) if texts else None,
         "texts": "".join(texts) if texts else None,
+        **_collected(
+            [row.text for _, row in sorted(zip(arrived or range(len(rows)), rows, strict=True)) if row.text is not None]
+        ),
     }
     return {name: repr(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def _collected(texts: list[str]) -> dict[str, Any]:
+    different = list(dict.fromkeys(texts))
+    return {
+        "few_texts": texts[:2] or None,
+        "few_different": different[:2] or None,
+        "few_counted": [{"key": text, "value": texts.count(text)} for text in sorted(different)[:2]] or None,
+        "few_distinct": len(different) if len(different) < 2 else None,
+    }
 
 
 def _sum(values: list[float]) -> float | None:

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.core.aggregation import exact_moments, exact_sum
+from engine.core.aggregation.marks import Reason
 from engine.core.aggregation.running import Groups, codes_of
 from engine.definition.types import ColumnType
 
@@ -28,10 +29,26 @@ _CARRY_AT: Final = 1 << 61
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Output values of one aggregate, and where a sum did not fit its type (the value is null there)."""
+    """Output values of one aggregate.
+
+    Attributes:
+        values: the values.
+        is_overflow: where a sum did not fit its type; the value is null there.
+        is_full: where a collection takes no more values (P12).
+    """
 
     values: pl.Series
     is_overflow: NDArray[np.bool_] | None = None
+    is_full: NDArray[np.bool_] | None = None
+
+    @property
+    def marks(self) -> list[tuple[Reason, NDArray[np.bool_]]]:
+        """What is counted of the values."""
+        masks: list[tuple[Reason, NDArray[np.bool_] | None]] = [
+            ("sum_overflow", self.is_overflow),
+            ("collection_full", self.is_full),
+        ]
+        return [(reason, mask) for reason, mask in masks if mask is not None and mask.any()]
 
 
 class Records(NamedTuple):

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from engine.core.aggregation.accumulators import Accumulator, Count, Deviation, Extreme, Pick, Records, Results, Sum
 from engine.core.aggregation.list_accumulators import Collection, DistinctCount, Frequencies, Texts, Top, trace_mark
+from engine.core.aggregation.marks import Marks
+from engine.core.aggregation.room import Most, Room
 from engine.core.aggregation.running import Groups
 from engine.core.frames import TS, Counters
 from engine.core.gaps import GapCounter
-from engine.definition.aggregates import AggregateName, is_undoable, result_type
+from engine.definition.aggregates import MAX_TOP_K, AggregateName, is_undoable, result_type
 from engine.definition.expressions import compile_scalar
+from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
 from engine.definition.operands import Operand, cast
 from engine.definition.types import BIGINT, STRING, ColumnType, Schema
 from engine.errors import InvariantBroken
@@ -90,14 +93,14 @@ class Aggregates:
             partials = each.settle(partials)
         return partials
 
-    def results(self, partials: pl.DataFrame) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
-        """Output columns of merged partials, and masks of the sums that overflowed."""
+    def results(self, partials: pl.DataFrame) -> tuple[list[pl.Series], Marks]:
+        """Output columns of merged partials, and what is to be counted of them."""
         return self._named([each.results(partials) for each in self._accumulators], self._names)
 
     def running(
         self, partials: pl.DataFrame, groups: Groups, only: AbstractSet[str] | None = None
-    ) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
-        """Output columns after each row of partials, and masks of overflows.
+    ) -> tuple[list[pl.Series], Marks]:
+        """Output columns after each row of partials, and what is to be counted of them.
 
         Args:
             partials: those of a group stand together in arrival order.
@@ -109,9 +112,9 @@ class Aggregates:
         return self._named(list(results.values()), list(results))
 
     @staticmethod
-    def _named(results: Sequence[Results], names: Sequence[str]) -> tuple[list[pl.Series], list[NDArray[np.bool_]]]:
+    def _named(results: Sequence[Results], names: Sequence[str]) -> tuple[list[pl.Series], Marks]:
         columns = [result.values.alias(name) for name, result in zip(names, results, strict=True)]
-        return columns, [result.is_overflow for result in results if result.is_overflow is not None]
+        return columns, Marks(tuple(mark for result in results for mark in result.marks))
 
 
 def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, ColumnType]:
@@ -148,8 +151,9 @@ def _accumulator(column: AggregateColumn, prefix: str, argument: ColumnType, *, 
 
 def _distinct(kind: _Kind) -> Accumulator:
     if kind.with_undo:
-        return Frequencies(kind.prefix, kind.result, is_shown=False)
-    return DistinctCount(kind.prefix, kind.result)
+        return Frequencies(kind.prefix, kind.result, shown=None, with_undo=True)
+    most = Most(kind.column.limit or MAX_DISTINCT_VALUES, MAX_DISTINCT_BYTES)
+    return DistinctCount(kind.prefix, kind.result, Room(most, kind.argument))
 
 
 def _total(kind: _Kind) -> Accumulator:
@@ -171,13 +175,21 @@ def _pick(kind: _Kind) -> Accumulator:
 
 
 def _collection(kind: _Kind) -> Accumulator:
-    return Collection(kind.prefix, kind.result, is_distinct=kind.column.function == "collect_set")
+    return Collection(kind.prefix, kind.result, _room(kind), is_distinct=kind.column.function == "collect_set")
 
 
 def _top(kind: _Kind) -> Accumulator:
     if kind.column.limit is None:
         raise InvariantBroken("top_k has no limit")
-    return Top(kind.prefix, kind.result, kind.column.limit)
+    return Top(kind.prefix, kind.result, kind.column.limit, Room(Most(MAX_TOP_K + 1, MAX_COLLECTED_BYTES), kind.argument))
+
+
+def _histogram(kind: _Kind) -> Accumulator:
+    return Frequencies(kind.prefix, kind.result, shown=_room(kind), with_undo=kind.with_undo)
+
+
+def _room(kind: _Kind) -> Room:
+    return Room(Most(kind.column.limit or MAX_COLLECTED_VALUES, MAX_COLLECTED_BYTES), kind.argument)
 
 
 _ACCUMULATORS: Final[dict[AggregateName, Callable[[_Kind], Accumulator]]] = {
@@ -196,5 +208,5 @@ _ACCUMULATORS: Final[dict[AggregateName, Callable[[_Kind], Accumulator]]] = {
     "collect_list": _collection,
     "collect_set": _collection,
     "top_k": _top,
-    "histogram": lambda kind: Frequencies(kind.prefix, kind.result, is_shown=True),
+    "histogram": _histogram,
 }

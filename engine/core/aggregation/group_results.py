@@ -18,6 +18,7 @@ from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_store import HASH, GroupStore
 from engine.core.aggregation.having import Having
 from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges, ends_message
+from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter
 from engine.core.hashing import KeyHash
@@ -130,7 +131,7 @@ class GroupResults:
 
         Args:
             lifted: what ``lift`` made with ``MESSAGE``, in order; the records of a message are of one group.
-            counters: shown sums that do not fit are counted here.
+            counters: what is to be counted of the changes goes there.
 
         Returns:
             One row per message that shows something, or only the last one of each group, in order: ``MESSAGE``, ``_ts``, ``_op``,
@@ -138,24 +139,23 @@ class GroupResults:
         """
         held = self._groups.matching(distinct(lifted[HASH].to_numpy()))
         if self._is_folded:
-            lifted, shown, overflows = self._last.of(lifted, held)
+            lifted, shown, marks = self._last.of(lifted, held)
         else:
-            shown, overflows = self._every_change(lifted, held)
-        add_counter(counters, self._name, "sum_overflow", overflows)
+            shown, marks = self._every_change(lifted, held)
+        marks.count(self._name, counters)
         self._groups.append(lifted.drop(MESSAGE))
         return shown
 
-    def _every_change(self, lifted: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, int]:
-        """Show every message, and say how many sums did not fit."""
+    def _every_change(self, lifted: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, Marks]:
+        """Show every message, and say what is to be counted."""
         chain = lifted
         if held:
             known = self._merge(pl.concat(held, how="diagonal"))
             chain = pl.concat([known.with_columns(pl.lit(None, pl.Int64).alias(MESSAGE)), lifted], how="diagonal")
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)
-        values, overflows = self._aggregates.running(chain, groups)
+        values, marks = self._aggregates.running(chain, groups)
         is_shown = is_state & chain[MESSAGE].is_not_null().to_numpy()
-        overflowed = sum(int((mask & is_shown).sum()) for mask in overflows)
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
         states = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values])
         if not is_state.all():
@@ -164,7 +164,7 @@ class GroupResults:
             shown = states.with_columns(pl.lit(0, pl.Int8).alias(OP))
         else:
             shown = self._having.with_deletes(states, Groups.of(pl.DataFrame({"group": groups.ids[is_state]})))
-        return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE), overflowed
+        return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE), marks.among(is_shown)
 
     def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
         """The hash and the output columns of each partial's group."""

@@ -14,6 +14,7 @@ import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.having import Having
+from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import Bools
 from engine.core.frames import OP, TS
@@ -50,7 +51,7 @@ class LastChanges:
         self._group = group
         self._keys = keys
 
-    def of(self, lifted: pl.DataFrame, held: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    def of(self, lifted: pl.DataFrame, held: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, Marks]:
         """Merge a batch's partials.
 
         Args:
@@ -59,18 +60,18 @@ class LastChanges:
 
         Returns:
             The batch as one partial per group; the last change of each group that has one, by ``MESSAGE``, with ``_ts``, ``_op``, the
-            key and the values, which are null in a delete; how many of the groups' sums do not fit.
+            key and the values, which are null in a delete; what is to be counted of the groups.
         """
         run = self._merge(lifted)
         whole = run
         if held:  # groups of the same hash may be among them
             whole = self._merge(pl.concat([*held, run], how="diagonal")).filter(pl.col(MESSAGE).is_not_null())
-        values, overflows = self._aggregates.results(whole)
+        values, marks = self._aggregates.results(whole)
         rows = pl.DataFrame([whole[MESSAGE], whole[LATEST].alias(TS), pl.Series(OP, np.zeros(whole.height, np.int8))])
         rows = rows.with_columns(*self._keys(whole), *values)
         if self._having is not None:
             rows = self._judged(rows, self._shown(self._having, lifted, held))
-        return run, rows.sort(MESSAGE), sum(int(mask.sum()) for mask in overflows)
+        return run, rows.sort(MESSAGE), marks
 
     def _shown(self, having: Having, lifted: pl.DataFrame, held: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """The last change of each group that is shown, with no other values than ``having`` reads."""

@@ -17,10 +17,10 @@ import polars as pl
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
 from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
 from engine.core.ports import SegmentStore
+from engine.core.row_bytes import RowBytes
 from engine.core.structures.keys import Keys, united
 from engine.core.structures.sorted_search import U64, distinct
 from engine.core.structures.spans import Span
-from engine.core.suppression.row_bytes import RowBytes
 from engine.core.suppression.suppress_episodes import (
     FROM_BEFORE,
     Bounds,

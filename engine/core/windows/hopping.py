@@ -24,6 +24,7 @@ from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_results import Grouping
 from engine.core.aggregation.having import Having
 from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges
+from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import running_clock
 from engine.core.frames import (
@@ -335,8 +336,8 @@ class WindowAggregator(Operator):
         return [self._merge_nodes(spread.with_columns(pl.Series(NODE, windows))).sort(NODE, _FIRST)]
 
     def _final_rows(self, partials: pl.DataFrame, batch: _Batch, counters: Counters) -> pl.DataFrame:
-        values, overflows = self._aggregates.results(partials)
-        add_counter(counters, self._spec.name, "sum_overflow", sum(int(mask.sum()) for mask in overflows))
+        values, marks = self._aggregates.results(partials)
+        marks.count(self._spec.name, counters)
         closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
         service = [
             batch.frame[POS].gather(closing),
@@ -363,22 +364,22 @@ class WindowAggregator(Operator):
         touched = pairs.select(NODE, HASH).unique()
         held = self._store.matching(touched[NODE].to_numpy(), touched[HASH].to_numpy())
         if self._spec.is_folded:
-            run, changes, overflows = self._last.of(pairs, held)
+            run, changes, marks = self._last.of(pairs, held)
         else:
-            changes, overflows = self._every_change(pairs, held)
+            changes, marks = self._every_change(pairs, held)
             run = self._merge_nodes(pairs)
-        add_counter(counters, self._spec.name, "sum_overflow", overflows)
+        marks.count(self._spec.name, counters)
         service = batch.frame.select(POS, OFFSET)[rows[records[changes[MESSAGE].to_numpy()]]]
         emitted = changes.with_columns(service.get_columns()).select(self._nothing.columns)
         return sorted_run(run.drop(MESSAGE)), emitted
 
-    def _every_change(self, pairs: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, int]:
-        """Show what each (record, window) makes of the window, by ``MESSAGE``, and say how many sums did not fit."""
+    def _every_change(self, pairs: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, Marks]:
+        """Show what each (record, window) makes of the window, by ``MESSAGE``, and say what is to be counted."""
         chain = pl.concat([*held, pairs], how="diagonal") if held else pairs
         chain = chain.sort(NODE, HASH, *self._group, _FIRST)
         groups = Groups.of(chain.select(NODE, HASH, *self._group))
         is_change = chain[MESSAGE].is_not_null().to_numpy()
-        values, overflows = self._aggregates.running(chain, groups)
+        values, marks = self._aggregates.running(chain, groups)
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
         firsts = chain[_FIRST].gather(groups.firsts)
         outputs = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts])
@@ -390,7 +391,7 @@ class WindowAggregator(Operator):
         outputs = outputs[in_order]
         if self._having is not None:
             outputs = outputs.filter(pl.col(OP).is_not_null())
-        return outputs, sum(int((mask & is_change).sum()) for mask in overflows)
+        return outputs, marks.among(is_change)
 
     # Output columns
 

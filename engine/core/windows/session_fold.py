@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -12,8 +11,9 @@ from numpy.typing import NDArray
 
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.having import Having
+from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups
-from engine.core.clocks import I64, Bools
+from engine.core.clocks import I64
 from engine.core.frames import KEY_HASH, OP, TS
 from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START
 from engine.core.windows.session_exact import Chains
@@ -39,12 +39,12 @@ class Changes:
     Attributes:
         frame: ``RECORD``, ``_ts``, ``_op``, ``_key_hash``, the output columns and ``FIRST``, in emission order; deletes have no values.
         sessions: partials of the sessions that the batch changed, as they stand after it.
-        overflows: how many sums did not fit.
+        marks: what is to be counted.
     """
 
     frame: pl.DataFrame
     sessions: pl.DataFrame
-    overflows: int
+    marks: Marks
 
 
 class _Emissions(NamedTuple):
@@ -102,17 +102,17 @@ class SessionFold:
         merged = numbered.group_by(_SESSION, maintain_order=True).agg(*kept, *own, *self.aggregates.merge(parts.columns))
         return self.aggregates.settle(merged.drop(_SESSION))
 
-    def finals(self, sessions: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-        """Read closed sessions: the columns of ``Changes.frame`` without ``RECORD`` and ``FIRST``, and how many sums did not fit.
+    def finals(self, sessions: pl.DataFrame) -> tuple[pl.DataFrame, Marks]:
+        """Read closed sessions: the columns of ``Changes.frame`` without ``RECORD`` and ``FIRST``, and what is to be counted.
 
         Sessions that fail ``having`` have a null ``_op``.
         """
-        values, overflows = self.aggregates.results(sessions)
+        values, marks = self.aggregates.results(sessions)
         rows = pl.DataFrame([*self._keys(sessions, sessions[START].to_numpy(), sessions[END].to_numpy()), *values])
         op = pl.Series(OP, np.zeros(rows.height, np.int8))
         if self._having is not None:
             op = op.set(pl.Series(~self._having.matches(rows)), None)
-        return rows.with_columns(op), _total(overflows)
+        return rows.with_columns(op), marks
 
     def changes(self, parts: pl.DataFrame, chains: Chains, sessions: int) -> Changes:
         """Show every change, or only the last one of each session.
@@ -126,11 +126,11 @@ class SessionFold:
         begins = np.flatnonzero(np.append([True], chains.ids[1:] != chains.ids[:-1]))
         is_kept = (chains.is_session & np.logical_or.reduceat(chains.is_change, begins))[chains.ids]
         merged = self.merge(rows.filter(pl.Series(is_kept)), chains.ids[is_kept])
-        values, overflows = self.aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
+        values, marks = self.aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
         arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
         outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived])
         emissions = self._emissions(outputs, chains)
-        overflowed = _total(mask & chains.is_change for mask in overflows)
+        marks = marks.among(chains.is_change)
         if self._is_folded:
             emissions = _last_of_each(emissions, chains)
         frame = outputs[emissions.rows].with_columns(
@@ -138,12 +138,12 @@ class SessionFold:
         )
         if self._is_folded:
             ids = np.unique(chains.ids[is_kept])
-            frame, overflowed = self._with_values(frame, merged, np.searchsorted(ids, chains.ids[emissions.rows]))
+            frame, marks = self._with_values(frame, merged, np.searchsorted(ids, chains.ids[emissions.rows]))
         nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self.aggregates.schema]
-        return Changes(frame.with_columns(nulled), merged, overflowed)
+        return Changes(frame.with_columns(nulled), merged, marks)
 
-    def _with_values(self, frame: pl.DataFrame, merged: pl.DataFrame, places: I64) -> tuple[pl.DataFrame, int]:
-        """Give the rows among the last changes their values, and say how many sums of the sessions did not fit.
+    def _with_values(self, frame: pl.DataFrame, merged: pl.DataFrame, places: I64) -> tuple[pl.DataFrame, Marks]:
+        """Give the rows among the last changes their values, and say what is to be counted of the sessions.
 
         A row that is left is the last of its chain: each state before it was deleted, or had the same bounds.
 
@@ -152,13 +152,13 @@ class SessionFold:
             merged: the sessions as they stand after the batch.
             places: which of them each row is; without meaning for deletes.
         """
-        values, overflows = self.aggregates.results(merged)
+        values, marks = self.aggregates.results(merged)
         is_row = frame[OP].to_numpy() == 0
         own = places[is_row]
         rows = frame.filter(pl.Series(is_row)).with_columns(each.gather(own) for each in values)
         # Gathering null for a delete would copy the first list for each.
         both = pl.concat([rows, frame.filter(pl.Series(~is_row))], how="diagonal")
-        return both[np.argsort(np.concatenate([np.flatnonzero(is_row), np.flatnonzero(~is_row)]))], _total(overflows)
+        return both[np.argsort(np.concatenate([np.flatnonzero(is_row), np.flatnonzero(~is_row)]))], marks
 
     def _emissions(self, outputs: pl.DataFrame, chains: Chains) -> _Emissions:
         """Per record the deletes of what it replaced, then the result.
@@ -225,7 +225,3 @@ def _last_of_each(emissions: _Emissions, chains: Chains) -> _Emissions:
     newest_first = np.unique(keys[::-1], return_index=True)[1]
     kept = np.sort(len(keys) - 1 - newest_first)
     return _Emissions(emissions.rows[kept], emissions.causes[kept], emissions.op[kept])
-
-
-def _total(masks: Iterable[NDArray[np.bool_] | Bools]) -> int:
-    return sum(int(mask.sum()) for mask in masks)

@@ -300,8 +300,8 @@ class SessionAggregator(Operator):
         steps = np.searchsorted(batch.horizons, ends, "right")
         order = np.lexsort((closed[FIRST].to_numpy(), closed[START].to_numpy(), ends, steps))
         closed, steps = closed[order], steps[order]
-        rows, overflows = self._fold.finals(closed)
-        add_counter(counters, self._spec.name, "sum_overflow", overflows)
+        rows, marks = self._fold.finals(closed)
+        marks.count(self._spec.name, counters)
         own = [pl.Series(POS, batch.positions[steps]), pl.Series(OFFSET, batch.offsets[steps]), closed[FIRST]]
         return rows.with_columns(own).filter(pl.col(OP).is_not_null()).select(self._nothing.columns)
 
@@ -322,7 +322,7 @@ class SessionAggregator(Operator):
         if not len(chains.elements):
             return _Outcome(elements.clear(), self._nothing, late)
         shown = self._fold.changes(elements, chains, sessions)
-        add_counter(counters, self._spec.name, "sum_overflow", shown.overflows)
+        shown.marks.count(self._spec.name, counters)
         records = shown.frame[RECORD].to_numpy()
         own = [pl.Series(POS, batch.positions[records]), pl.Series(OFFSET, batch.offsets[records])]
         return _Outcome(shown.sessions, shown.frame.with_columns(own).select(self._nothing.columns), late)

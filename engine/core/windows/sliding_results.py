@@ -14,8 +14,9 @@ import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.having import Having
-from engine.core.clocks import I64, Bools
-from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
+from engine.core.aggregation.marks import Marks
+from engine.core.clocks import I64
+from engine.core.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, empty_frame
 from engine.core.windows.sliding_changes import Arrivals, ChainMaker, Chains
 from engine.core.windows.sliding_fold import RangeFold, range_minima
 from engine.core.windows.sliding_store import HASH, TOLD
@@ -85,7 +86,7 @@ class SlidingResults:
             timelines: the records; of each group that has such a window, all from ``closed`` - d - 1 on that it may have taken.
             closed: the boundary before the first step.
             steps: the batch.
-            counters: receives ``sum_overflow``.
+            counters: receives what is counted of the results.
         """
         parts = [self._final_rows(timeline, closed, steps, counters) for timeline in timelines]
         rows = pl.concat(parts) if parts else self.nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
@@ -100,9 +101,8 @@ class SlidingResults:
         firsts = ranges.firsts
         windows = windows.of(ranges.owners[firsts])
         partials = RangeFold(self.aggregates, self._spec.aggregates, timeline.frame).fold(ranges)
-        values, overflows = self.aggregates.results(partials)
-        for mask in overflows:
-            add_counter(counters, self._spec.name, "sum_overflow", int(mask.sum()))
+        values, marks = self.aggregates.results(partials)
+        marks.count(self._spec.name, counters)
         arrived = range_minima(timeline.arrivals, ranges.low, ranges.high)
         arrived = np.minimum.reduceat(arrived, firsts) if len(firsts) else arrived
         lasts = np.append(firsts[1:], len(ranges.owners))[: len(firsts)] - 1
@@ -141,7 +141,7 @@ class SlidingResults:
             timelines: see ``ChainMaker``.
             closed: the boundary before the batch.
             new: the batch's records.
-            counters: receives ``sum_overflow``.
+            counters: receives what is counted of the results.
         """
         parts = [
             self._change_rows(timeline, chains, new, counters)
@@ -154,7 +154,7 @@ class SlidingResults:
         return rows[np.argsort(rows[_PLACE].to_numpy())].select(*self.nothing.columns, FIRST)
 
     def _change_rows(self, timeline: Timeline, chains: Chains, new: Arrivals, counters: Counters) -> pl.DataFrame:
-        values, overflows = self.aggregates.running(chains.partials, chains.groups, self._read_between)
+        values, marks = self.aggregates.running(chains.partials, chains.groups, self._read_between)
         columns = [
             pl.Series(POS, new.positions[chains.records]),
             pl.Series(TS, chains.result_times[chains.emitted]),
@@ -166,10 +166,10 @@ class SlidingResults:
             pl.Series(_WINDOW, chains.groups.ids[chains.emitted]),
         ]
         rows = self._with_deletes(pl.DataFrame(columns), chains, values)
-        overflowed = [mask[chains.emitted] for mask in overflows]
+        marks = marks.among(chains.emitted)
         if self._spec.is_folded:
-            rows, overflowed = self._last_changes(rows, chains)
-        add_counter(counters, self._spec.name, "sum_overflow", sum(int(mask.sum()) for mask in overflowed))
+            rows, marks = self._last_changes(rows, chains)
+        marks.count(self._spec.name, counters)
         nulled = [pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name, _ in self.aggregates.schema]
         return rows.drop(_WINDOW) if self._having is None else rows.drop(_WINDOW).with_columns(nulled)
 
@@ -184,8 +184,8 @@ class SlidingResults:
         is_shown[later] = self._having.matches(before)
         return rows.with_columns(pl.Series(OP, (~matches).astype(np.int8))).filter(pl.Series(matches | is_shown))
 
-    def _last_changes(self, rows: pl.DataFrame, chains: Chains) -> tuple[pl.DataFrame, list[Bools]]:
-        """Keep the last change of each window, and say which windows' sums did not fit.
+    def _last_changes(self, rows: pl.DataFrame, chains: Chains) -> tuple[pl.DataFrame, Marks]:
+        """Keep the last change of each window, and say what is to be counted of the windows.
 
         Args:
             rows: every change, with no other values than ``having`` reads; ``_WINDOW`` is the number of its chain.
@@ -195,9 +195,9 @@ class SlidingResults:
         numbered = chains.partials.with_columns(pl.Series(_WINDOW, chains.groups.ids).set_sorted())
         merge = self.aggregates.merge(chains.partials.columns)
         merged = numbered.group_by(_WINDOW, maintain_order=True).agg(merge)
-        values, overflows = self.aggregates.results(self.aggregates.settle(merged))
+        values, marks = self.aggregates.results(self.aggregates.settle(merged))
         windows = last[_WINDOW]
-        return last.with_columns(each.gather(windows) for each in values), [mask[windows.to_numpy()] for mask in overflows]
+        return last.with_columns(each.gather(windows) for each in values), marks.among(windows.to_numpy())
 
     # Columns
 

@@ -111,9 +111,9 @@ def test_a_deviation_of_one_value_is_null() -> None:
 
 def test_a_variance_that_does_not_fit_is_null_and_known() -> None:
     aggregates, partials = partials_of("variance", [1e308, -1e308], DOUBLE)
-    columns, overflows = aggregates.results(partials.select(aggregates.merge(partials.columns)))
+    columns, marks = aggregates.results(partials.select(aggregates.merge(partials.columns)))
     assert columns[0].to_list() == [None]
-    assert [mask.tolist() for mask in overflows] == [[True]]
+    assert [(reason, mask.tolist()) for reason, mask in marks.masks] == [("sum_overflow", [True])]
 
 
 def test_equal_event_times_go_by_arrival() -> None:
@@ -147,9 +147,9 @@ def test_counts_of_nothing_are_zero() -> None:
 )
 def test_a_sum_that_does_not_fit_is_null_and_known(type_: ColumnType, values: list[Any]) -> None:
     aggregates, partials = partials_of("sum", values, type_)
-    columns, overflows = aggregates.results(partials.select(aggregates.merge(partials.columns)))
+    columns, marks = aggregates.results(partials.select(aggregates.merge(partials.columns)))
     assert columns[0].to_list() == [None]
-    assert [mask.tolist() for mask in overflows] == [[True]]
+    assert [(reason, mask.tolist()) for reason, mask in marks.masks] == [("sum_overflow", [True])]
 
 
 @pytest.mark.parametrize(

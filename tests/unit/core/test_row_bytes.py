@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from engine.core.suppression.row_bytes import RowBytes
+from engine.core.row_bytes import RowBytes
 from engine.definition.types import Schema, parse_type
 
 

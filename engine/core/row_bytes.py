@@ -1,4 +1,4 @@
-"""How many bytes a row takes in Arrow's encoding: what ``max_bytes`` counts (S4).
+"""How many bytes a row takes in Arrow's encoding: what ``max_bytes`` of a buffer (S4) and the bound of a collection (P12) count.
 
 Deterministic and a property of the row alone, so it does not depend on where batches were cut: fixed-width types count their
 width (a boolean one byte), strings and bytes their length and a four-byte offset, arrays their elements and a four-byte offset,
@@ -31,6 +31,11 @@ class RowBytes:
         self._fixed = sum(size for size in sizes if isinstance(size, int))
         variable = [size for size in sizes if isinstance(size, pl.Expr)]
         self._variable = reduce(add, variable) if variable else None
+
+    @property
+    def width(self) -> int | None:
+        """The bytes of every row, where they are the same for all."""
+        return self._fixed if self._variable is None else None
 
     def of(self, frame: pl.DataFrame) -> I64:
         """Return the bytes of each row."""
