@@ -24,19 +24,23 @@ $(VENV)/dev-ok: $(VENV)/demo-ok
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(VENV)/classes-ok: $(VENV)/dev-ok engine/spark/jars/slackwater.jar
+	@$(BIN)/python -m tests.classes
+	@touch $@
+
 demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real flights and weather, show the results
 	@$(BIN)/python -m app.demo $(ARGS)
 
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
 	@$(BIN)/slackwater serve
 
-test: $(VENV)/dev-ok ## run the tests, two files at a time (one: ARGS='-n 0')
+test: $(VENV)/classes-ok ## run the tests, two files at a time (one: ARGS='-n 0')
 	@$(BIN)/python -m pytest -m 'not slow and not bench' -n 2 --dist loadfile $(ARGS)
 
-test-slow: $(VENV)/dev-ok ## run the tests that take minutes, but for those of `make faults`
+test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those of `make faults`
 	@$(BIN)/python -m pytest -m 'slow and not faults' $(ARGS)
 
-faults: $(VENV)/dev-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
+faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing

@@ -40,7 +40,8 @@ class SparkSettings(BaseModel):
     Attributes:
         master: ``local[N]``: N cores of this machine; ``spark://HOST:PORT``: a standalone cluster.
         shuffle_partitions: how many tasks work at once, over the whole cluster.
-        class_archive: keep Spark's classes in the data directory (180 MB), so that later starts take half the CPU.
+        class_archive: keep Spark's classes (180 MB), so that later starts take half the CPU.
+        class_archive_dir: where they are kept; None: in the data directory. Services of one user may share it; nobody else may write there.
         executor_memory: heap of each executor of a cluster (1g where it is not set); its Python workers need memory of their own.
         executor_cores: cores of each executor of a cluster; None: all that its worker has.
         max_cores: cores that this driver takes of a cluster; None: all that are free, so that other drivers would wait.
@@ -55,6 +56,7 @@ class SparkSettings(BaseModel):
     driver_memory: str = Field(default="2g", pattern=_MEMORY)
     shuffle_partitions: int = Field(default=2, ge=1, le=1024)
     class_archive: bool = True
+    class_archive_dir: Path | None = None
     executor_memory: str | None = Field(default=None, pattern=_MEMORY)
     executor_cores: int | None = Field(default=None, ge=1)
     max_cores: int | None = Field(default=None, ge=1)

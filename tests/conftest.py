@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -23,6 +25,9 @@ from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import Schemas
 
 ROOT = Path(__file__).resolve().parent.parent
+CLASSES = Path(sys.prefix) / "classes"
+"""Where ``tests.classes`` puts an archive of Spark's classes; every JVM that a test starts takes them from there."""
+os.environ["SLACKWATER_SPARK__CLASS_ARCHIVE_DIR"] = str(CLASSES)
 
 # On a machine that other tests share, slow is no news.
 settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,28 +82,37 @@ def migrate(dsn: str, revision: str = "head") -> None:
     engine.dispose()
 
 
+@contextmanager
+def database(server: str, kind: str, template: str | None = None) -> Iterator[str]:
+    """Make a database on the server, empty or a copy of another one, and drop it in the end; gives its DSN."""
+    name = f"{kind}_{uuid.uuid4().hex[:12]}"
+    source = sql.SQL("") if template is None else sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}{}").format(sql.Identifier(name), source))
+    try:
+        yield with_database(server, name)
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
 @pytest.fixture(scope="session")
 def template_database(postgres_dsn: str) -> Iterator[str]:
     """Name of a database with all migrations applied, to be copied."""
-    name = f"template_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    migrate(with_database(postgres_dsn, name))
-    yield name
-    _drop(postgres_dsn, name)
+    with database(postgres_dsn, "template") as dsn:
+        migrate(dsn)
+        yield str(sa.make_url(dsn).database) if "://" in dsn else str(conninfo.conninfo_to_dict(dsn)["dbname"])
 
 
 @pytest.fixture(scope="module")
 def dsn(postgres_dsn: str, template_database: str) -> Iterator[str]:
     """A fresh, migrated database of this test module's own."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        names = sql.Identifier(name), sql.Identifier(template_database)
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
-    yield with_database(postgres_dsn, name)
-    _drop(postgres_dsn, name)
+    with database(postgres_dsn, "test", template_database) as dsn:
+        yield dsn
 
 
-def _drop(dsn: str, name: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+@pytest.fixture
+def empty(postgres_dsn: str) -> Iterator[str]:
+    """An empty database of the test's own."""
+    with database(postgres_dsn, "empty") as dsn:
+        yield dsn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -18,15 +19,18 @@ from app.api.deps import is_name
 from app.api.documented import problems
 from app.api.edge import KEY_NAME
 from app.api.tokens import Doorkeeper
-from app.domain.access import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, name_beyond
+from app.domain.access import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, feed_beyond, name_beyond
 from app.domain.audit import Refusal, ResourceKind
 from app.errors import Fault, Forbidden, Unauthorized
 from app.store.refusals import RefusalLog
-from app.store.scopes import find_names_beside
+from app.store.scopes import find_names_beside, find_names_sharing
 
 SCHEME = "ApiKey"
 _RECHECK = "slackwater.recheck_key"
 """Where in a request's scope the guard leaves what looks at its key once more."""
+
+RECHECK_SCOPE_S = 5.0
+"""As long as a key that was recognised counts unasked: an event stream wakes up more often, and each look is a statement."""
 
 _KINDS: dict[str, ResourceKind] = {"streams": "stream", "tables": "table", "queries": "query", "api-keys": "api_key"}
 log = structlog.stdlib.get_logger(__name__)
@@ -49,23 +53,48 @@ def guards(door: Doorkeeper, engine: AsyncEngine, *, is_required: bool) -> list[
             text = _presented(request)
             principal = await door.recognise(text)
             request.scope[KEY_NAME] = principal.name
-            request.scope[_RECHECK] = partial(door.recognise, text)
             PRINCIPAL.set(principal)
             _check_role(principal, rule.role)
+            within = partial(_check_scope, principal, rule.reach, request.path_params.get("name"), engine)
             if principal.scope is not None:  # most have none, and shall not pay for it
-                await _check_scope(principal, rule.reach, request.path_params.get("name"), engine)
+                await within()
+            every_s = 0.0 if rule.reach is Reach.FEED else RECHECK_SCOPE_S
+            again = _nothing if principal.scope is None else within
+            request.scope[_RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
 
     return [Depends(guard)] if is_required else []
 
 
-def recheck_of(request: Request) -> Callable[[], Awaitable[object]]:
-    """Return what an answer without an end asks now and then: whether the request's key still counts, else it raises ``Unauthorized``."""
-    recheck: Callable[[], Awaitable[object]] = request.scope.get(_RECHECK, _nothing)
+class _Recheck:
+    """Asks whether a request's key still counts, and every so often whether what the path names is still within its scope.
+
+    A query that was within it may have been given another input since; a feed, another relation while the body came in.
+    """
+
+    def __init__(self, recognise: Callable[[], Awaitable[object]], within: Callable[[], Awaitable[None]], every_s: float) -> None:
+        self._recognise = recognise
+        self._within = within
+        self._every_s = every_s
+        self._asked_at = time.monotonic()
+
+    async def __call__(self) -> None:
+        await self._recognise()
+        if (now := time.monotonic()) - self._asked_at >= self._every_s:
+            await self._within()
+            self._asked_at = now
+
+
+def recheck_of(request: Request) -> Callable[[], Awaitable[None]]:
+    """Return what a request that lasts asks now and then: whether it may still have what it has.
+
+    It raises ``Unauthorized`` where the key does not count any more, ``Forbidden`` where what the path names is not within its scope now.
+    """
+    recheck: Callable[[], Awaitable[None]] = request.scope.get(_RECHECK, _nothing)
     return recheck
 
 
 async def _nothing() -> None:
-    """Where keys are not asked for there is none to look at."""
+    """Where keys are not asked for there is none to look at, and most keys have no scope."""
 
 
 def document_access(document: dict[str, Any]) -> None:
@@ -121,14 +150,18 @@ async def _check_scope(principal: Principal, reach: Reach, name: str | None, eng
             f"this tells of everything there is, and the key '{principal.name}' has a scope; use a key without one",
         )
     scope = principal.scope
-    if scope is None or reach not in (Reach.NAME, Reach.QUERY) or name is None or not is_name(name):
+    if scope is None or reach not in (Reach.NAME, Reach.FEED, Reach.QUERY) or name is None or not is_name(name):
         return  # what is no name is refused as such
-    is_within = scope.allows(name)
-    if is_within and reach is Reach.QUERY:
-        async with engine.connect() as connection:
-            is_within = all(map(scope.allows, await find_names_beside(connection, name)))
-    if not is_within:
+    if not scope.allows(name):
         raise beyond_scope(principal, [Fault("", "out_of_scope", name_beyond(name, scope))])
+    if reach is Reach.NAME:
+        return
+    find_others = find_names_sharing if reach is Reach.FEED else find_names_beside
+    async with engine.connect() as connection:
+        is_within = all(map(scope.allows, await find_others(connection, name)))
+    if not is_within:
+        detail = feed_beyond(name, scope) if reach is Reach.FEED else name_beyond(name, scope)
+        raise beyond_scope(principal, [Fault("", "out_of_scope", detail)])
 
 
 async def note_refusal(request: Request, refusal: Forbidden) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from app.api.access import recheck_of
 from app.api.bodies import media_type_of, refuse_encoding
 from app.api.conditions import IdempotencyKey
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
@@ -115,6 +116,7 @@ async def _append(kind: str, name: str, request: Request, services: Services, id
     try:
         with services.gates.append_bytes.passed(_declared_bytes(request, services.settings.max_body_bytes)) as passing:
             body = await _body(request, passing)
+            await recheck_of(request)()  # a body may take its time
             appended = await services.appender.append(kind, name, body, media_type, idempotency_key)
     except BodyMalformed as error:
         code = "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"

@@ -18,6 +18,7 @@ from app.domain.access import WITHHELD, may_see_files
 from app.store import history
 from app.store.queries import query_not_found
 from app.store.relations import Kind, of_kind
+from app.store.scopes import find_feed_within_scope
 from app.store.targets import find_relation_async
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
@@ -72,7 +73,8 @@ async def get_stream_rejects(
 ) -> RejectPage:
     """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
 
-    Details and excerpts of records from files are shown to the role `admin` only.
+    Details and excerpts of records from files are shown to the role `admin` only. Of a feed that has relations outside of the key's scope
+    a refused record may be theirs: it has no excerpt then.
     """
     return await _rejects("stream", name, services, reason, limit, cursor)
 
@@ -91,7 +93,8 @@ async def get_table_rejects(
 ) -> RejectPage:
     """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
 
-    Details and excerpts of records from files are shown to the role `admin` only.
+    Details and excerpts of records from files are shown to the role `admin` only. Of a feed that has relations outside of the key's scope
+    a refused record may be theirs: it has no excerpt then.
     """
     return await _rejects("table", name, services, reason, limit, cursor)
 
@@ -102,12 +105,13 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
         relation = of_kind(await find_relation_async(connection, name), kind, name)
         found = await history.rejects_of(connection, relation.name, limit + 1, before, reason)
         kept = await history.rejects_by_reason(connection, relation.name)
+        is_feed_shown = await find_feed_within_scope(connection, relation.name)
     rows, following = page(found, limit, lambda row: [row.id])
     is_shown = may_see_files() or relation.definition.get("connector", {}).get("type") != "files"
     items = [
         Reject(
             id=r.id, partition=r.partition, offset=r.offset, reason=r.reason, detail=r.detail if is_shown else WITHHELD,
-            excerpt=r.excerpt if is_shown else None, at=r.at,
+            excerpt=r.excerpt if is_shown and (is_feed_shown or r.offset is None) else None, at=r.at,
         )
         for r in rows
     ]  # fmt: skip

@@ -142,9 +142,8 @@ class IssuerKeys:
                 log.warning(
                     "issuer_keys_not_fetched", issuer=self._settings.issuer, error=self._trouble, keys=len(self._keys or ())
                 )
-            except (
-                Exception
-            ):  # whatever comes from outside: nobody waits for the task beside requests, so its fault would stay unseen
+            except Exception:
+                # Whatever comes from outside: nobody waits for the task beside requests, so its fault would stay unseen.
                 self._trouble = "what it tells cannot be read; the service's log says why"
                 log.exception("issuer_keys_not_read", issuer=self._settings.issuer, keys=len(self._keys or ()))
 

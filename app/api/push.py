@@ -26,7 +26,7 @@ from starlette.types import Send
 
 from app.api.access import recheck_of
 from app.api.deps import Services
-from app.errors import BadRequest, Fault, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
+from app.errors import BadRequest, Fault, Forbidden, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
 from app.settings import PushSettings
 from app.store.changes import PushEvent
 
@@ -184,7 +184,7 @@ async def _frames(services: Services, opening: Opening, recheck: Recheck) -> Asy
             ending = "reset"
             data = json.dumps({"code": error.code, "detail": error.detail})
             yield Frame("", f"event: reset\ndata: {data}\nid:\n\n".encode())
-        except Unauthorized:
+        except (Unauthorized, Forbidden):
             ending = "key_refused"
             if follower is not None:
                 yield Frame(follower.id, goodbye(ending, follower.id))

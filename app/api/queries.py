@@ -39,7 +39,7 @@ from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINI
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
 from app.api.warned import shown_reasons, shown_warnings
-from app.domain.access import actor, refuse_beyond_scope
+from app.domain.access import actor, refuse_beyond_scope, scope_in_force
 from app.domain.idempotency import digest_of
 from app.domain.internal_queries import is_internal
 from app.domain.scopes import names_in
@@ -52,7 +52,8 @@ from app.store.queries import QueryRow, get_query, list_queries, request_restart
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
 from app.store.transactions import raw
-from engine.definition.queries import QueryDefinition, Start
+from engine.definition.queries import QueryDefinition
+from engine.definition.start import Start
 from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
@@ -141,7 +142,9 @@ def post_query(
     """
     if idempotency_key is None:
         return _created(body, transaction, services, response)
-    digest = digest_of(["POST", "/v1/queries"], json.dumps(body).encode())
+    scope = scope_in_force()  # a name may be another key's since the first answer, with another scope
+    about = ["POST", "/v1/queries", *(() if scope is None else scope.patterns)]
+    digest = digest_of(about, json.dumps(body).encode())
     own = Claim(actor(), idempotency_key, digest)
     kept = claim(transaction, own)
     if kept is not None:

@@ -298,7 +298,10 @@ class Reject(Answer):
     offset: int | None = Field(description="Its place in the feed; null where it never entered one.")
     reason: str
     detail: str
-    excerpt: str | None = Field(description="How it begins; null where it is from a file and the key is not an admin's.")
+    excerpt: str | None = Field(
+        description="How it begins; null where it is from a file and the key is not an admin's, or from a feed that has relations outside of "
+        "the key's scope."
+    )
     at: datetime
 
 

@@ -50,6 +50,7 @@ class Reach(Enum):
     Attributes:
         NOTHING: the route tells of no relation and no query.
         NAME: the relation in the path is within the scope; in the answer, names of others are withheld.
+        FEED: as NAME, and so is every other relation of the feed: what is appended to one may belong to another.
         QUERY: the query in the path is within the scope, with all that it reads and what it writes.
         LIST: the answer lists only what is within the scope.
         BODY: everything that the definition in the body names is within the scope.
@@ -58,6 +59,7 @@ class Reach(Enum):
 
     NOTHING = "nothing"
     NAME = "name"
+    FEED = "feed"
     QUERY = "query"
     LIST = "list"
     BODY = "body"
@@ -92,13 +94,13 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "PUT /v1/streams/{name}": Rule(WRITE, Reach.NAME),
         "DELETE /v1/streams/{name}": Rule(WRITE, Reach.NAME),
         "GET /v1/streams/{name}/records": Rule(READ, Reach.NAME),
-        "POST /v1/streams/{name}/records": Rule(WRITE, Reach.NAME),
+        "POST /v1/streams/{name}/records": Rule(WRITE, Reach.FEED),
         "GET /v1/streams/{name}/changes": Rule(READ, Reach.NAME),
         "GET /v1/tables": Rule(READ, Reach.LIST),
         "GET /v1/tables/{name}": Rule(READ, Reach.NAME),
         "PUT /v1/tables/{name}": Rule(WRITE, Reach.NAME),
         "DELETE /v1/tables/{name}": Rule(WRITE, Reach.NAME),
-        "POST /v1/tables/{name}/records": Rule(WRITE, Reach.NAME),
+        "POST /v1/tables/{name}/records": Rule(WRITE, Reach.FEED),
         "GET /v1/tables/{name}/rows": Rule(READ, Reach.NAME),
         "GET /v1/tables/{name}/rows/{key}": Rule(READ, Reach.NAME),
         "POST /v1/tables/{name}/rows:lookup": Rule(READ, Reach.NAME),
@@ -234,6 +236,31 @@ def name_beyond(name: str | None, scope: Scope) -> str:
     if name is None:
         return f"a key with a scope ({scope.text}) registers no directory of files; use a key without a scope"
     return f"{name[:80]!r} is not within the key's scope ({scope.text}), or reads or writes what is not; use another key"
+
+
+def feed_beyond(name: str, scope: Scope) -> str:
+    """Say that a feed has relations outside of a scope, without their names."""
+    return (
+        f"the feed of {name[:80]!r} is shared with relations outside of the key's scope ({scope.text}), and the feed's records are theirs, "
+        "too; use a key whose scope covers every relation of the feed"
+    )
+
+
+def refuse_feed_beyond_scope(name: str, pointer: str, names: Iterable[str]) -> None:
+    """Refuse a request for the feed of a relation where relations share it that are outside of the scope of who asks.
+
+    Args:
+        name: the relation.
+        pointer: into the body.
+        names: of all relations of the feed.
+
+    Raises:
+        Forbidden: ``out_of_scope``.
+    """
+    principal = PRINCIPAL.get()
+    scope = None if principal is None else principal.scope
+    if principal is not None and scope is not None and not all(map(scope.allows, names)):
+        raise beyond_scope(principal, [Fault(pointer, "out_of_scope", feed_beyond(name, scope))])
 
 
 def refuse_beyond_scope(names: Iterable[tuple[str, str | None]]) -> None:

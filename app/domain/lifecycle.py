@@ -33,7 +33,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
  5  starting, running  generation or nonce differs from the observed one           stopping (restart); paused: observed
  6  starting, running  the handle died and a retry cannot help                     stopping (failed)
  7  starting, running  the handle died, or starts for too long                     stopping (backoff)
-7a  running            its driver is lost, no batch was under way                  stopping (restart)
+7a  starting, running  its driver is lost, neither launch nor batch was under way  stopping (restart)
 7b  starting, running  its driver is lost, the query ran alone                     stopping (backoff)
 7c  starting, running  its driver is lost otherwise                                stopping (lost)
  8  starting           the handle runs                                             running, without an error
@@ -45,7 +45,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 13  stopping           stopped is wanted, another outcome is noted                 outcome stopped: a user's stop always wins
 14  stopping           the handle is alive                                         stop it; after ``stop_timeout`` drain
 15  stopping           outcome stopped, gone                                       stopped, lease released
-16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0)
+16  stopping           outcome restart or paused, gone, running is wanted          starting (epoch + 1, attempt 0; 7a: as it was)
 17  stopping           outcome failed, gone                                        failed, lease released
 18  stopping           outcome backoff, gone, the budget is spent                  failed (``restart_budget_spent``)
 19  stopping           outcome backoff, gone                                       backoff (attempt + 1)
@@ -55,9 +55,7 @@ but runs nothing; ``stopped`` and ``failed`` have given the lease back.
 23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
 
-When a driver dies, any query with a batch under way may be the cause. The first time all of them start again together. Queries whose
-driver dies again before they commit start one after the other (``ALONE_AFTER``), beside those above suspicion: if the driver dies once more,
-the one that has its turn (``is_alone``) is the cause and spends an attempt. A query that had nothing under way starts at once and spends none.
+Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.domain.suspects``.
 
 Two conditions of the driver itself stand above the table. Without the lease (L) nothing is written: the handle is stopped, then
 forgotten. While the driver drains (D) nothing is launched: what lives goes to stopping (restart), what is gone gives its lease
@@ -72,6 +70,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.domain.suspects import LOST, is_alone, is_lost, must_be_alone, one_more
 
 
 class Effect(StrEnum):
@@ -86,21 +85,6 @@ class Effect(StrEnum):
     PURGE = "purge"
 
 
-LOST = ErrorReport(
-    code="driver_lost",
-    domain="internal",
-    is_retryable=True,
-    detail="the driver that ran this query is gone; the query goes on from its last committed batch",
-)
-ALONE_AFTER = 2
-"""Losses of a driver in a row, without a commit in between, after which a query starts alone."""
-
-FIRST_TURN_MS = 10_000
-"""How long such a query then runs before the next may start; twice as long with each further loss, for what kills slowly."""
-
-MOST_LOSSES = 8
-"""Counted no further: the turn is as long as ``healthy_after`` by then."""
-
 START_TIMEOUT = ErrorReport(
     code="start_timeout", domain="internal", is_retryable=True, detail="the query did not start within start_timeout_ms"
 )
@@ -112,7 +96,7 @@ class Snapshot:
 
     Attributes:
         jitter: a random number in [0, 1), used for the next backoff.
-        is_unfinished: whether the state holds a batch that the results lack; only asked of a query that ``is_lost``.
+        was_busy: whether its launch had begun, or its state holds a batch that the results lack; only asked of a query that ``is_lost``.
         has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
         is_turn: whether a query that must start alone may start.
     """
@@ -124,7 +108,7 @@ class Snapshot:
     is_draining: bool
     now_ms: int
     jitter: float
-    is_unfinished: bool = True
+    was_busy: bool = True
     has_progressed: bool = False
     is_turn: bool = True
 
@@ -170,27 +154,6 @@ def backoff_ms(attempt: int, limits: Limits, jitter: float) -> int:
     """Give the wait before launch ``attempt + 1``: half of it is certain, half is random."""
     whole = min(limits.backoff_longest_ms, limits.backoff_first_ms * 2 ** min(attempt, 30))
     return int(whole / 2 + whole / 2 * jitter)
-
-
-def is_lost(status: Status, handle: HandleReport) -> bool:
-    """Whether a query that should be alive has lost its driver, or its driver has lost the engine."""
-    is_alive = status.state in (State.STARTING, State.RUNNING)
-    is_ours = handle.kind is not HandleKind.ABSENT and handle.epoch == status.epoch
-    is_dead = handle.kind is HandleKind.DEAD and (handle.error is None or handle.error.code == LOST.code)
-    return is_alive and (not is_ours or is_dead)
-
-
-def must_be_alone(status: Status) -> bool:
-    """Whether a query starts with no other such query beside it."""
-    return status.losses >= ALONE_AFTER
-
-
-def is_alone(status: Status, now_ms: int, limits: Limits) -> bool:
-    """Whether a query has its turn: no other query that must be alone starts meanwhile."""
-    if not must_be_alone(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
-        return False
-    turn_ms = min(FIRST_TURN_MS * 2 ** (status.losses - ALONE_AFTER), limits.healthy_after_ms)
-    return status.state is not State.RUNNING or now_ms - status.state_since_ms < turn_ms
 
 
 def transition(snapshot: Snapshot, state: State, **changes: object) -> Status:
@@ -253,9 +216,9 @@ def _alive(snapshot: Snapshot, limits: Limits) -> Action:
 def _lost(snapshot: Snapshot, limits: Limits) -> Action:
     """Rules 7a to 7c: who was at rest is innocent, who was alone is not."""
     status = snapshot.status
-    if status.state is State.RUNNING and not snapshot.is_unfinished:
+    if not snapshot.was_busy:
         return _teardown(snapshot, "7a", Outcome.RESTART, LOST)
-    if is_alone(status, snapshot.now_ms, limits):
+    if is_alone(status, snapshot.now_ms, limits.healthy_after_ms):
         return _teardown(snapshot, "7b", Outcome.BACKOFF, LOST)
     return _teardown(snapshot, "7c", Outcome.LOST, LOST)
 
@@ -286,12 +249,12 @@ def _stopping(snapshot: Snapshot, limits: Limits) -> Action:
         case Outcome.BACKOFF:
             return _spend_attempt(snapshot, limits)
         case Outcome.LOST:
-            losses = min(status.losses + 1, MOST_LOSSES)
+            losses = one_more(status.losses)
             return Action("23", transition(snapshot, State.BACKOFF, losses=losses, next_attempt_ms=snapshot.now_ms))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.PAUSED:
             return Action("10", transition(snapshot, State.PAUSED, error=None))
         case Outcome.RESTART | Outcome.PAUSED if wants is Desired.RUNNING:
-            return _launch(snapshot, "16")
+            return _launch(snapshot, "16", is_retry=_is_of_loss(snapshot))
         case _:
             return Action("15", transition(snapshot, State.STOPPED, **CLEAN), is_lease_released=True)
 
@@ -306,8 +269,7 @@ def _spend_attempt(snapshot: Snapshot, limits: Limits) -> Action:
         error = ErrorReport("restart_budget_spent", cause.domain, is_retryable=False, detail=spent, problems=cause.problems)
         return Action("18", transition(snapshot, State.FAILED, attempt=attempt, error=error), is_lease_released=True)
     due_ms = snapshot.now_ms + backoff_ms(status.attempt, limits, snapshot.jitter)
-    is_lost = status.error is not None and status.error.code == LOST.code
-    losses = min(status.losses + 1, MOST_LOSSES) if is_lost else status.losses
+    losses = one_more(status.losses) if status.error is not None and status.error.code == LOST.code else status.losses
     return Action("19", transition(snapshot, State.BACKOFF, attempt=attempt, losses=losses, next_attempt_ms=due_ms))
 
 
@@ -396,6 +358,12 @@ def _observed(snapshot: Snapshot, state: State, **changes: object) -> Status:
     wish = snapshot.wish
     seen = {"observed_generation": wish.generation, "observed_nonce": wish.nonce}
     return transition(snapshot, state, **{**CLEAN, **seen, **changes})
+
+
+def _is_of_loss(snapshot: Snapshot) -> bool:
+    """Whether a restart is one by rule 7a and not by a user's wish: it neither adds to what was noted nor clears it."""
+    error = snapshot.status.error
+    return error is not None and error.code == LOST.code and not _differs(snapshot)
 
 
 def _differs(snapshot: Snapshot) -> bool:

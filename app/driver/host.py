@@ -16,8 +16,8 @@ from uuid import UUID
 
 import structlog
 
-from app.domain.lifecycle import LOST
 from app.domain.states import ErrorReport, HandleKind, HandleReport
+from app.domain.suspects import LOST
 from app.driver.faults import report_of
 from app.driver.ports import LaunchOrder, QueryHandle
 

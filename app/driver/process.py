@@ -24,6 +24,7 @@ import psycopg
 import structlog
 
 from app.domain.lifecycle import Limits
+from app.domain.states import State
 from app.driver.host import QueryHost
 from app.driver.launching import FencedLauncher, discard_query
 from app.driver.leases import Leases
@@ -105,7 +106,7 @@ class DriverProcess:
         self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
         self._root = StateRoot.open(self._checkpoints_dir)
         self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms, self._root)
-        self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge, self._is_unfinished)
+        self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge, self._was_busy)
         self._process = (socket.gethostname(), os.getpid(), psutil.Process().create_time())
         self._supervisor_create_time = _create_time(identity.supervisor_pid)
         self._phase = "starting_jvm"
@@ -270,7 +271,9 @@ class DriverProcess:
                     self._reconciler.hand_over(connection, number, is_internal=is_internal)
             self._uneven_since = None
 
-    def _is_unfinished(self, leased: LeasedQuery) -> bool:
+    def _was_busy(self, leased: LeasedQuery) -> bool:
+        if leased.status.state is State.STARTING:
+            return transitions.has_taken_fence(self._connect(), leased)
         return self._runner.is_unfinished(leased.query_id, leased.checkpoint_id)
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:

@@ -11,8 +11,9 @@ import psycopg
 import structlog
 
 from app.domain import internal_queries
-from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide, is_alone, is_lost, must_be_alone
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, HandleKind, State, Status, Wish
+from app.domain.suspects import is_alone, is_lost, must_be_alone
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
@@ -30,7 +31,7 @@ class Reconciler:
 
     Args:
         purge: removes everything a deleted query left; called with its lease held and nothing running.
-        is_unfinished: whether the state of a query holds a batch that its results lack.
+        was_busy: whether a query whose driver is gone had a launch or a batch under way.
         jitter: random numbers in [0, 1).
     """
 
@@ -40,14 +41,14 @@ class Reconciler:
         host: Host,
         limits: Limits,
         purge: Callable[[psycopg.Connection[Any], LeasedQuery], None],
-        is_unfinished: Callable[[LeasedQuery], bool],
+        was_busy: Callable[[LeasedQuery], bool],
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._leases = leases
         self._host = host
         self._limits = limits
         self._purge = purge
-        self._is_unfinished = is_unfinished
+        self._was_busy = was_busy
         self._turn: UUID | None = None
         self._jitter = jitter
         self.is_draining = False
@@ -107,6 +108,7 @@ class Reconciler:
 
     def _advance(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
         """Take steps until there is something to wait for."""
+        had_turn = is_alone(leased.status, leased.now_ms, self._limits.healthy_after_ms)
         for _ in range(MAX_STEPS):
             action = self._decide(leased)
             if action is WAIT:
@@ -121,6 +123,8 @@ class Reconciler:
             if is_over:
                 return None
         self._note_phase(connection, leased)
+        if had_turn and not must_be_alone(leased.status):
+            return 0  # the next one has its turn at once
         next_ms = leased.status.next_attempt_ms
         # One that is due and waits for its turn is looked at with every round.
         return None if next_ms is None or next_ms <= leased.now_ms else next_ms - leased.now_ms
@@ -132,7 +136,7 @@ class Reconciler:
             wish=leased.wish,
             status=leased.status,
             handle=handle,
-            is_unfinished=is_lost(leased.status, handle) and self._is_unfinished(leased),
+            was_busy=is_lost(leased.status, handle) and self._was_busy(leased),
             has_progressed=is_settled,
             is_turn=leased.query_id == self._turn,
             is_lease_mine=True,
@@ -199,12 +203,12 @@ def _next_alone(held: Sequence[LeasedQuery], limits: Limits) -> UUID | None:
     """Say which of the queries that must start alone is the next: the one that has failed least; None while another one has its turn."""
     waiting = []
     for leased in held:
-        if is_alone(leased.status, leased.now_ms, limits):
+        if is_alone(leased.status, leased.now_ms, limits.healthy_after_ms):
             return None
         due_ms = leased.status.next_attempt_ms
         if must_be_alone(leased.status) and leased.status.state is State.BACKOFF and (due_ms is None or due_ms <= leased.now_ms):
-            waiting.append((leased.status.attempt, leased.query_id))
-    return min(waiting, default=(0, None))[1]
+            waiting.append((leased.status.attempt, leased.status.losses, leased.query_id))
+    return min(waiting, default=(0, 0, None))[2]
 
 
 def _order(leased: LeasedQuery) -> LaunchOrder:

@@ -66,6 +66,7 @@ class SparkRunner:
             master=settings.spark.master,
             driver_memory=settings.spark.driver_memory,
             shuffle_partitions=settings.spark.shuffle_partitions,
+            class_dir=settings.spark.class_archive_dir,
             cluster=ClusterSettings(
                 executor_memory=settings.spark.executor_memory or "1g",
                 executor_cores=settings.spark.executor_cores,
@@ -108,8 +109,11 @@ class SparkRunner:
         order.note_phase("restoring")
         root = query_directory(self._checkpoints_dir, order.query_id)
         directory = prepare_checkpoint(root, order.checkpoint_id, order.epoch)
-        on_commit = None if self._tracing is None else self._trace
-        options = RunOptions(on_commit=on_commit, on_restoring=lambda: order.note_phase("restoring"))
+        options = RunOptions(
+            on_first_commit=lambda: order.note_phase("committed"),
+            on_commit=None if self._tracing is None else self._trace,
+            on_restoring=lambda: order.note_phase("restoring"),
+        )
         return RunningQuery.start(
             self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn, options
         )

@@ -18,6 +18,7 @@ from uuid import UUID
 import structlog
 
 from engine.connectors.incarnation import Mark
+from engine.state.files import sync_directory
 
 FILE = "root.json"
 SEEN = "database.json"
@@ -90,11 +91,7 @@ def _make(file: Path) -> None:
         pass
     finally:
         draft.unlink()
-    handle = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_directory(file.parent)
 
 
 def _id_of(file: Path) -> UUID:

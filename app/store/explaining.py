@@ -15,6 +15,7 @@ from app.domain.late_records import matches
 from app.store.log_tables import late_record, reject
 from app.store.query_plans import PlannedQuery
 from app.store.record_search import ALL_TIME, RecordSearch
+from app.store.scopes import is_feed_within_scope
 from app.store.transactions import raw
 from engine.connectors.column_names import bound_column
 from engine.connectors.log import find_feed, heads
@@ -88,6 +89,7 @@ class StoredFacts:
             statement = statement.where(reject.c.partition == place.partition, reject.c.offset == place.offset)
         rows = self._connection.execute(statement.order_by(reject.c.id.desc()).limit(LOOKED_THROUGH))
         is_shown = may_see_files() or source.feed.type != "files"
+        is_feed_shown = is_feed_within_scope(self._connection, source.relation.name)
         return [
             RejectFact(
                 row.reason,
@@ -95,7 +97,7 @@ class StoredFacts:
                 None if row.partition is None else Place(row.partition, row.offset),
             )
             for row in rows
-            if place is not None or (is_shown and matches(row.excerpt, values))
+            if place is not None or (is_shown and (is_feed_shown or row.partition is None) and matches(row.excerpt, values))
         ]
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:

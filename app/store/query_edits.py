@@ -32,7 +32,8 @@ from engine.connectors.log import find_feed, set_retention
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
 from engine.connectors.views import create_view, drop_view
-from engine.definition.queries import QueryDefinition, Start
+from engine.definition.queries import QueryDefinition
+from engine.definition.start import Start
 from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.access import visible
+from app.domain.access import refuse_feed_beyond_scope, visible
 from app.domain.audit import Action, Change
 from app.domain.edits import differences
 from app.domain.internal_queries import is_internal
@@ -53,6 +53,7 @@ def put_source(
     Raises:
         Conflict: ``name_taken``, ``relation_is_derived``, ``relation_not_empty``, ``relation_in_use``, ``feed_taken``,
             ``partitions_differ``.
+        Forbidden: ``out_of_scope``: the feed has relations outside of the caller's scope.
         PreconditionFailed: ``version_mismatch``.
     """
     lock_edits(connection)
@@ -138,8 +139,9 @@ def _register(connection: sa.Connection, kind: Kind, name: str, definition: Sour
 
 
 def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinition) -> None:
-    """Make the source's feed, or join one that other sources read."""
+    """Make the source's feed, or join one that other sources read: all within the caller's scope, whose records it could read as its own."""
     feed = feed_of(name, definition)
+    refuse_feed_beyond_scope(name, "/connector/feed", _names_on(connection, feed.log_feed))
     owner = _derived_owner(connection, feed.log_feed)
     if owner is not None:
         raise Conflict(
@@ -181,6 +183,7 @@ def _change(
     changed: list[str],
 ) -> None:
     before, wanted = forms
+    refuse_feed_beyond_scope(stored.name, "/connector/feed", _names_on(connection, _entry(stored).feed.log_feed))
     # Waits for appends under way: what they add must be seen before anything is called empty.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
@@ -249,5 +252,8 @@ def _is_empty(connection: sa.Connection, log_feed: str) -> bool:
 
 
 def _is_read_by_others(connection: sa.Connection, name: str, log_feed: str) -> bool:
-    catalog = load_catalog(raw(connection))
-    return any(entry.feed.log_feed == log_feed for other, entry in catalog.items() if other != name)
+    return any(other != name for other in _names_on(connection, log_feed))
+
+
+def _names_on(connection: sa.Connection, log_feed: str) -> list[str]:
+    return [name for name, entry in load_catalog(raw(connection)).items() if entry.feed.log_feed == log_feed]

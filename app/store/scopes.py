@@ -1,4 +1,4 @@
-"""Scopes in SQL: lists that show only what is within them, and what a query names beside its own name."""
+"""Scopes in SQL: lists that show only what is within them, what a query names beside its own name, and who shares a feed."""
 
 from __future__ import annotations
 
@@ -49,6 +49,34 @@ def names_beside(connection: sa.Connection, name: str) -> list[str]:
 async def find_names_beside(connection: AsyncConnection, name: str) -> list[str]:
     """See ``names_beside``."""
     return list((await connection.execute(_names_beside(name))).scalars())
+
+
+def _feed_of(source: sa.FromClause) -> sa.ColumnElement[Any]:
+    """Return the name of a source's log feed, as ``engine.plan.catalog.feed_of`` gives it."""
+    return sa.func.coalesce(source.c.definition[("connector", "feed")].as_string(), source.c.name)
+
+
+def _names_sharing(name: str) -> sa.Select[Any]:
+    own = relation.alias()
+    feed = sa.select(_feed_of(own)).where(own.c.name == name, own.c.origin == "source").scalar_subquery()
+    return sa.select(relation.c.name).where(relation.c.origin == "source", _feed_of(relation) == feed)
+
+
+async def find_names_sharing(connection: AsyncConnection, name: str) -> list[str]:
+    """Return the names of the sources that share the log feed of the source of that name, its own among them."""
+    return list((await connection.execute(_names_sharing(name))).scalars())
+
+
+async def find_feed_within_scope(connection: AsyncConnection, name: str) -> bool:
+    """Return whether all sources that share the feed of that one are within the scope of who asks."""
+    scope = scope_in_force()
+    return scope is None or all(map(scope.allows, await find_names_sharing(connection, name)))
+
+
+def is_feed_within_scope(connection: sa.Connection, name: str) -> bool:
+    """See ``find_feed_within_scope``."""
+    scope = scope_in_force()
+    return scope is None or all(map(scope.allows, connection.execute(_names_sharing(name)).scalars()))
 
 
 async def find_visible_queries(connection: AsyncConnection, names: Collection[str]) -> frozenset[str]:

@@ -16,8 +16,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.domain.internal_queries import PREFIX
-from app.domain.lifecycle import LOST, Action
+from app.domain.lifecycle import Action
 from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
+from app.domain.suspects import LOST
 
 Connection = psycopg.Connection[Any]
 
@@ -227,6 +228,12 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
         )
 
 
+def has_taken_fence(connection: Connection, leased: LeasedQuery) -> bool:
+    """Whether the newest launch of a query has begun: each takes its fence first (``app.driver.launching``)."""
+    names = (leased.query_id, leased.status.epoch)
+    return connection.execute("SELECT FROM log.commit WHERE query_id = %s AND epoch >= %s", names).fetchone() is not None
+
+
 def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
     """Give back one lease. The leases of a driver that is gone: ``drivers.forget_driver``."""
     with connection.transaction():
@@ -311,7 +318,7 @@ def _note_run(connection: Connection, was: Status, to: Status, values: Mapping[s
     if was.state is State.STOPPING and to.state is not State.STOPPING:
         # An error belongs to the run that it ended; a stop that the user asked for ends without one.
         is_lost = was.error is not None and was.error.code == LOST.code
-        is_error = was.outcome in (Outcome.BACKOFF, Outcome.LOST, Outcome.FAILED) or is_lost
+        is_error = was.outcome in (Outcome.BACKOFF, Outcome.FAILED) or is_lost
         ended = {"query": values["query"], "epoch": was.epoch, "reason": was.outcome and was.outcome.value}
         error = error_to_json(was.error) if is_error else None
         connection.execute(_RUN_ENDS, {**ended, "error": None if error is None else Jsonb(error)})

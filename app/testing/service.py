@@ -23,6 +23,7 @@ READY_S: Final = 90.0
 
 STOP_S: Final = 60.0
 _POLL_S: Final = 0.1
+_CLASSES: Final = "SLACKWATER_SPARK__CLASS_ARCHIVE_DIR"
 _LOG_CHARS: Final = 6_000
 """Of each log, its end: what went wrong is there."""
 
@@ -75,7 +76,8 @@ class Service:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which it is started."""
-        inherited = {name: value for name, value in import_environment().items() if not name.startswith("SLACKWATER_")}
+        given = import_environment()
+        inherited = {name: value for name, value in given.items() if not name.startswith("SLACKWATER_") or name == _CLASSES}
         return inherited | {
             "SLACKWATER_DATA_DIR": str(self.data_dir),
             "SLACKWATER_PORT": str(self.port),

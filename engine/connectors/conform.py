@@ -20,6 +20,9 @@ _MAX_MS = 2**63 // 1000
 _RFC3339 = "%+"
 """chrono's name for RFC 3339 with a zone; it also takes a space in place of the T."""
 
+_WITH_EXPONENT = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)[eE][+-]?\d{1,2}")
+"""Possessive: with plain repeats the digits of a long number would be shared out between them in every way, a square of their number."""
+
 Rule = Callable[[pl.Series, ColumnType, bool], "pl.Series | None"]
 
 
@@ -93,7 +96,7 @@ def _decimal(raw: pl.Series, declared: ColumnType, _is_text: bool) -> pl.Series 
 
 def _without_exponent(text: str | None) -> str | None:
     """Write ``1.5e3`` as ``1500``; what is no number, or one far beyond any decimal, stays as it is."""
-    if text is None or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,2}", text):
+    if text is None or not _WITH_EXPONENT.fullmatch(text):
         return text
     return format(Decimal(text), "f")
 

@@ -85,12 +85,13 @@ def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> boo
     if row is None:
         return False
     is_first, is_same, began_at = row
+    is_put_back = not is_first and not is_same
     if is_first:
         connection.execute(_FIRST)
-        # A dump from before anybody looked: it shows beside what a driver has seen.
-        is_put_back = seen is not None and (mark(connection).cluster != seen.cluster or mark(connection).is_behind(seen))
-    else:
-        is_put_back = not is_same or (seen is not None and mark(connection).is_behind(seen))
+    if seen is not None and not is_put_back:
+        now = mark(connection)
+        # A dump from before anybody looked has no fingerprint to compare: another cluster shows beside what a driver has seen.
+        is_put_back = now.is_behind(seen) or (is_first and now.cluster != seen.cluster)
     # Of several that notice it together one begins the incarnation.
     if not is_put_back or connection.execute(_RENEW, (began_at,)).rowcount == 0:
         return False

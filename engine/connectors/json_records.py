@@ -31,7 +31,7 @@ from engine.connectors.canonical import (
 )
 from engine.connectors.excerpts import excerpt_of
 from engine.connectors.json_reading import JsonReader
-from engine.connectors.json_values import Misfit, conform_values, find_misfit, is_unicode
+from engine.connectors.json_values import Misfit, conform_values, find_misfits, is_unicode
 from engine.errors import UserError
 from engine.plan.model import RelationSchema
 
@@ -205,9 +205,10 @@ def unknown_detail(name: str, relation: RelationSchema) -> str:
 def _column(name: str, relation: RelationSchema, records: list[dict[str, Any]], refused: dict[int, tuple[str, str]]) -> pl.Series:
     declared, is_event_time = relation.columns[name], name == relation.event_time
     series, bad = conform_values(name, [record.get(name) for record in records], declared)
-    for index in np.flatnonzero(bad.to_numpy()).tolist() if bad is not None else ():
-        if index not in refused:
-            refused[index] = _why(name, find_misfit(records[index].get(name), declared), is_event_time=is_event_time)
+    if bad is not None:
+        new = [index for index in np.flatnonzero(bad.to_numpy()).tolist() if index not in refused]
+        misfits = find_misfits([records[index].get(name) for index in new], declared)
+        refused |= {index: _why(name, misfit, is_event_time=is_event_time) for index, misfit in zip(new, misfits, strict=True)}
     return series
 
 

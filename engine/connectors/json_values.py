@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -64,35 +64,61 @@ def conform_values(name: str, values: Sequence[Any], declared: ColumnType) -> Co
             return _leaves(name, values, declared)
 
 
-def find_misfit(value: Any, declared: ColumnType, place: str = "") -> Misfit:
-    """Return the first misfit in a value that ``conform_values`` refused, depth first."""
+def find_misfits(values: Sequence[Any], declared: ColumnType, place: str = "") -> list[Misfit]:
+    """Return the first misfit in each of these values, all of which ``conform_values`` refused; depth first."""
+    kind = {"array": list, "map": dict, "struct": dict}.get(declared.kind)
+    found = [Misfit(value, declared, place) for value in values]
+    inside = [index for index, value in enumerate(values) if type(value) is kind]
+    if not inside:
+        return found
+    taken = [values[index] for index in inside]
     match declared:
-        case ColumnType(kind="array", element=ColumnType() as element) if isinstance(value, list):
-            return find_misfit(value[_first_bad(value, element)], element, f"{place}[]")
-        case ColumnType(kind="map", value=ColumnType() as inner) if isinstance(value, dict):
-            if (torn := next((key for key in value if not is_unicode(key)), None)) is not None:
-                return Misfit(torn, STRING, place, is_key=True)
-            items = list(value.values())
-            return find_misfit(items[_first_bad(items, inner)], inner, f"{place}.*")
-        case ColumnType(kind="struct", fields=fields) if isinstance(value, dict):
-            for name, field in fields:
-                if conform_values("", [value.get(name)], field)[1] is not None:
-                    return find_misfit(value.get(name), field, f"{place}.{name}")
-            strange = next((name for name in value if name not in dict(fields)), None)
-            return Misfit(value, declared, place, field=strange)
+        case ColumnType(kind="array", element=ColumnType() as element):
+            deeper = find_misfits(_first_bad(taken, element), element, f"{place}[]")
+        case ColumnType(kind="map", value=ColumnType() as inner):
+            deeper = _misfits_in_maps(taken, inner, place)
         case _:
-            pass
-    return Misfit(value, declared, place)
+            deeper = _misfits_in_structs(taken, declared, place)
+    for index, misfit in zip(inside, deeper, strict=True):
+        found[index] = misfit
+    return found
+
+
+def _misfits_in_maps(maps: Sequence[dict[str, Any]], inner: ColumnType, place: str) -> list[Misfit]:
+    torn = [next((key for key in each if not is_unicode(key)), None) for each in maps]
+    whole = [list(each.values()) for each, key in zip(maps, torn, strict=True) if key is None]
+    deeper = iter(find_misfits(_first_bad(whole, inner), inner, f"{place}.*"))
+    return [next(deeper) if key is None else Misfit(key, STRING, place, is_key=True) for key in torn]
+
+
+def _misfits_in_structs(structs: Sequence[dict[str, Any]], declared: ColumnType, place: str) -> list[Misfit]:
+    fields = dict(declared.fields)
+    found = [Misfit(each, declared, place, field=next((name for name in each if name not in fields), None)) for each in structs]
+    left = list(range(len(structs)))
+    for name, field in declared.fields:
+        values = [structs[index].get(name) for index in left]
+        bad = conform_values("", values, field)[1]
+        if bad is None:
+            continue
+        is_bad = bad.to_list()
+        deeper = iter(find_misfits(list(itertools.compress(values, is_bad)), field, f"{place}.{name}"))
+        for index in itertools.compress(left, is_bad):
+            found[index] = next(deeper)
+        left = [index for index, is_it in zip(left, is_bad, strict=True) if not is_it]
+    return found
+
+
+def _first_bad(lists: Sequence[Sequence[Any]], declared: ColumnType) -> list[Any]:
+    """Return the first bad value of each list. All are judged together: a column is made once, not for each list."""
+    bad = conform_values("", list(itertools.chain.from_iterable(lists)), declared)[1]
+    marks: Iterator[bool] = iter(() if bad is None else bad.to_list())
+    marked = [list(zip(each, itertools.islice(marks, len(each)), strict=False)) for each in lists]
+    return [next((value for value, is_it in pairs if is_it), each[0]) for each, pairs in zip(lists, marked, strict=True)]
 
 
 def is_unicode(value: str) -> bool:
     """Whether a text is whole: JSON also writes halves of surrogate pairs."""
     return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def _first_bad(values: Sequence[Any], declared: ColumnType) -> int:
-    bad = conform_values("", values, declared)[1]
-    return 0 if bad is None else int(np.flatnonzero(bad.to_numpy())[0])
 
 
 def _arrays(name: str, values: Sequence[Any], element: ColumnType) -> Conformed:

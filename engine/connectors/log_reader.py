@@ -93,7 +93,7 @@ class LogReader:
         """
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            self._check_start(connection, feed.id, partition, start)
+            self._check_bounds(connection, feed.id, partition, start)
             params = {"feed_id": feed.id, "partition": partition, "start": start, "batches": LOOK_AHEAD_BATCHES}
             with connection.cursor(row_factory=tuple_row) as cursor:
                 batches = cursor.execute(_BATCHES_SQL, params).fetchall()
@@ -139,8 +139,7 @@ class LogReader:
             batches = log.read(connection, feed.id, split.partition, split.start, split.end)
             yield from shape(_pieces(batches), split, self.feed, request, LOGGED)
             # The head moves in the transaction that removes records: looking at it afterwards finds every gap.
-            self._check_start(connection, feed.id, split.partition, split.start)
-            self._check_end(connection, feed.id, split)
+            self._check_bounds(connection, feed.id, split.partition, split.start, split.end)
 
     def _find(self, connection: Connection) -> log.FeedRow:
         feed = log.find_feed(connection, self.feed.log_feed)
@@ -156,19 +155,17 @@ class LogReader:
         with connection.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(_TIMES_SQL, params).fetchall()
 
-    def _check_end(self, connection: Connection, feed_id: int, split: Split) -> None:
-        """Refuse to have read less than was planned: the log was put back while the query ran."""
-        end = next((head.next_offset for head in log.heads(connection, feed_id) if head.partition == split.partition), 0)
-        if split.end > end:
-            raise StateCorrupt(beyond_the_end(self.feed.log_feed, str(split.partition), split.end, end))
-
-    def _check_start(self, connection: Connection, feed_id: int, partition: int, start: int) -> None:
-        first = next((head.start_offset for head in log.heads(connection, feed_id) if head.partition == partition), 0)
-        if start < first:
+    def _check_bounds(self, connection: Connection, feed_id: int, partition: int, start: int, end: int | None = None) -> None:
+        """Refuse what retention has removed, and an end that the log has not reached: it was put back while the query ran."""
+        found = (head for head in log.heads(connection, feed_id) if head.partition == partition)
+        head = next(found, log.Head(partition, 0, 0))
+        if start < head.start_offset:
             raise DataInvalid(
-                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {first - 1} were removed by its "
+                f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {head.start_offset - 1} were removed by its "
                 "retention before this query read them. Give the feed a longer retention, and restart the query with new state."
             )
+        if end is not None and end > head.next_offset:
+            raise StateCorrupt(beyond_the_end(self.feed.log_feed, str(partition), end, head.next_offset))
 
 
 def _first_at(connection: Connection, feed_id: int, head: log.Head, at_ms: int) -> int:

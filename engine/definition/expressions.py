@@ -7,7 +7,7 @@ number, a bigint overflow) is NULL: see ``operands`` and ``arithmetic``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from engine.definition import arithmetic, functions, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
+from engine.definition.choosing import all_null, chosen, none_of, undecided
 from engine.definition.function_list import FUNCTIONS, call
 from engine.definition.gaps import Gap, Gaps
 from engine.definition.once import once
@@ -44,10 +45,6 @@ _TYPE_NAMES = {
     "datetime": "timestamp", "varbinary": "bytes", "binary": "bytes",
 }  # fmt: skip
 """SQL's own names of our types, as sqlglot writes them."""
-
-
-FLAT_FROM = 8
-"""Branches from which on a CASE is not nested: Polars plans nested ones in time that grows with the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,7 @@ class _Compiler:
         is_and = isinstance(node, exp.And)
         parts: list[pl.Expr] = []
         for part in flatten(node):
-            with self.gaps.where(partial(_undecided, parts, is_and=is_and)):
+            with self.gaps.where(partial(undecided, parts, is_and=is_and)):
                 parts.append(self.condition(part, "AND" if is_and else "OR"))
         return Operand(pl.all_horizontal(parts) if is_and else pl.any_horizontal(parts), BOOLEAN)
 
@@ -281,7 +278,7 @@ class _Compiler:
         compared: list[Operand] = []
         values: list[Operand] = []
         for branch in node.args["ifs"]:
-            with self.gaps.where(partial(_none_of, conditions)):
+            with self.gaps.where(partial(none_of, conditions)):
                 if subject is None:
                     condition = self.condition(branch.args["this"], "WHEN")
                 else:
@@ -290,18 +287,18 @@ class _Compiler:
                 with self.gaps.where(condition):
                     values.append(self.child(branch, "true"))
             conditions.append(condition)
-        with self.gaps.where(partial(_none_of, conditions)):
+        with self.gaps.where(partial(none_of, conditions)):
             values.append(null() if node.args.get("default") is None else self.child(node, "default"))
         results, kind = coerce_all(values, "CASE")
         if subject is None:
-            return Operand(_chosen(conditions, results), kind)
-        chosen = [Operand(result, kind) for result in results]
+            return Operand(chosen(conditions, results), kind)
+        branches = [Operand(result, kind) for result in results]
 
         def build(sought: Operand, *parts: Operand) -> pl.Expr:
             equal = [self.compare("CASE", pl.Expr.eq, sought, part).expr for part in parts[: len(compared)]]
-            return _chosen(equal, [part.expr for part in parts[len(compared) :]])
+            return chosen(equal, [part.expr for part in parts[len(compared) :]])
 
-        return Operand(_once(build, subject, *compared, *chosen), kind)
+        return Operand(_once(build, subject, *compared, *branches), kind)
 
     def cast(self, node: exp.Expr) -> Operand:
         written = render(node.args["to"]).lower()
@@ -327,7 +324,7 @@ class _Compiler:
             return call(name, [])
         arguments: list[Operand] = []
         for argument in node.expressions:
-            with self.gaps.where(partial(_all_null, arguments if name.lower() == "coalesce" else ())):
+            with self.gaps.where(partial(all_null, arguments if name.lower() == "coalesce" else ())):
                 arguments.append(self.compile(argument))
         result = call(name, arguments)
         self.gaps.after_call(name.lower(), arguments, result)
@@ -341,37 +338,6 @@ def _once(build: Callable[..., pl.Expr], *operands: Operand) -> pl.Expr:
         return build(*(replace(operand, expr=part) for operand, part in zip(operands, parts, strict=True)))
 
     return once(of, *(operand.expr for operand in operands))
-
-
-def _chosen(conditions: Sequence[pl.Expr], results: Sequence[pl.Expr]) -> pl.Expr:
-    """Return the result of the first condition that is true, the last one where none is."""
-    if len(conditions) > FLAT_FROM:
-        number = pl.coalesce([pl.when(condition).then(place) for place, condition in enumerate(conditions)] + [len(conditions)])
-        return once(_numbered, number, *results)
-    chosen = results[-1]
-    for condition, result in zip(reversed(conditions), reversed(results[:-1]), strict=True):
-        chosen = pl.when(condition).then(result).otherwise(chosen)
-    return chosen
-
-
-def _numbered(number: pl.Expr, *results: pl.Expr) -> pl.Expr:
-    """Return the result of that number; one that is NULL is NULL, for all the others are."""
-    return pl.coalesce([pl.when(number == place).then(result) for place, result in enumerate(results)])
-
-
-def _undecided(parts: Sequence[pl.Expr], *, is_and: bool) -> pl.Expr | None:
-    """Return where the operands so far leave an AND or OR open, None for no operands."""
-    return pl.all_horizontal([each.fill_null(is_and) if is_and else ~each.fill_null(is_and) for each in parts]) if parts else None
-
-
-def _all_null(operands: Sequence[Operand]) -> pl.Expr | None:
-    """Return where every operand is NULL, None for no operands."""
-    return pl.all_horizontal([each.expr.is_null() for each in operands]) if operands else None
-
-
-def _none_of(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Return where no condition is true, None for no conditions."""
-    return pl.all_horizontal([~each.fill_null(value=False) for each in conditions]) if conditions else None
 
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {

@@ -7,23 +7,12 @@ Fields of later releases are part of the models, so that their meaning is fixed 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetJsonSchemaHandler,
-    Tag,
-    ValidationInfo,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic import Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
-from engine.definition.durations import Duration, format_duration
+from engine.definition.durations import Duration
 from engine.definition.limits import (
     MAX_AGGREGATES,
     MAX_COLUMNS,
@@ -31,37 +20,21 @@ from engine.definition.limits import (
     MAX_JOINS,
     MAX_KEY_PARTS,
     Expression,
-    FewFields,
     at_most,
 )
+from engine.definition.model import Model
+from engine.definition.start import Start
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
 DAY_MS = 86_400_000
 EAGER_GRACE = "1d"
 """Of an eager join, as ksqlDB's without GRACE: results do not wait for it, only how long partners are looked for depends on it (SS5)."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_TASKS = 4
 MAX_TASKS = 256
 """Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower case letters, digits and _, starting with a letter.")]
-
-
-class Model(FewFields):
-    """Frozen, and unknown fields are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Show durations by default as users write them; pydantic shows the milliseconds."""
-        shown = handler(schema)
-        for field in handler.resolve_ref_schema(shown).get("properties", {}).values():
-            kinds = {field.get("type"), *(member.get("type") for member in field.get("anyOf", ()))}
-            if "string" in kinds and isinstance(field.get("default"), int):
-                field["default"] = format_duration(field["default"])
-        return shown
 
 
 class From(Model):
@@ -89,41 +62,6 @@ class From(Model):
     @property
     def relation(self) -> str:
         return self.stream or self.table or ""
-
-
-def _instant(value: Any) -> datetime:
-    """Read RFC 3339. A bare number is refused: whether it counts seconds or milliseconds would be a guess."""
-    if isinstance(value, datetime):
-        moment = value
-    elif isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(f"{value[:40]!r} is no time; write it like 2013-01-01T00:00:00Z") from None
-    else:
-        raise ValueError("write the time as a text like 2013-01-01T00:00:00Z")  # noqa: TRY004 - becomes a problem of the field
-    try:
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("in UTC the time is outside of the years 1 to 9999") from None
-
-
-class StartAt(Model):
-    """Start at an event time; one without an offset is UTC."""
-
-    at: Annotated[datetime, BeforeValidator(_instant)] = Field(
-        description="Records with an earlier event time are left out. RFC 3339; without an offset it is UTC."
-    )
-
-    @property
-    def at_ms(self) -> int:
-        return (self.at - EPOCH) // timedelta(milliseconds=1)
-
-
-Start = Annotated[
-    Annotated[Literal["earliest", "latest"], Tag("word")] | Annotated[StartAt, Tag("time")],
-    Discriminator(lambda value: "word" if isinstance(value, str) else "time"),
-]
 
 
 class Hold(Model):

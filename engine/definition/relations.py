@@ -8,7 +8,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from engine.definition.durations import Duration
 from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, Expression, at_most
-from engine.definition.queries import DAY_MS, Model
+from engine.definition.model import Model
+from engine.definition.queries import DAY_MS
 from engine.definition.types import Schema, parse_type
 
 MAX_PARTITIONS = 256

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from engine.definition.queries import StartAt
+from engine.definition.start import StartAt
 from engine.definition.types import ColumnType, Schema
 from engine.plan.model import (
     ForeignKeyLookup,

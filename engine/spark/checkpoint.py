@@ -8,7 +8,6 @@ renaming it to its own epoch, so a late driver of an older epoch writes nowhere 
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import shutil
@@ -19,9 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from engine.errors import STATE_CURE, EpochFenced, StateCorrupt, StateNewer
-from engine.spark.inspection import DONE, inspect_checkpoint, is_done, write_synced
+from engine.spark.inspection import DONE, inspect_checkpoint, is_done, numbered, write_synced
 from engine.spark.seals import is_whole, sealed
 from engine.spark.task_ids import task_ids
+from engine.state.files import sync_directory
 
 LAYOUT_FORMAT = 3
 """Raised when the file's meaning changes. Format 1 knew no change of the number of tasks, format 2 no seed of hashes."""
@@ -85,16 +85,14 @@ def prepare_checkpoint(root: Path, checkpoint_id: UUID, epoch: int) -> Path:
     for left in found[:-1]:
         shutil.rmtree(left, ignore_errors=True)
     _correct_paths(base, target)
-    _sync(base)
+    sync_directory(base)
     return target
 
 
 def planned_batch(root: Path, checkpoint_id: UUID) -> int | None:
     """Return the newest batch that Spark has planned in a checkpoint that no launch has taken over yet; None for no batch."""
-    return max(
-        (int(path.name) for path in (root / str(checkpoint_id)).glob("epoch-*/spark/offsets/*") if path.name.isdecimal()),
-        default=None,
-    )
+    found = [number for offsets in (root / str(checkpoint_id)).glob("epoch-*/spark/offsets") for number in numbered(offsets)]
+    return max(found, default=None)
 
 
 def open_layout(directory: Path, tasks: int, partitions: int, start: Callable[[], Positions]) -> Layout:
@@ -190,11 +188,3 @@ def _correct_paths(base: Path, target: Path) -> None:
             draft = path.with_name(f".{path.name}.draft")
             draft.write_text(corrected)
             draft.replace(path)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from engine.errors import STATE_CURE, StateCorrupt
 from engine.spark.seals import is_whole
+from engine.state.files import sync_directory
 
 DONE: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 """What Spark 4.3 writes into ``commits/<batch>`` of a query without watermarks."""
@@ -79,11 +80,7 @@ def write_synced(path: Path, content: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_directory(path.parent)
 
 
 def _check_constants(directory: Path) -> None:

@@ -82,6 +82,7 @@ class RunOptions:
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
         on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
+        on_first_commit: told once, in the same way.
         on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
     """
 
@@ -90,6 +91,7 @@ class RunOptions:
     max_rows: int = 1_000_000
     max_bytes: int = 256 * 1024 * 1024
     on_commit: Callable[[CommittedBatch], None] | None = None
+    on_first_commit: Callable[[], None] | None = None
     on_restoring: Callable[[], None] | None = None
 
 
@@ -171,7 +173,7 @@ class RunningQuery:
         aside = _blob_folder(spark, checkpoint_dir)
         if aside is not None:
             aside.open()
-        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options.on_commit, aside)
+        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options, aside)
         sweep(spark)
         with _STARTING:
             packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout, incarnation)
@@ -316,7 +318,7 @@ class _Commits:
         sink: Sink,
         logger: structlog.stdlib.BoundLogger,
         launch: tuple[str, int],
-        on_commit: Callable[[CommittedBatch], None] | None,
+        options: RunOptions,
         aside: BlobFolder | None,
     ) -> None:
         self._aside = aside
@@ -324,7 +326,7 @@ class _Commits:
         self.has_committed = False
         self.query: StreamingQuery | None = None
         self._launch = launch
-        self._on_commit = on_commit
+        self._on_commit, self._on_first_commit = options.on_commit, options.on_first_commit
         self._log = logger
         self._sink = sink
         self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
@@ -343,7 +345,9 @@ class _Commits:
             self.failure = error
             self.close()
             raise told_to_spark(error) from None
-        self.has_committed = True
+        is_first, self.has_committed = not self.has_committed, True
+        if is_first and self._on_first_commit is not None:
+            self._on_first_commit()
         rows = _rows_read(packets)
         self._rows.append((batch_id, rows))
         self._log.debug("batch_committed", batch_id=batch_id, rows=rows)

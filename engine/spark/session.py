@@ -92,6 +92,7 @@ class SparkSettings:
         shuffle_partitions: how many tasks may work at once.
         app_name: shown by a cluster's master.
         cluster: counts where the master is a cluster's.
+        class_dir: of the archive of classes and the links to Spark's jars; None: ``spark`` below ``data_dir``. Services may share one.
         archive_to: the JVM writes its classes there when it ends, instead of taking them from an archive.
     """
 
@@ -101,6 +102,7 @@ class SparkSettings:
     shuffle_partitions: int = 2
     app_name: str = "slackwater"
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    class_dir: Path | None = None
     archive_to: Path | None = None
 
 
@@ -119,7 +121,7 @@ def build_session(settings: SparkSettings) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.master.startswith("local") and sys.platform == "linux":
         os.environ["PYSPARK_PYTHON"] = str(start_fork_server(scratch).executable)
-    os.environ["SPARK_HOME"] = str(_spark_home(home))
+    os.environ["SPARK_HOME"] = str(_spark_home(settings))
     # Spark's scripts take these from the environment and would run with other settings.
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
@@ -161,9 +163,8 @@ def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
 
 def class_archive(settings: SparkSettings, java: Java) -> Path:
     """Return where the archive of classes for this session's JVM is, whether it exists or not."""
-    home = (settings.data_dir / "spark").resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    return archive_of(home, java, _JVM, [JAR, *(_spark_home(home) / "jars").iterdir()])
+    spark_home = _spark_home(settings)
+    return archive_of(spark_home.parent, java, _JVM, [JAR, *(spark_home / "jars").iterdir()])
 
 
 def _archive_option(settings: SparkSettings, java: Java) -> str:
@@ -215,15 +216,16 @@ def _slots(master: str) -> str:
     return master if cores is None else f"local[{cores * _SLOTS_PER_CORE}]"
 
 
-def _spark_home(home: Path) -> Path:
+def _spark_home(settings: SparkSettings) -> Path:
     """Return a SPARK_HOME that is the installed package without its ``python`` folder.
 
     With that folder Spark lets workers import PySpark from a zip, which has no bytecode: 0.55 s of CPU for each of the five
     Python processes of a query, half of what a start takes. Without it they take the installed package, which is the same.
     """
     installed = Path(pyspark.__file__).resolve().parent
+    home = (settings.class_dir or settings.data_dir / "spark").resolve()
     spark_home = home / f"home-{pyspark.__version__}"
-    spark_home.mkdir(exist_ok=True)
+    spark_home.mkdir(parents=True, exist_ok=True)
     for name in ("bin", "jars"):
         link = spark_home / name
         if link.is_symlink() and link.readlink() == installed / name:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from engine.connectors.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
 from engine.python_processes import import_environment, python_command
 from engine.spark.class_archive import can_archive, remove_stale
-from engine.spark.cluster import ClusterSettings, is_cluster
+from engine.spark.cluster import is_cluster
 from engine.spark.java import find_java
 from engine.spark.session import SparkSettings, class_archive, session_of
 
@@ -127,12 +127,12 @@ def make_class_archive(settings: SparkSettings) -> bool:
         return archive.exists()
     if not can_archive(java) or psutil.virtual_memory().available < _ARCHIVING_BYTES:
         return False
-    remove_stale(archive)
-    lean = replace(settings, driver_memory=_ARCHIVING_MEMORY, cluster=ClusterSettings())
+    if settings.class_dir is None:
+        remove_stale(archive)
+    given = {"data_dir": str(settings.data_dir), "master": settings.master, "class_dir": str(archive.parent)}
     done = subprocess.run(
         python_command("engine.spark.warm_up"),
-        input=json.dumps({name: str(value) for name, value in asdict(lean).items() if name in ("data_dir", "master")}),
-        text=True, capture_output=True, check=False, env=import_environment(),
+        input=json.dumps(given), text=True, capture_output=True, check=False, env=import_environment(),
     )  # fmt: skip
     if done.returncode != 0 or not archive.exists():
         log.warning("class_archive_not_made", exit_code=done.returncode, detail=done.stderr[-500:])
@@ -145,7 +145,7 @@ def main() -> None:
     """Make the archive: run the warm-up in a JVM that writes its classes down when it ends."""
     os.nice(_LOWEST_PRIORITY)
     given = json.load(sys.stdin)
-    settings = SparkSettings(Path(given["data_dir"]), given["master"], _ARCHIVING_MEMORY)
+    settings = SparkSettings(Path(given["data_dir"]), given["master"], _ARCHIVING_MEMORY, class_dir=Path(given["class_dir"]))
     archive = class_archive(settings, find_java())
     draft = archive.with_suffix(f".draft-{os.getpid()}")
     with session_of(replace(settings, archive_to=draft)) as session:

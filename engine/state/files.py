@@ -166,7 +166,7 @@ class FileSegmentStore:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            self._sync_directory()
+            sync_directory(self._root)
         except OSError as error:
             # What is left of it would only keep the disk full.
             path.unlink(missing_ok=True)
@@ -179,12 +179,14 @@ class FileSegmentStore:
     def _path(self, segment_id: str) -> Path:
         return self._root / f"{segment_id}{_SEGMENT}"
 
-    def _sync_directory(self) -> None:
-        handle = os.open(self._root, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in a directory are on the disk."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _listed(path: Path) -> list[str]:

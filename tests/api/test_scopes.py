@@ -13,11 +13,12 @@ from fastapi import FastAPI
 
 from app.cli.keys import create as create_by_command
 from app.cli.keys import list_command
+from app.client import Client
 from app.domain.access import RULES, Reach, make_key
-from app.domain.scopes import Scope, scope_of
-from app.errors import Unprocessable
-from app.settings import Settings
+from app.main import create_app
+from app.settings import PushSettings, Settings
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
+from tests.api.live_server import live
 
 SCOPE = ["orders*", "prices"]
 SOURCES = {
@@ -127,7 +128,7 @@ async def ask(http: httpx.AsyncClient, route: str, name: str) -> httpx.Response:
 async def test_every_route_with_a_name_in_its_path_takes_those_within_the_scope_only(
     team: httpx.AsyncClient, problem: Problem
 ) -> None:
-    for route, _, path in of_path(Reach.NAME):
+    for route, _, path in (*of_path(Reach.NAME), *of_path(Reach.FEED)):
         for outside in ("secret_payments", "secret_rates", "nothing_at_all"):
             body = problem(await ask(team, route, outside), 403, "out_of_scope")
             assert "orders*, prices" in body["detail"]
@@ -218,6 +219,124 @@ async def test_a_source_reads_no_feed_outside_of_the_scope_and_no_directory(team
     assert (await team.put("/v1/streams/orders_new", json=own)).status_code == 201
 
 
+def shared(where: str | None, **other: Any) -> dict[str, Any]:
+    return {**STREAM, **other, "connector": {"type": "log", "partitions": 2, "feed": "orders_feed", "where": where}}
+
+
+async def share(boss: httpx.AsyncClient, *names: str) -> None:
+    """Register streams on one feed; each has the records whose origin is its name."""
+    for name in names:
+        response = await boss.put(f"/v1/streams/{name}", json=shared(f"origin = '{name}'"))
+        assert response.status_code == 201, response.text
+
+
+async def test_nobody_appends_to_a_feed_that_has_relations_outside_of_the_scope(
+    team: httpx.AsyncClient, boss: httpx.AsyncClient, problem: Problem
+) -> None:
+    await share(boss, "orders_mine", "orders_ours")
+    path = "/v1/streams/orders_mine/records"
+    assert (await team.post(path, json={**RECORD, "origin": "orders_ours"})).status_code == 200, "as documented"
+    await share(boss, "secret_theirs")
+    for url in (path, "/v1/streams/orders_ours/records"):
+        for headers in ({}, {"idempotency-key": "k"}):
+            refused = problem(
+                await team.post(url, json={**RECORD, "origin": "secret_theirs"}, headers=headers), 403, "out_of_scope"
+            )
+            assert "orders*, prices" in refused["detail"]
+            assert "secret" not in json.dumps(refused)
+    assert (await boss.post(path, json={**RECORD, "origin": "secret_theirs"})).status_code == 200
+    assert (await team.post("/v1/streams/orders_shared/records", json=RECORD)).status_code == 200, "alone in its feed"
+    # One that has the name of a feed reads it, too.
+    assert (await boss.put("/v1/streams/orders_feed", json=STREAM)).status_code == 201
+    problem(await team.post("/v1/streams/orders_feed/records", json=RECORD), 403, "out_of_scope")
+
+
+async def test_a_feed_that_is_shared_beyond_the_scope_while_a_body_comes_takes_nothing(
+    team: httpx.AsyncClient, boss: httpx.AsyncClient, problem: Problem
+) -> None:
+    await share(boss, "orders_mine")
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"["
+        await share(boss, "secret_theirs")
+        yield json.dumps(RECORD).encode() + b"]"
+
+    headers = {"content-type": "application/json"}
+    problem(await team.post("/v1/streams/orders_mine/records", content=slowly(), headers=headers), 403, "out_of_scope")
+
+
+async def test_no_definition_reads_or_changes_a_feed_that_has_relations_outside_of_the_scope(
+    team: httpx.AsyncClient, boss: httpx.AsyncClient, problem: Problem
+) -> None:
+    await share(boss, "orders_mine", "secret_theirs")
+    everything = {**STREAM, "key": []}
+    for name, definition in (
+        ("orders_all", shared(None)),
+        ("orders_feed", everything),  # has the feed's name
+        ("orders_mine", shared(None)),
+        ("orders_mine", shared("origin = 'orders_mine'", on_bad_record="stop")),
+    ):
+        refused = problem(await team.put(f"/v1/streams/{name}", json=definition), 403, "out_of_scope", "/connector/feed")
+        assert "secret" not in json.dumps(refused)
+    assert (await team.put("/v1/streams/orders_mine", json=shared("origin = 'orders_mine'"))).status_code == 200, "no change"
+    assert (await team.delete("/v1/streams/orders_mine")).status_code == 204, "its own, and no record of the feed"
+    assert (await boss.get("/v1/streams/secret_theirs")).status_code == 200
+
+
+async def test_a_refused_record_of_a_feed_that_is_shared_beyond_the_scope_has_no_excerpt(
+    team: httpx.AsyncClient, boss: httpx.AsyncClient, dsn: str
+) -> None:
+    await share(boss, "orders_mine", "orders_ours")
+    await team.post("/v1/streams/orders_mine/records", json=[{**RECORD, "flight": "x"}])
+    found = "('orders_mine', 'log:orders_feed', 1, 7, 'wrong_type', 'd', '{\"origin\": \"hers\"}', now())"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            f'INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at) VALUES {found}'
+        )
+    path = "/v1/streams/orders_mine/rejects"
+    assert "hers" in (await team.get(path)).text
+    await share(boss, "secret_theirs")
+    assert [(one["offset"], one["excerpt"] is None) for one in (await team.get(path)).json()["items"]] == [
+        (7, True),
+        (None, False),
+    ]
+    assert "hers" in (await boss.get(path)).text
+
+
+def test_an_event_stream_ends_when_its_query_is_given_an_input_outside_of_the_scope(
+    settings: Settings, keys: dict[str, str]
+) -> None:
+    push = PushSettings(heartbeat_s=0.2)
+    with (
+        live(create_app(settings.model_copy(update={"push": push}))) as url,
+        Client(url, api_key=keys["boss"]) as boss,
+        Client(url, api_key=keys["team"]) as team,
+    ):
+        boss.register("streams", "orders", STREAM)
+        for name in ("prices", "secret_rates"):
+            boss.register("tables", name, TABLE)
+        boss.call("POST", "/v1/queries", WITHIN)
+        with team.follow("/v1/queries/orders_priced/events") as events:
+            assert next(events).kind == "position"
+            boss.call("PUT", "/v1/queries/orders_priced?state=discard", join("orders_priced", "orders", "secret_rates"))
+            last = list(events)[-1]
+            assert (last.kind, last.data["reason"]) == ("reconnect", "key_refused")
+
+
+async def test_an_idempotency_key_gives_no_answer_of_another_scope(team: httpx.AsyncClient, dsn: str, problem: Problem) -> None:
+    new, headers = join("orders_new", "orders", "prices"), {"idempotency-key": "once"}
+    for _ in range(2):
+        assert (await team.post("/v1/queries", json=new, headers=headers)).status_code == 201
+    narrow = make_key()
+    with psycopg.connect(dsn, autocommit=True) as connection:  # the name is given again, with another scope
+        connection.execute(
+            "UPDATE slackwater.api_key SET prefix = %s, digest = %s, scope = '{orders}' WHERE name = 'team'",
+            (narrow.prefix, narrow.digest),
+        )
+    team.headers["authorization"] = f"Bearer {narrow.text}"
+    problem(await team.post("/v1/queries", json=new, headers=headers), 422, "idempotency_key_reused")
+
+
 async def test_names_beside_a_relation_are_withheld(team: httpx.AsyncClient, problem: Problem) -> None:
     orders = (await team.get("/v1/streams/orders")).json()
     assert sorted(orders["read_by"]) == ["(withheld)", "orders_mixed", "orders_priced"]
@@ -284,28 +403,3 @@ async def test_keys_are_made_and_listed_with_their_scope(
     assert listed["by-hand"]["scope"] == ["orders*", "prices"]
     assert listed["by-hand"]["expires_at"] is not None
     assert listed["boss"]["scope"] is None
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "is_within"),
-    [
-        ("orders", "orders", True),
-        ("orders", "orders2", False),
-        ("orders*", "orders", True),
-        ("orders*", "my_orders", False),
-        ("*orders", "my_orders", True),
-        ("o*s", "orders", True),
-        ("a_c", "abc", False),
-        ("*", "anything", True),
-        ("prices", "materialize:prices", True),
-        ("materialize*", "materialize:prices", False),
-    ],
-)
-def test_a_star_stands_for_any_characters_and_nothing_else_does(pattern: str, name: str, is_within: bool) -> None:
-    assert Scope((pattern,)).allows(name) is is_within
-
-
-def test_a_scope_of_nothing_is_refused() -> None:
-    assert scope_of(None) is None
-    with pytest.raises(Unprocessable, match="bad_scope"):
-        scope_of([])

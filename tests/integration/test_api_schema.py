@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -14,7 +13,6 @@ import sqlalchemy as sa
 from app.store.database import engine_for, migrate
 from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.store.tables import metadata
-from tests.conftest import with_database
 
 
 def test_the_tables_of_the_code_are_those_of_the_migrations(dsn: str) -> None:
@@ -33,33 +31,16 @@ def test_the_tables_of_the_code_are_those_of_the_migrations(dsn: str) -> None:
         assert {(key.parent.name, key.target_fullname) for key in made.foreign_keys} == keys, name
 
 
-def test_migrating_at_the_same_time_is_harmless(postgres_dsn: str) -> None:
-    name = f"migrated_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    dsn = sa.make_url(postgres_dsn).set(database=name).render_as_string(hide_password=False)
-    threads = [threading.Thread(target=migrate, args=(dsn,)) for _ in range(3)]
+def test_migrating_at_the_same_time_is_harmless(empty: str) -> None:
+    threads = [threading.Thread(target=migrate, args=(empty,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    with psycopg.connect(dsn) as connection:
+    with psycopg.connect(empty) as connection:
         assert connection.execute("SELECT count(*) FROM slackwater.alembic_version").fetchone() == (1,)
         assert connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,)
         assert connection.execute("SELECT count(*) FROM slackwater.query").fetchone() == (0,)
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture
-def empty(postgres_dsn: str) -> Iterator[str]:
-    """An empty database of the test's own."""
-    name = f"versions_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield with_database(postgres_dsn, name)
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def test_another_programs_revision_beside_ours_is_left_alone(empty: str) -> None:
@@ -91,20 +72,14 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
         assert not refuse_newer(connection).is_behind
 
 
-def test_a_database_that_a_newer_version_upgraded_is_refused(postgres_dsn: str) -> None:
-    name = f"newer_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    dsn = sa.make_url(postgres_dsn).set(database=name).render_as_string(hide_password=False)
-    with psycopg.connect(dsn, autocommit=True) as connection:
+def test_a_database_that_a_newer_version_upgraded_is_refused(empty: str) -> None:
+    with psycopg.connect(empty, autocommit=True) as connection:
         refuse_newer(connection)
         connection.execute("CREATE SCHEMA slackwater CREATE TABLE alembic_version (version_num text)")
         connection.execute("INSERT INTO slackwater.alembic_version VALUES ('9999')")
-        for look in (lambda: migrate(dsn), lambda: refuse_newer(connection)):
+        for look in (lambda: migrate(empty), lambda: refuse_newer(connection)):
             with pytest.raises(SchemaTooNew, match=r"9999.*Run that version"):
                 look()
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-import sqlalchemy as sa
 
 from app.store.backups import BackupFailed, back_up, put_back
 from engine.connectors.incarnation import current
@@ -16,17 +13,6 @@ from engine.connectors.postgres import connect
 from tests.integration.driver_tools import Control
 
 TIMEOUT_S = 5.0
-
-
-@pytest.fixture
-def empty(postgres_dsn: str) -> Iterator[str]:
-    """An empty database."""
-    name = f"restored_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield sa.make_url(postgres_dsn).set(database=name).render_as_string(hide_password=False)
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
-import psycopg
 import pytest
-import sqlalchemy as sa
 
 from app.driver.state_root import StateRoot, StateRootDamaged
 from engine.connectors.incarnation import current, mark, notice, renew
@@ -22,6 +20,7 @@ from engine.errors import StateCorrupt
 from engine.plan.model import Feed
 from engine.spark.inspection import write_synced
 from engine.spark.one_history import require_one_history
+from tests.conftest import database
 
 FEED = Feed("log:orders", "log", "orders")
 
@@ -44,24 +43,16 @@ def test_a_database_that_nobody_touched_stays_in_its_first_incarnation(connectio
     assert current(connection) is None
 
 
-def test_a_restored_copy_begins_a_new_incarnation_once(connection: Connection, dsn: str) -> None:
+def test_a_restored_copy_begins_a_new_incarnation_once(connection: Connection, postgres_dsn: str) -> None:
     notice(connection)
-    name = f"restored_{uuid.uuid4().hex[:12]}"
-    database = connection.info.dbname
+    original = connection.info.dbname
     connection.close()
-    admin = sa.make_url(dsn).set(database="postgres").render_as_string(hide_password=False)
-    with psycopg.connect(admin, autocommit=True) as other:
-        other.execute(f'CREATE DATABASE "{name}" TEMPLATE "{database}"')
-    try:
-        with connect(sa.make_url(dsn).set(database=name).render_as_string(hide_password=False), "test") as restored:
-            assert notice(restored)
-            first = current(restored)
-            assert first is not None
-            assert not notice(restored)
-            assert current(restored) == first
-    finally:
-        with psycopg.connect(admin, autocommit=True) as other:
-            other.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with database(postgres_dsn, "restored", original) as dsn, connect(dsn, "test") as restored:
+        assert notice(restored)
+        first = current(restored)
+        assert first is not None
+        assert not notice(restored)
+        assert current(restored) == first
 
 
 def test_a_log_that_ends_before_what_a_driver_saw_was_put_back(connection: Connection, tmp_path: Path) -> None:

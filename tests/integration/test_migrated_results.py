@@ -11,14 +11,13 @@ import numpy as np
 import polars as pl
 import psycopg
 import pytest
-from psycopg import sql
 
 from engine.connectors import log
 from engine.connectors.feeds import FeedReader, Limit, open_feed
 from engine.connectors.sequences import append_rows, open_sequence
 from engine.core.sequence import Numbered
 from engine.plan.model import Feed
-from tests.conftest import migrate, with_database
+from tests.conftest import database, migrate
 from tests.derived_log import derived_rows, read_derived
 
 ALL = Limit(10**9, 10**12)
@@ -90,16 +89,12 @@ def fill(conn: Connection) -> None:
 
 @pytest.fixture(scope="module")
 def migrated(postgres_dsn: str) -> Iterator[str]:
-    name = f"migrated_{uuid.uuid4().hex[:12]}"
-    dsn = with_database(postgres_dsn, name)
-    with psycopg.connect(postgres_dsn, autocommit=True) as server:
-        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with database(postgres_dsn, "migrated") as dsn:
         migrate(dsn, "0009")
         with psycopg.connect(dsn, autocommit=True) as connection:
             fill(connection)
         migrate(dsn)
         yield dsn
-        server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

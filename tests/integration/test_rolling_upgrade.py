@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -12,7 +10,6 @@ import psycopg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from psycopg import sql
 from pydantic import SecretStr
 
 from app.driver.process import EXIT_SCHEMA
@@ -21,23 +18,12 @@ from app.main import create_app
 from app.settings import Settings
 from app.store.database import migrate
 from app.store.schema_version import SchemaTooNew, look_at_schema, refuse_newer
-from tests.conftest import ROOT, with_database
+from tests.conftest import ROOT
 from tests.conftest import migrate as migrate_to
 from tests.integration.driver_tools import STUB, Control, driver, fast_settings, until
 from tests.integration.schema_shape import shape_of, taken_away
 
 LAST_THAT_SAYS_NOTHING = "0011"
-
-
-@pytest.fixture
-def empty(postgres_dsn: str) -> Iterator[str]:
-    """An empty database of the test's own."""
-    name = f"rolling_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield with_database(postgres_dsn, name)
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

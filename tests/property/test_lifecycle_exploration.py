@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import pytest
 
-from app.domain.lifecycle import LOST, Action, Effect, Limits, Snapshot, decide
+from app.domain.lifecycle import Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.domain.suspects import LOST
 
 LIMITS = Limits(start_timeout_ms=10, stop_timeout_ms=10, healthy_after_ms=10, max_attempts=1)
 EPOCH = 100
@@ -79,9 +80,7 @@ def decided(row: Row, hand: Hand, *, is_lease_mine: bool, is_draining: bool, now
     wish = Wish(row.desired, generation=2 if row.is_changed else 1, nonce=0, is_deleted=row.is_deleted)
     # Early a batch is under way, late the query has come to rest: both are met in every state.
     is_busy = now == EARLY
-    snapshot = Snapshot(
-        wish, status, report, is_lease_mine, is_draining, now, 0.5, is_unfinished=is_busy, has_progressed=not is_busy
-    )
+    snapshot = Snapshot(wish, status, report, is_lease_mine, is_draining, now, 0.5, was_busy=is_busy, has_progressed=not is_busy)
     return decide(snapshot, LIMITS)
 
 

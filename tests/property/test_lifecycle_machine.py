@@ -103,7 +103,7 @@ class Driver:
         self.drains_until: float | None = None
         self.host = MadeUpHost(dsn)
         self.leases = Leases(self.id, LEASE_MS, ROOT, lambda: self.seconds)
-        self.reconciler = Reconciler(self.leases, self.host, LIMITS, self._purge, self.is_unfinished, jitter=lambda: 0.5)
+        self.reconciler = Reconciler(self.leases, self.host, LIMITS, self._purge, self.was_busy, jitter=lambda: 0.5)
 
     @property
     def is_over(self) -> bool:
@@ -125,7 +125,7 @@ class Driver:
         if self.reconciler.is_draining and self.drains_until is None:
             self.drains_until = self.seconds + LIMITS.stop_timeout_ms / 1000
 
-    def is_unfinished(self, leased: LeasedQuery) -> bool:
+    def was_busy(self, leased: LeasedQuery) -> bool:
         """Whether a batch was under way when the driver before died: as fate has it."""
         return leased.query_id.int % 2 == 0
 

@@ -28,6 +28,7 @@ from engine.plan.model import Plan
 from engine.spark.checkpoint import prepare_checkpoint
 from engine.spark.runner import RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, session_of
+from tests.conftest import CLASSES
 from tests.derived_log import derived_rows
 
 END_SECONDS = 120
@@ -35,7 +36,7 @@ END_SECONDS = 120
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session_of(SparkSettings(data_dir=tmp_path_factory.mktemp("spark"), driver_memory="1g")) as session:
+    with session_of(SparkSettings(data_dir=tmp_path_factory.mktemp("spark"), driver_memory="1g", class_dir=CLASSES)) as session:
         yield session
 
 

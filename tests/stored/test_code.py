@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
-import pytest
-from psycopg import sql
 
 from engine.core.task import STATE_FORMAT
 from engine.python_processes import SAFE_PATH_VARIABLE
 from engine.spark.checkpoint import LAYOUT_FORMAT
 from engine.spark.source import OFFSET_FORMAT
-from tests.conftest import with_database
 from tests.stored.archive import unpack
 from tests.stored.code import newest, revision_of
 from tests.stored.tour import tour
@@ -27,37 +22,26 @@ SINCE = "0010"
 """The revision of the schema since which these formats are written."""
 
 
-@pytest.fixture
-def shared(postgres_dsn: str) -> Iterator[str]:
-    """An empty database for both versions."""
-    name = f"shared_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield with_database(postgres_dsn, name)
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
 def supported(dsn: str) -> str:
     with psycopg.connect(dsn) as connection:
         (oldest,) = connection.execute("SELECT oldest_code FROM slackwater.schema_support").fetchone() or ("",)
         return str(oldest)
 
 
-async def test_the_version_before_works_beside_this_one_or_refuses(shared: str, tmp_path: Path) -> None:
+async def test_the_version_before_works_beside_this_one_or_refuses(empty: str, tmp_path: Path) -> None:
     before = tmp_path / "before"
     unpack(newest(), before)
-    command = [sys.executable, "-P", "-m", "tests.stored.tour", shared, str(tmp_path), "look:ours", "make:theirs"]
+    command = [sys.executable, "-P", "-m", "tests.stored.tour", empty, str(tmp_path), "look:ours", "make:theirs"]
     environment = {**os.environ, "PYTHONPATH": str(before), SAFE_PATH_VARIABLE: "1"}
     # The database is the one of the version before, as it is where a service is upgraded.
-    migration = f"from app.store.database import migrate; migrate({shared!r})"
+    migration = f"from app.store.database import migrate; migrate({empty!r})"
     subprocess.run(
         [sys.executable, "-P", "-c", migration], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True
     )
-    async with tour(shared, tmp_path) as ours:
+    async with tour(empty, tmp_path) as ours:
         await ours.make("ours")
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
-        if revision_of(newest()) < supported(shared):
+        if revision_of(newest()) < supported(empty):
             assert (done.returncode, "a newer version has upgraded it" in done.stderr) == (1, True), done.stderr
             return
         assert done.returncode == 0, done.stdout + done.stderr

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.lifecycle import ALONE_AFTER, LOST, WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide, is_alone
+from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
+from app.domain.suspects import ALONE_AFTER, LOST, is_alone
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
 NOW = 1_000_000
@@ -139,28 +140,35 @@ def test_07_a_launch_in_time_or_waiting_for_its_turn_is_left_alone(age_ms: int |
 LOST_HANDLES = [ABSENT, dead(None), dead(LOST), dead(FATAL, epoch=6), HandleReport(HandleKind.RUNNING, epoch=6, age_ms=0)]
 
 
-def after_loss(state: State, *, losses: int, is_unfinished: bool, handle: HandleReport = ABSENT) -> tuple[Action, Action]:
+def after_loss(state: State, *, losses: int, was_busy: bool, handle: HandleReport = ABSENT) -> tuple[Action, Action]:
     """What is decided of a query whose driver died, and when nothing of it lives any more."""
-    lost = decide(replace(snapshot(state, handle=handle, losses=losses, attempt=1), is_unfinished=is_unfinished), LIMITS)
+    lost = decide(replace(snapshot(state, handle=handle, losses=losses, attempt=1), was_busy=was_busy), LIMITS)
     assert lost.status is not None
     assert lost.status.error == LOST
     return lost, decide(replace(snapshot(State.STOPPING), status=lost.status), LIMITS)
 
 
 @pytest.mark.parametrize("handle", LOST_HANDLES)
-def test_07a_a_query_without_a_batch_under_way_starts_at_once_and_pays_nothing_for_its_drivers_end(handle: HandleReport) -> None:
-    lost, then = after_loss(State.RUNNING, losses=ALONE_AFTER, is_unfinished=False, handle=handle)
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+def test_07a_a_query_with_nothing_under_way_starts_at_once_and_pays_nothing_for_its_drivers_end(
+    state: State, handle: HandleReport
+) -> None:
+    lost, then = after_loss(state, losses=ALONE_AFTER, was_busy=False, handle=handle)
     assert lost.rule == "7a"
     assert then.effect is Effect.LAUNCH
     assert then.status is not None
-    assert (then.status.attempt, then.status.losses, then.status.error) == (0, 0, None)
+    assert (then.status.attempt, then.status.losses, then.status.error) == (1, ALONE_AFTER, LOST)
+    # What the user changes meanwhile begins with a clean slate.
+    edited = replace(snapshot(State.STOPPING, wish=Wish(Desired.RUNNING, generation=3, nonce=1)), status=lost.status)
+    assert (anew := decide(edited, LIMITS).status) is not None
+    assert (anew.attempt, anew.losses, anew.error) == (0, 0, None)
 
 
 @pytest.mark.parametrize("handle", LOST_HANDLES)
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize("losses", [0, 1])
 def test_07c_23_a_query_with_a_batch_under_way_is_noted_and_due_at_once(state: State, losses: int, handle: HandleReport) -> None:
-    lost, then = after_loss(state, losses=losses, is_unfinished=True, handle=handle)
+    lost, then = after_loss(state, losses=losses, was_busy=True, handle=handle)
     assert (lost.rule, then.rule) == ("7c", "23")
     assert then.status is not None
     assert (then.status.state, then.status.attempt, then.status.losses) == (State.BACKOFF, 1, losses + 1)
@@ -168,7 +176,7 @@ def test_07c_23_a_query_with_a_batch_under_way_is_noted_and_due_at_once(state: S
 
 
 def test_07b_a_query_that_ran_alone_when_its_driver_died_spends_an_attempt() -> None:
-    lost, then = after_loss(State.STARTING, losses=ALONE_AFTER, is_unfinished=True)
+    lost, then = after_loss(State.STARTING, losses=ALONE_AFTER, was_busy=True)
     assert (lost.rule, then.rule) == ("7b", "19")
     assert then.status is not None
     assert (then.status.attempt, then.status.losses) == (2, ALONE_AFTER + 1)
@@ -181,7 +189,7 @@ def test_a_turn_is_bounded_and_grows_with_the_losses(losses: int, turn_ms: int) 
     limits = Limits()
     for age_ms in {0, turn_ms - 1, turn_ms} - {-1}:
         status = replace(snapshot(State.RUNNING, losses=losses).status, state_since_ms=NOW - age_ms)
-        assert is_alone(status, NOW, limits) == (age_ms < turn_ms)
+        assert is_alone(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms)
     # Behind its turn others run beside it: their driver's death is not its own fault alone.
     late = snapshot(State.RUNNING, losses=2, state_since_ms=NOW - 10_000)
     assert decide(late, limits).rule == "7c"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.definition.durations import MAX_MS, format_duration, parse_duration
-from engine.definition.queries import Model, QueryDefinition
+from engine.definition.model import Model
+from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.problems import problems_of
 
