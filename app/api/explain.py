@@ -14,7 +14,7 @@ from app.domain.explaining.columns import first_input, result_columns, typed
 from app.domain.explaining.facts import Place, Question, Step
 from app.domain.explaining.sentences import shown
 from app.domain.explaining.walk import explain
-from app.domain.values import parse_instant_ms, parse_value
+from app.domain.values import parse_held, parse_instant_ms
 from app.errors import BadRequest, Fault
 from app.store.explaining import StoredFacts
 from app.store.query_plans import get_planned
@@ -152,7 +152,7 @@ def _values(plan: Plan, given: list[tuple[str, str]]) -> dict[str, object]:
         try:
             if allowed[name] in values:
                 raise ValueError("is given twice")
-            values[allowed[name]] = parse_value(text, types[allowed[name]])
+            values[allowed[name]] = parse_held(text, types[allowed[name]])
         except ValueError as error:
             raise _bad(f"{KEY_PREFIX}{name}", str(error)) from error
     return values

@@ -27,7 +27,7 @@ from app.api.late_records_schemas import (
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import Counter
 from app.domain.explaining.columns import typed
-from app.domain.values import parse_instant_ms, parse_value
+from app.domain.values import parse_held, parse_instant_ms
 from app.errors import BadRequest, Conflict, Fault, NotFound
 from app.store.late_records import LateFilter, PageOf, Replay, counted_for, key_tokens, late_records_of, replay
 from app.store.query_plans import get_planned
@@ -187,7 +187,7 @@ def _key(plan: Plan, given: Iterable[tuple[str, str]], prefix: str) -> list[dict
             detail = f"no input has a column '{name}'; there are {', '.join(known)}"
             raise BadRequest("unknown_column", detail, [Fault(f"{prefix}{name}", "unknown_column", detail)])
         try:
-            found.append(key_tokens({each: parse_value(text, types[each]) for each in columns}, types))
+            found.append(key_tokens({each: parse_held(text, types[each]) for each in columns}, types))
         except ValueError as error:
             pointer = f"?{prefix}{name}" if prefix == KEY_PREFIX else f"{prefix}{name}"
             raise BadRequest("bad_parameter", f"{name}: {error}", [Fault(pointer, "bad_parameter", str(error))]) from error

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import NoReturn
 
 from engine.definition.types import ColumnType
@@ -36,6 +36,36 @@ def parse_value(text: str, declared: ColumnType) -> object:
         return parse(text, declared)
     except (ValueError, InvalidOperation, OverflowError, binascii.Error) as error:
         raise ValueError(f"{text[:40]!r} is not {_FORMS.get(declared.kind, f'a {declared}')}") from error
+
+
+def parse_held(text: str, declared: ColumnType) -> object:
+    """Parse a value as a column of the type holds it. A row can be compared with more: with ``parse_value``.
+
+    Raises:
+        ValueError: as ``parse_value``; or the value has more digits than the type, or is an instant that UTC has no year for.
+    """
+    value = parse_value(text, declared)
+    if isinstance(value, Decimal):
+        return _rescaled(value, text, declared)
+    if isinstance(value, datetime):
+        try:
+            return value.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError(f"{text[:40]!r} is not {_FORMS['timestamp']}, in the years 1 to 9999") from error
+    return value
+
+
+def _rescaled(value: Decimal, text: str, declared: ColumnType) -> Decimal:
+    scale, precision = declared.scale or 0, declared.precision or 0
+    held = Decimal(0).scaleb(-scale)
+    if value:
+        # Looked at before anything is written out: an exponent is short, its digits are not.
+        if value.adjusted() >= precision - scale:
+            raise ValueError(f"{text[:40]!r} is not a {declared}: it has more digits before the point")
+        held = value.quantize(held, context=Context(prec=precision + 1))
+    if held != value:
+        raise ValueError(f"{text[:40]!r} is not a {declared}: it has more digits behind the point")
+    return held
 
 
 def parse_instant_ms(text: str) -> int:

@@ -119,7 +119,12 @@ def parse(text: str) -> exp.Expr:
 def _check_tokens(found: list[Token]) -> None:
     """Refuse comments and separators, and nesting that would exhaust a recursive parser."""
     depth, prefixes = 0, 0
-    for token in found:
+    for token, following in zip(found, [*found[1:], None], strict=True):
+        if token.token_type == TokenType.INTERVAL and following is not None and following.token_type == TokenType.STRING:
+            # Refused anyway; here, because the parser looks for numbers in the text in a time that grows with the square of its length.
+            raise _malformed(
+                f"{_excerpt(f'interval {following.text!r}')} is not supported in expressions: {_INSTEAD[exp.Interval]}"
+            )
         if token.comments:
             raise _malformed("comments are not allowed in an expression; write - (-x) with brackets for a double minus")
         if token.token_type == TokenType.SEMICOLON:

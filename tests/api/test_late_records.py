@@ -114,6 +114,7 @@ async def test_counters_follow_reason_and_input(client: httpx.AsyncClient) -> No
     [
         ({"key.planet": "earth"}, "unknown_parameter"),
         ({"key.flight": "many"}, "bad_parameter"),
+        ({"key.departed_at": "0001-01-01T00:00:00+01:00"}, "bad_parameter"),
         ({"from": "yesterday"}, "bad_parameter"),
         ({"order": "random"}, "bad_parameter"),
         ({"input": "\0"}, "bad_parameter"),

@@ -3,9 +3,10 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import polars as pl
 import pytest
 
-from app.domain.values import instant, parse_instant_ms, parse_value
+from app.domain.values import instant, parse_held, parse_instant_ms, parse_value
 from engine.definition.types import parse_type
 
 
@@ -40,6 +41,27 @@ def test_values_are_parsed_into_their_columns_type(text: str, kind: str, value: 
 def test_other_texts_are_refused(text: str, kind: str) -> None:
     with pytest.raises(ValueError):
         parse_value(text, parse_type(kind))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "held"),
+    [
+        ("1e2", "decimal(5,2)", "100.00"), ("0e-16383", "decimal(5,2)", "0.00"), ("-0e131071", "decimal(5,0)", "0"),
+        ("0.50000", "decimal(1,1)", "0.5"), ("-9e35", "decimal(38,2)", "-9" + "0" * 35 + ".00"), ("2.0", "int", None),
+        ("2013-01-01T01:00:00+01:00", "timestamp", "2013-01-01 00:00:00+00:00"), ("JFK", "string", "JFK"),
+        ("1e36", "decimal(38,2)", None), ("1e131071", "decimal(38,2)", None), ("1e-16383", "decimal(38,2)", None),
+        ("9" * 60_000, "decimal(38,0)", None),
+        ("0.001", "decimal(38,2)", None), ("0001-01-01T00:00:00+01:00", "timestamp", None), ("1e500000000", "decimal(38,2)", None),
+    ],
+)  # fmt: skip
+def test_a_value_is_parsed_as_its_column_holds_it(text: str, kind: str, held: str | None) -> None:
+    if held is None:
+        with pytest.raises(ValueError, match="is not"):
+            parse_held(text, parse_type(kind))
+        return
+    value = parse_held(text, parse_type(kind))
+    assert str(value) == held
+    assert pl.Series([value], dtype=parse_type(kind).polars).to_list() == [value]
 
 
 @pytest.mark.parametrize(

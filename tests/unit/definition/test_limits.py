@@ -14,6 +14,7 @@ from engine.definition.expressions import ExpressionInvalid, compile_scalar
 from engine.definition.limits import MAX_DEFINITION_CHARS, MAX_PROBLEMS, MAX_PROBLEMS_READ
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.definition.syntax import parse
 from engine.definition.types import BIGINT, STRING, Schema
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
@@ -112,3 +113,9 @@ def test_faults_are_listed_up_to_a_bound_that_is_told() -> None:
         build_plan(query, {"s": source_entry("s", source)})
     assert len(refused.value.problems) == MAX_PROBLEMS + 1
     assert refused.value.problems[-1].code == "too_many_problems"
+
+
+@pytest.mark.timeout(20)
+def test_a_long_number_in_an_interval_is_refused_before_the_parser_looks_for_its_end() -> None:
+    with pytest.raises(ExpressionInvalid, match="epoch_ms"):
+        parse(f"interval '{'9' * 400_000}' day")  # the parser's time is the square of the length
