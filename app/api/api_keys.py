@@ -49,14 +49,14 @@ class ApiKeyBody(FewFields):
 class ApiKeyAnswer(Answer):
     """A key, without its secret part."""
 
-    name: str
+    name: str = Field(description="Who uses it.")
     prefix: str = Field(description="How the key begins: enough to tell it from others.", examples=["sw_Xa81Tz0q"])
-    role: RoleText
+    role: RoleText = Field(description="What it may do; each role includes the ones before: `read`, `write`, `admin`.")
     scope: list[str] | None = Field(description="Patterns of the names that it may see; null: all.")
-    created_at: datetime
+    created_at: datetime = Field(description="When it was made.")
     last_used_at: datetime | None = Field(description="To the minute; null: never.")
-    expires_at: datetime | None
-    revoked_at: datetime | None
+    expires_at: datetime | None = Field(description="When it ceases to count; null: never.")
+    revoked_at: datetime | None = Field(description="When it was revoked; null: it was not.")
 
 
 class NewApiKeyAnswer(ApiKeyAnswer):
@@ -68,7 +68,7 @@ class NewApiKeyAnswer(ApiKeyAnswer):
 class ApiKeyPage(Answer):
     """A page of keys."""
 
-    items: list[ApiKeyAnswer]
+    items: list[ApiKeyAnswer] = Field(description="Keys, revoked ones too.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
 
 

@@ -37,15 +37,15 @@ class AuditResource(Answer):
     """What it was done to."""
 
     type: Literal["stream", "table", "query", "api_key"] | None = Field(description="null: the route names none.")
-    name: str | None
+    name: str | None = Field(description="Its name; null: the route names none.")
 
 
 class AuditEntry(Answer):
     """One change, or one request that was refused for want of a role or a scope."""
 
-    id: int
-    at: datetime
-    actor: AuditActor
+    id: int = Field(description="Rises with every entry.")
+    at: datetime = Field(description="When it was done or refused.")
+    actor: AuditActor = Field(description="Who did it, or tried to.")
     request_id: str | None = Field(
         description="Also in the answer's X-Request-Id and in the service's log; null: a command, or refusals that were counted."
     )
@@ -54,8 +54,8 @@ class AuditEntry(Answer):
         "and the route.",
         examples=["replace"],
     )
-    resource: AuditResource
-    outcome: Literal["done", "refused"]
+    resource: AuditResource = Field(description="What it was done to, or tried on.")
+    outcome: Literal["done", "refused"] = Field(description="Whether it was done, or refused for want of a role or a scope.")
     code: str | None = Field(description="Of the refusal.", examples=["role_too_low"])
     repeats: int = Field(
         description="Equal refusals (the same caller, route, name and code) that this entry counts beside its own: one a minute has an "
@@ -68,7 +68,7 @@ class AuditEntry(Answer):
 class AuditPage(Answer):
     """A page of entries."""
 
-    items: list[AuditEntry]
+    items: list[AuditEntry] = Field(description="Entries, newest first.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
 
 

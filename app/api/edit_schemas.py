@@ -14,8 +14,10 @@ from app.domain.previews import EffectKind
 class EditChange(Answer):
     """One part of a definition that differs from the one in force."""
 
-    pointer: str = Field(examples=["/window/grace"])
-    kind: Literal["in_place", "repartition", "needs_new_state"]
+    pointer: str = Field(description="JSON pointer of the part.", examples=["/window/grace"])
+    kind: Literal["in_place", "repartition", "needs_new_state"] = Field(
+        description="What the change asks for: nothing more, another sharing out of the state, or new state."
+    )
     reason: str = Field(description="What becomes of what is held, or why that cannot be used.")
 
 
@@ -23,10 +25,10 @@ class EditEffect(Answer):
     """What the edit does to what is there. `at_least` equals `at_most` where the number is exact."""
 
     pointer: str = Field(description="The part of the definition that causes it.", examples=["/window/grace"])
-    effect: EffectKind
+    effect: EffectKind = Field(description="What happens.")
     operator: str | None = Field(description="Where; null: in the results or the late records.", examples=["window"])
-    at_least: int = Field(examples=[3])
-    at_most: int = Field(examples=[3])
+    at_least: int = Field(description="To how many records, rows or windows at least.", examples=[3])
+    at_most: int = Field(description="To how many at most.", examples=[3])
     from_ms: int | None = Field(
         description="The earliest time concerned: event times of records and versions, ends of windows; of a hold the wall clock.",
         examples=[1357034400000],
@@ -41,7 +43,7 @@ class EditPreview(Answer):
         description="`repartition`: in place, and the next launch shares the state out among another number of tasks."
     )
     generation: int = Field(description="Of the definition in force.")
-    changes: list[EditChange]
+    changes: list[EditChange] = Field(description="What differs; empty for `no_op`.")
     effects: list[EditEffect] = Field(
         description="Of an edit in place: with each task's next record, or at once with `?release=now`. As of the last commit; estimates "
         "are bounds."
@@ -52,8 +54,8 @@ class EditPreview(Answer):
 class ValidationAnswer(Answer):
     """What the service thinks of a definition."""
 
-    valid: bool
-    problems: list[ProblemItem]
+    valid: bool = Field(description="Whether it would be accepted.")
+    problems: list[ProblemItem] = Field(description="Every fault of it; empty where it is valid.")
     warnings: list[WarningItem] = Field(description="What may surprise of a valid definition; empty where nothing does.")
     definition: dict[str, Any] | None = Field(
         description="With every default spelled out; null where it could not be read.",

@@ -14,8 +14,8 @@ from app.domain.explaining.facts import Code
 class RecordPlace(Answer):
     """Where a record is in the feed of its relation."""
 
-    partition: int
-    offset: int
+    partition: int = Field(description="Number of the partition, from 0.")
+    offset: int = Field(description="Offset in it.")
 
 
 class ExplainStep(Answer):
@@ -28,12 +28,14 @@ class ExplainStep(Answer):
         "`passed`: nothing in the way. `unknown`: not known, and why."
     )
     blocking: bool = Field(description="Nothing gets past here, or not yet.")
-    sentence: str
+    sentence: str = Field(description="The same for people to read.")
     kind: str = Field(description="`source`, `result`, or the operator's kind.", examples=["stream_table_join"])
     stage: int = Field(description="Stage of the plan.")
     operator: str | None = Field(description="Its name in clocks and counters.", examples=["w"])
     task: int | None = Field(description="The task whose clock counts; null: the smallest clock of all tasks does.")
-    clock: Literal["stream_time", "table_time", "wall_clock"] | None
+    clock: Literal["stream_time", "table_time", "wall_clock"] | None = Field(
+        description="The clock that it waits for: stream time, the table's time, or the wall clock; null: it waits for none."
+    )
     now_ms: int | None = Field(description="Where that clock is.")
     until_ms: int | None = Field(description="Where it must be.")
     version_ms: int | None = Field(description="Time of the version or row that answers.")
@@ -45,19 +47,21 @@ class ExplainStep(Answer):
 class ExplainAnswer(Answer):
     """Why there is no row yet for a key and a time, or why this one."""
 
-    query: str
+    query: str = Field(description="Name of the query.")
     key: dict[str, str] = Field(description="The values asked for, by the columns' names in the query.")
     key_columns: list[str] = Field(
         description="What `key=` is a value of: the query's key. A composite key is asked for as `key.<column>=`.",
         examples=[["departures.origin"]],
     )
-    at_ms: int
+    at_ms: int = Field(description="The event time asked about, in milliseconds since 1970.")
     answer: ExplainStep = Field(description="The first step that blocks, else the one that says the most.")
     steps: list[ExplainStep] = Field(description="One after the other, up to the first that blocks.")
     position: Position = Field(description="What the query had read when it last committed.")
-    stream_time_ms: int | None
-    committed_at: datetime | None
-    stale: bool
+    stream_time_ms: int | None = Field(
+        description="Stream time as of the last commit, in milliseconds since 1970; null before the first record."
+    )
+    committed_at: datetime | None = Field(description="When the query last committed; null before the first commit.")
+    stale: bool = Field(description="True while the query does not run.")
 
 
 _STEP: dict[str, Any] = {

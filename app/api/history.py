@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import REJECTS, RUNS
+from app.api.history_schemas import Reject, RejectPage, Run, RunPage
 from app.api.leaving import ended_with_client
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import Reject, RejectPage, Run, RunPage
 from app.domain.access import WITHHELD, may_see_files
 from app.store import history
 from app.store.queries import query_not_found

@@ -18,23 +18,23 @@ MAX_IDS = 10_000
 class LateRecord(Answer):
     """A record that came too late, or met expired history."""
 
-    id: int
+    id: int = Field(description="Rises with every late record; what a replay names.")
     input: str = Field(description="The operator that judged it.", examples=["w"])
-    reason: str = Field(examples=["late_diverted"])
-    event_time_ms: int
+    reason: str = Field(description="Why it is here, as a code.", examples=["late_diverted"])
+    event_time_ms: int = Field(description="Its event time, in milliseconds since 1970.")
     stream_time_ms: int | None = Field(description="Stream time when it came.")
     offset: int | None = Field(description="Its offset, where it is a record of an input.")
     record: Any = Field(description="The record as the operator saw it, or an excerpt of it as text.")
     at: datetime = Field(description="When it was kept.")
     replayed_at: datetime | None = Field(description="When it was last handed to the query again; null: never.")
-    replay_id: UUID | None
+    replay_id: UUID | None = Field(description="The last replay that it was in; null: none.")
 
 
 class LateRecordPage(Answer):
     """Late records, and how many there were."""
 
-    items: list[LateRecord]
-    next: str | None
+    items: list[LateRecord] = Field(description="Kept late records, in the order asked for.")
+    next: str | None = Field(description="Cursor of the next page; null on the last.")
     counters: list[Counter] = Field(description="Everything that was counted for the query, by input and reason; kept or not.")
 
 
@@ -95,9 +95,11 @@ class ReplayBody(FewFields):
 class RefusedReplay(Answer):
     """A late record that cannot be replayed."""
 
-    id: int
-    code: Literal["replay_not_possible", "record_cut"]
-    detail: str
+    id: int = Field(description="Id of the late record.")
+    code: Literal["replay_not_possible", "record_cut"] = Field(
+        description="Why it cannot, as a code; `GET /v1/errors/{code}` explains it."
+    )
+    detail: str = Field(description="Why it cannot.")
 
 
 class ReplayAnswer(Answer):
@@ -106,7 +108,7 @@ class ReplayAnswer(Answer):
     replay_id: UUID | None = Field(description="Null where all had been replayed before.")
     accepted: int = Field(description="Records that go through the query again.", examples=[2])
     already_replayed: int = Field(description="Records that were left out because they were replayed before.")
-    refused_count: int
+    refused_count: int = Field(description="Number of records that cannot be replayed.")
     refused: list[RefusedReplay] = Field(description="Records that cannot be replayed, the first hundred of them.")
     position: Position = Field(description="The query's position once they are in its result; good for `min_position`.")
     more: bool = Field(description="More match the filter: repeat the request.")

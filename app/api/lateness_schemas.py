@@ -14,27 +14,27 @@ class LatenessBucket(Answer):
     """Records with a lateness above the bucket before, up to and with ``up_to_ms``."""
 
     up_to_ms: int | None = Field(description="Null: no end.", examples=[1000])
-    count: int = Field(examples=[412])
+    count: int = Field(description="Number of records in it.", examples=[412])
 
 
 class Quantiles(Answer):
     """A lateness in milliseconds that so many of the records do not exceed; null before the first record."""
 
-    p50: int | None
-    p90: int | None
-    p99: int | None
-    p999: int | None
+    p50: int | None = Field(description="Half of the records.")
+    p90: int | None = Field(description="90 % of them.")
+    p99: int | None = Field(description="99 % of them.")
+    p999: int | None = Field(description="99.9 % of them.")
 
 
 class InputLateness(Answer):
     """How late one input's records come: how far each is behind the greatest event time that its task had read of this input."""
 
     input: str = Field(description="Its alias in the definition.", examples=["departures"])
-    relation: str
-    kind: Literal["stream", "table"]
+    relation: str = Field(description="The relation that it reads.")
+    kind: Literal["stream", "table"] = Field(description="Whether that is a stream or a table.")
     count: int = Field(description="Records measured since the query began with this state; 0 late counts too.")
     max_ms: int = Field(description="The greatest lateness.", examples=[120000])
-    quantiles: Quantiles
+    quantiles: Quantiles = Field(description="Latenesses that most records do not exceed, in milliseconds.")
     buckets: list[LatenessBucket] = Field(
         description="Buckets that hold records; ends are 0, 1, 2, 5, 10 ms and so on up to a year."
     )
@@ -43,7 +43,7 @@ class InputLateness(Answer):
 class AdviceItem(Answer):
     """What one value would have done to the records measured."""
 
-    value_ms: int = Field(examples=[10000])
+    value_ms: int = Field(description="The value, in milliseconds.", examples=[10000])
     late_count: int = Field(description="Records that would have been late.", examples=[4120])
     late_share: float = Field(description="Of all records measured, from 0 to 1.", examples=[0.0045])
     added_wait_ms: int = Field(description="How much longer than with 0 a result waits, in event time.", examples=[10000])
@@ -58,8 +58,8 @@ class SettingAdvice(Answer):
     relation: str | None = Field(description="The table whose definition `pointer` is of; null: the query's.")
     operator: str | None = Field(description="The join or aggregation that judges.", examples=["w"])
     input: str | None = Field(description="The input whose records are judged; null: what operators before it made.")
-    rule: str = Field(description="The rule that judges (J3, W2, …).", examples=["J3"])
-    current_ms: int | None
+    rule: str = Field(description="Code of the rule that judges.", examples=["J3"])
+    current_ms: int | None = Field(description="The value in force, in milliseconds; null: none is set.")
     count: int = Field(description="Records measured.")
     exact: bool = Field(description="False: a session may still take some of the records that count as late.")
     advice: list[AdviceItem] = Field(description="From 0 up to the first value that finds nothing late, and the one in force.")
@@ -68,11 +68,11 @@ class SettingAdvice(Answer):
 class LatenessAnswer(Answer):
     """How late records came, and what that says about graces and history retentions."""
 
-    query: str
-    inputs: list[InputLateness]
-    settings: list[SettingAdvice]
-    committed_at: datetime | None
-    stale: bool
+    query: str = Field(description="Name of the query.")
+    inputs: list[InputLateness] = Field(description="How late the records of each input come.")
+    settings: list[SettingAdvice] = Field(description="What graces and history retentions would have done to them.")
+    committed_at: datetime | None = Field(description="The commit as of which this is said; null before the first.")
+    stale: bool = Field(description="True while the query does not run.")
 
 
 LATENESS: dict[str, Any] = {

@@ -12,9 +12,9 @@ from app.api.schemas import Answer, DesiredState, QueryState
 class LineageRelation(Answer):
     """A stream or a table."""
 
-    name: str = Field(examples=["departures"])
-    kind: Literal["stream", "table"]
-    origin: Literal["source", "derived"]
+    name: str = Field(description="Name of the relation.", examples=["departures"])
+    kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
+    origin: Literal["source", "derived"] = Field(description="Registered by a user, or produced by a query.")
     feed: str = Field(description="Where its records are, as positions call it.", examples=["log:departures"])
     end_offsets: dict[str, int] | None = Field(
         description="Partition to the offset of the next record; null where only the driver can know (files). A derived relation has one "
@@ -30,10 +30,10 @@ class LineageRelation(Answer):
 class LineageQuery(Answer):
     """A query."""
 
-    name: str
-    state: QueryState
-    desired_state: DesiredState
-    tasks: int
+    name: str = Field(description="Name of the query.")
+    state: QueryState = Field(description="What it is doing now.")
+    desired_state: DesiredState = Field(description="What is wished.")
+    tasks: int = Field(description="Number of its tasks.")
     internal: bool = Field(
         description="It keeps the rows of the source it reads (`materialize`), and writes no relation of its own."
     )
@@ -42,7 +42,7 @@ class LineageQuery(Answer):
 class LineagePartition(Answer):
     """How far a query has read one partition."""
 
-    partition: int
+    partition: int = Field(description="Number of the partition, from 0.")
     next_offset: int | None = Field(description="The next record to read; null before the first launch.")
     end_offset: int = Field(description="The partition's present end.")
     lag: int = Field(description="Records between the two.")
@@ -56,8 +56,8 @@ class LineagePartition(Answer):
 class LineageRead(Answer):
     """An edge from a relation to a query that reads it."""
 
-    relation: str
-    query: str
+    relation: str = Field(description="The relation that is read.")
+    query: str = Field(description="The query that reads it.")
     partitions: list[LineagePartition] = Field(description="Empty where the feed's ends are not known (files).")
     lag: int | None = Field(description="Unread records; null where that is not known (files).")
     lag_s: float | None = Field(
@@ -69,8 +69,8 @@ class LineageRead(Answer):
 class LineageWrite(Answer):
     """An edge from a query to its result."""
 
-    query: str
-    relation: str
+    query: str = Field(description="The query that writes.")
+    relation: str = Field(description="Its result.")
     end_offset: int | None = Field(description="Number of the next row.")
     reached_ms: int | None = Field(
         description="How far the query has come with its inputs, in event time: a further row never stands before it. null before the "
@@ -81,12 +81,12 @@ class LineageWrite(Answer):
 class LineageAnswer(Answer):
     """What a relation is made of, and what is made of it. Nothing stands before what it is made of."""
 
-    name: str
-    kind: Literal["stream", "table"]
-    relations: list[LineageRelation]
-    queries: list[LineageQuery]
-    reads: list[LineageRead]
-    writes: list[LineageWrite]
+    name: str = Field(description="The relation asked about.")
+    kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
+    relations: list[LineageRelation] = Field(description="Relations, each behind what it is made of.")
+    queries: list[LineageQuery] = Field(description="Queries between them, each behind what it reads.")
+    reads: list[LineageRead] = Field(description="Edges from relations to the queries that read them.")
+    writes: list[LineageWrite] = Field(description="Edges from queries to their results.")
     truncated: bool = Field(description="There is more than fits; what is nearest is there. Ask at a relation further on.")
     withheld: bool = Field(
         description="There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."

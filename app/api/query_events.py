@@ -14,9 +14,9 @@ from fastapi import APIRouter, Header, Request, Response
 from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import EVENTS
+from app.api.history_schemas import Event, EventPage
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
-from app.api.schemas import Event, EventPage
 from app.errors import BadRequest, Fault, Gone
 from app.store import history, log_tables
 from app.store.event_log import EventFollower, EventSource, mark_of
@@ -24,7 +24,7 @@ from app.store.queries import query_not_found
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 _EXAMPLE = (
-    'retry: 1000\nevent: position\ndata: {}\nid: 41\n\nevent: event\ndata: {"id":42,"at":"2025-11-21T08:00:00Z","kind":"transition",'
+    'retry: 1000\nevent: position\ndata: {}\nid: 41\n\nevent: event\ndata: {"id":42,"at":"2025-11-21T08:00:00Z","kind":"query_transitioned",'
     '"from_state":"starting","to_state":"running","epoch":3,"actor":"driver","detail":null}\nid: 42\n\n'
 )
 _OK = answered(EVENTS, "Events, oldest first; or with `Accept: text/event-stream` everything from here on.")

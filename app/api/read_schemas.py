@@ -49,12 +49,16 @@ LOOKUP: dict[str, Any] = {
 class ReadAnswer(Answer):
     """What every answer to a pull read carries."""
 
-    table: str
+    table: str = Field(description="Name of the table.")
     position: Position = Field(
         description="Feed, partition, next offset: what this includes.", examples=[{"log:departures": {"0": 27004}}]
     )
-    stream_time_ms: int | None
-    committed_at: str | None = Field(json_schema_extra={"format": "date-time"})
+    stream_time_ms: int | None = Field(
+        description="Stream time of its query as of the last commit, in milliseconds since 1970; null before the first record."
+    )
+    committed_at: str | None = Field(
+        description="When its query last committed; null before the first commit.", json_schema_extra={"format": "date-time"}
+    )
     stale: bool = Field(description="True while the query does not run.")
     as_of_ms: int | None = Field(description="The event time asked for; null for now.")
     history_starts_at_ms: int | None = Field(
@@ -67,7 +71,7 @@ class RowsAnswer(ReadAnswer):
 
     truncated: bool = Field(description="The range of versions asked for begins before the retained history.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]] = Field(description="Rows, or versions, as columns by name.")
 
 
 class LookupResult(BaseModel):
@@ -75,15 +79,15 @@ class LookupResult(BaseModel):
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
-    found: bool
+    found: bool = Field(description="Whether there is a row for the key.")
     reason: Literal["row_not_found", "row_deleted", "history_expired"] | None = Field(description="Why there is none.")
-    row: dict[str, Any] | None
+    row: dict[str, Any] | None = Field(description="The row, as columns by name; null where there is none.")
 
 
 class LookupAnswer(ReadAnswer):
     """One result for each key, in their order."""
 
-    results: list[LookupResult]
+    results: list[LookupResult] = Field(description="One for each key, in the order of the keys.")
 
 
 class LookupBody(FewFields):

@@ -30,16 +30,16 @@ class Answer(BaseModel):
 class PartitionRange(Answer):
     """What a partition of a log holds: offsets from ``start_offset`` up to, not including, ``next_offset``."""
 
-    partition: int = Field(examples=[0])
-    start_offset: int = Field(examples=[0])
-    next_offset: int = Field(examples=[27004])
+    partition: int = Field(description="Number of the partition, from 0.", examples=[0])
+    start_offset: int = Field(description="Offset of the oldest record that is kept.", examples=[0])
+    next_offset: int = Field(description="Offset that the next record gets.", examples=[27004])
 
 
 class RelationAnswer(Answer):
     """A stream or a table."""
 
-    name: str = Field(examples=["departures"])
-    kind: Literal["stream", "table"]
+    name: str = Field(description="Name; streams and tables share one namespace.", examples=["departures"])
+    kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
     origin: Literal["source", "derived"] = Field(description="Registered by a user, or produced by a query.")
     key: list[str] = Field(description="Key columns; may be empty for a stream.", examples=[["origin"]])
     columns: dict[str, str] = Field(description="Columns and types, in order.", examples=[{"origin": "string", "temp": "double"}])
@@ -52,16 +52,16 @@ class RelationAnswer(Answer):
     )
     read_by: list[str] = Field(description="Queries that read it.")
     partitions: list[PartitionRange] | None = Field(description="Where its log begins and ends; null without a log of its own.")
-    version: int
-    created_at: datetime = Field(examples=[_CREATED])
-    updated_at: datetime = Field(examples=[_CREATED])
+    version: int = Field(description="Rises with every write; the ETag.")
+    created_at: datetime = Field(description="When it was made.", examples=[_CREATED])
+    updated_at: datetime = Field(description="When its definition was last written.", examples=[_CREATED])
 
 
 class WarningItem(Answer):
     """Something that was accepted and may still surprise."""
 
     pointer: str = Field(description="JSON pointer of the definition's field that could be changed.", examples=["/window/grace"])
-    code: str = Field(examples=["no_grace_on_derived"])
+    code: str = Field(description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["no_grace_on_derived"])
     detail: str = Field(description="What happens.")
     cure: str = Field(description="What to do where that is not meant.")
 
@@ -75,33 +75,33 @@ class RegisteredAnswer(RelationAnswer):
 class RelationPage(Answer):
     """A page of streams or tables, by name."""
 
-    items: list[RelationAnswer]
+    items: list[RelationAnswer] = Field(description="Streams or tables, by name.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
 
 
 class AppendedRange(Answer):
     """Where appended records went: ``count`` consecutive offsets of one partition."""
 
-    partition: int = Field(examples=[0])
-    first_offset: int = Field(examples=[1041])
-    last_offset: int = Field(examples=[1042])
-    count: int = Field(examples=[2])
+    partition: int = Field(description="Number of the partition, from 0.", examples=[0])
+    first_offset: int = Field(description="Offset of the first of them.", examples=[1041])
+    last_offset: int = Field(description="Offset of the last of them.", examples=[1042])
+    count: int = Field(description="How many they are.", examples=[2])
 
 
 class RejectedRecord(Answer):
     """A record that was not appended. It is kept and can be read at …/rejects."""
 
     index: int = Field(description="Its place in the request, from 0.", examples=[2])
-    code: str = Field(examples=["wrong_type"])
-    detail: str
+    code: str = Field(description="Stable code of the reason; `GET /v1/errors/{code}` explains it.", examples=["wrong_type"])
+    detail: str = Field(description="What is wrong with the record.")
 
 
 class AppendAnswer(Answer):
     """What became of the records of one request."""
 
-    appended: int = Field(examples=[2])
-    offsets: list[AppendedRange]
-    rejected_count: int = Field(examples=[1])
+    appended: int = Field(description="Number of appended records.", examples=[2])
+    offsets: list[AppendedRange] = Field(description="Where they are, by partition; empty where none was appended.")
+    rejected_count: int = Field(description="Number of refused records.", examples=[1])
     rejected: list[RejectedRecord] = Field(description="The refused records, the first thousand of them.")
     warnings: list[WarningItem] = Field(
         description="`event_times_before_1990`: the event times of all appended records lie before 1990, as seconds do that are read as"
@@ -112,17 +112,17 @@ class AppendAnswer(Answer):
 class QueryAnswer(Answer):
     """A query: its definition as stored and its wish."""
 
-    name: str
+    name: str = Field(description="Name of the query.")
     definition: dict[str, Any] = Field(
         description="As stored, every default spelled out.", json_schema_extra=refers_to("QueryDefinition")
     )
-    desired_state: DesiredState
-    state: QueryState
+    desired_state: DesiredState = Field(description="What is wished.")
+    state: QueryState = Field(description="What it is doing now.")
     internal: bool = Field(description="It keeps the rows of a source with `materialize` and follows that table's definition.")
     generation: int = Field(description="Rises when the definition changes.")
     version: int = Field(description="Rises with every write; the ETag.")
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime = Field(description="When it was made.")
+    updated_at: datetime = Field(description="When its definition or its wish was last written.")
 
 
 class StoredQueryAnswer(QueryAnswer):
@@ -134,7 +134,7 @@ class StoredQueryAnswer(QueryAnswer):
 class QueryPage(Answer):
     """A page of queries, by name."""
 
-    items: list[QueryAnswer]
+    items: list[QueryAnswer] = Field(description="Queries, by name.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
 
 
@@ -143,17 +143,19 @@ class DesiredStateBody(FewFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    state: DesiredState
+    state: DesiredState = Field(
+        description="What is wished: `running`; `paused`: state kept at hand; `stopped`: resources released."
+    )
 
 
 class WishAnswer(Answer):
     """A wish that was noted; the status tells when it has come true."""
 
-    name: str
-    desired_state: DesiredState
-    state: QueryState
-    generation: int
-    version: int
+    name: str = Field(description="Name of the query.")
+    desired_state: DesiredState = Field(description="What is wished.")
+    state: QueryState = Field(description="What it is doing now.")
+    generation: int = Field(description="Rises when the definition changes.")
+    version: int = Field(description="Rises with every write; the ETag.")
     status: str = Field(description="Where to look.", examples=["/v1/queries/delays/status?wait_for=running"])
     warnings: list[WarningItem] = Field(description="`no_driver_has_room`: what is wished waits for a driver.")
 
@@ -161,7 +163,7 @@ class WishAnswer(Answer):
 class PartitionProgress(Answer):
     """How far one partition of one feed has been read."""
 
-    partition: int
+    partition: int = Field(description="Number of the partition, from 0.")
     next_offset: int = Field(description="The next record to read; everything before is in the result.")
     end_offset: int | None = Field(description="The feed's present end; null where only the driver can know (files).")
     lag: int | None = Field(description="Records between the two.")
@@ -170,24 +172,26 @@ class PartitionProgress(Answer):
 class FeedProgress(Answer):
     """How far one feed has been read."""
 
-    feed: str
+    feed: str = Field(description="Where the records are, as positions call it.")
     relations: list[str] = Field(description="The query's relations that read it.")
-    partitions: list[PartitionProgress]
+    partitions: list[PartitionProgress] = Field(description="Each partition that has been read or has an end.")
 
 
 class Counter(Answer):
     """How often something happened at one input or operator since the query began with this state."""
 
-    input: str = Field(examples=["departures"])
-    reason: str = Field(examples=["late_joined"])
-    count: int
+    input: str = Field(description="Alias of the input, or name of the operator.", examples=["departures"])
+    reason: str = Field(description="What happened, as a code.", examples=["late_joined"])
+    count: int = Field(description="How often.")
 
 
 class Reason(Answer):
     """What keeps a query from what was wished, and what can be done about it."""
 
-    code: str = Field(examples=["no_driver_has_room"])
-    detail: str
+    code: str = Field(
+        description="Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.", examples=["no_driver_has_room"]
+    )
+    detail: str = Field(description="What is in the way, and what to do about it.")
 
 
 class ProblemItem(Answer):
@@ -215,13 +219,13 @@ class QueryError(BaseModel):
 class StatusAnswer(Answer):
     """What the service knows of a query."""
 
-    name: str
-    state: QueryState
+    name: str = Field(description="Name of the query.")
+    state: QueryState = Field(description="What it is doing now.")
     phase: str | None = Field(
         description="What it does inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first"
         " commit: `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way)."
     )
-    desired_state: DesiredState
+    desired_state: DesiredState = Field(description="What is wished.")
     conditions: list[str] = Field(
         description="`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not"
         " follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs"
@@ -231,86 +235,25 @@ class StatusAnswer(Answer):
         description="Why it is not what was wished: its error, that no driver is there or has room, or which query it waits for, how far"
         " that is behind and what can be done (`waits_for_producer`)."
     )
-    state_since: datetime
-    generation: int
+    state_since: datetime = Field(description="When it came into this state.")
+    generation: int = Field(description="Rises when the definition changes.")
     observed_generation: int = Field(description="The generation the driver works on; 0 before the first start.")
     epoch: int = Field(description="Number of the launch.")
-    attempt: int
-    next_attempt_at: datetime | None
-    heartbeat_at: datetime | None
+    attempt: int = Field(description="Failed launches in a row; 0 once it has run well for a while.")
+    next_attempt_at: datetime | None = Field(description="When it is launched again after a failure; null: no launch is due.")
+    heartbeat_at: datetime | None = Field(description="When its driver was last heard of; null: no driver has had it.")
     error: QueryError | None = Field(description="Why it failed or is being retried.")
-    batch_id: int | None
-    committed_at: datetime | None
-    stream_time_ms: int | None
-    progress: list[FeedProgress]
+    batch_id: int | None = Field(description="Number of the last committed batch; null before the first.")
+    committed_at: datetime | None = Field(description="When it last committed; null before the first commit.")
+    stream_time_ms: int | None = Field(
+        description="Stream time as of the last commit: milliseconds since 1970; null before the first record."
+    )
+    progress: list[FeedProgress] = Field(description="How far each feed that it reads has been read.")
     read_rows: int = Field(description="Records read since the query began with this state.", examples=[27004])
     emitted_rows: int = Field(description="Records or changes of rows written since then.", examples=[1743])
     clocks: dict[str, int | None] = Field(description="Operator to stream time, the smallest over its tasks.")
     buffered: dict[str, int] = Field(description="Operator to records that wait inside it.")
-    counters: list[Counter]
-
-
-class Event(Answer):
-    """Something that happened to a query."""
-
-    id: int
-    at: datetime
-    kind: str = Field(examples=["query_transitioned"])
-    from_state: str | None
-    to_state: str | None
-    epoch: int | None
-    actor: str
-    detail: dict[str, Any] | None
-
-
-class EventPage(Answer):
-    """Events, oldest first; ``next`` resumes behind the last one."""
-
-    items: list[Event]
-    next: str | None
-
-
-class Run(Answer):
-    """One launch of a query."""
-
-    epoch: int
-    generation: int
-    driver_id: str | None
-    started_at: datetime
-    running_at: datetime | None
-    ended_at: datetime | None
-    end_reason: str | None
-    error: QueryError | None = Field(description="The error that ended it.")
-
-
-class RunPage(Answer):
-    """Launches, newest first."""
-
-    items: list[Run]
-    next: str | None
-
-
-class Reject(Answer):
-    """A record that could not be read."""
-
-    id: int
-    partition: int | None
-    offset: int | None = Field(description="Its place in the feed; null where it never entered one.")
-    reason: str
-    detail: str
-    excerpt: str | None = Field(
-        description="How it begins; null where it is from a file and the key is not an admin's, or from a feed that has relations outside of "
-        "the key's scope."
-    )
-    at: datetime
-
-
-class RejectPage(Answer):
-    """Rejects, newest first."""
-
-    items: list[Reject]
-    next: str | None
-    kept: dict[str, int] = Field(description="Reason to number of kept rejects.", examples=[{"event_time_missing": 8255}])
+    counters: list[Counter] = Field(description="What was counted at its inputs and operators, by reason.")
 
 
 class RecordsAnswer(Answer):
@@ -321,33 +264,37 @@ class RecordsAnswer(Answer):
     One that came of a replayed late record also has ``$replayed``: true.
     """
 
-    stream: str
+    stream: str = Field(description="Name of the stream.")
     partition: int | None = Field(description="Null where a derived stream is read as a whole.")
-    records: list[dict[str, Any]]
+    records: list[dict[str, Any]] = Field(description="Records in offset order.")
     next_offset: int = Field(description="Where to go on.")
     end_offset: int = Field(description="Where the partition, or the whole, ends at present.")
-    position: Position
-    stream_time_ms: int | None
-    committed_at: datetime | None
-    stale: bool
+    position: Position = Field(description="Feed, partition, next offset: what a derived stream includes; empty for a source.")
+    stream_time_ms: int | None = Field(
+        description="Stream time of its query as of the last commit, in milliseconds since 1970; null of a source, and before the first record."
+    )
+    committed_at: datetime | None = Field(
+        description="When its query last committed; null of a source, and before the first commit."
+    )
+    stale: bool = Field(description="True while its query does not run; false of a source.")
 
 
 class Health(Answer):
     """Alive."""
 
-    status: Literal["ok"]
+    status: Literal["ok"] = Field(description="Always `ok`: the process answers.")
 
 
 class Readiness(Answer):
     """What the service needs, and whether it is there."""
 
-    status: Literal["ready", "not_ready"]
+    status: Literal["ready", "not_ready"] = Field(description="Always `ready` with status 200; what is not ready answers 503.")
     checks: dict[str, str] = Field(description="`database`, the `schema`'s version, `driver`: ready, starting, failing or none.")
 
 
 class Version(Answer):
     """What runs here."""
 
-    version: str
-    python: str
-    api: Literal["v1"]
+    version: str = Field(description="Version of the service.")
+    python: str = Field(description="Version of Python below it.")
+    api: Literal["v1"] = Field(description="Version of the HTTP interface, as paths begin.")

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from app.main import create_app
 from app.settings import Settings
+from tests.unit.definition.test_described import INTERNAL
 
 Operation = dict[str, Any]
 METHODS = ("get", "put", "post", "delete")
@@ -116,6 +117,36 @@ def test_answers_have_no_optional_fields(document: dict[str, Any]) -> None:
             if part.startswith("2") and reference is not None and media_type == "application/json":
                 schema = document["components"]["schemas"][reference.rsplit("/", 1)[1]]
                 assert set(schema["properties"]) == set(schema["required"]), name
+
+
+def properties(schema: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every property of a schema, at every depth, with its place. Examples are values, no schemas."""
+    if isinstance(schema, dict):
+        for name, declared in schema.get("properties", {}).items():
+            yield f"{where}.{name}", declared
+        for name, inner in schema.items():
+            if name in ("properties", "patternProperties", "$defs"):
+                for own, each in inner.items():
+                    yield from properties(each, f"{where}.{own}")
+            elif name not in ("example", "examples", "default", "enum", "const"):
+                yield from properties(inner, where)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from properties(each, where)
+
+
+def test_every_field_of_every_schema_is_described_without_internals(document: dict[str, Any]) -> None:
+    schemas = [*document["components"]["schemas"].items(), *operations(document)]
+    found = {where: declared for name, schema in schemas for where, declared in properties(schema, name)}
+    assert len(found) > 350
+    assert [where for where, declared in found.items() if not declared.get("description", "").strip()] == []
+    unclear = {where: each["description"] for where, each in found.items() if INTERNAL.search(each["description"])}
+    assert unclear == {}
+    assert [where for where, each in found.items() if not each["description"].rstrip().endswith((".", ")"))] == []
+
+
+def test_every_schema_is_described(document: dict[str, Any]) -> None:
+    assert [name for name, schema in document["components"]["schemas"].items() if not schema.get("description")] == []
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
