@@ -131,10 +131,8 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     """
     contents = _contents(source)
     if contents.schema_prefix != Schemas.of(dsn).prefix:
-        raise BackupFailed(
-            f"the schemas in the backup begin with {contents.schema_prefix!r}, those of this service with {Schemas.of(dsn).prefix!r}: put it "
-            f"back with SLACKWATER_SCHEMA_PREFIX={contents.schema_prefix}"
-        )
+        named = f"with SLACKWATER_SCHEMA_PREFIX={contents.schema_prefix}" if contents.schema_prefix else "without SLACKWATER_SCHEMA_PREFIX"
+        raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
     tool = _tool(dsn, "pg_restore")
     with connect(dsn, "slackwater-restore") as connection:
         row = connection.execute(_IS_OURS).fetchone()

@@ -176,10 +176,11 @@ class LinkedConnection(Named, psycopg.Connection[Any]):
     @classmethod
     def connect(cls, conninfo: str = "", *, patience_s: float | None = None, **kwargs: Any) -> Self:  # type: ignore[override]
         completed = _completed(conninfo, kwargs)
+        schemas = _schemas(conninfo, completed)
         connection = super().connect(conninfo, **completed)
-        connection.schemas = _schemas(conninfo, completed)
-        if connection.schemas.prefix:
-            connection.cursor_factory = cursor_for(connection.schemas)
+        connection.schemas = schemas
+        if schemas.prefix:
+            connection.cursor_factory = cursor_for(schemas)
         connection.link = _watch().add(connection, psycopg.conninfo.make_conninfo(conninfo, **_target(kwargs)), patience_s)
         return connection
 
@@ -204,10 +205,11 @@ class LinkedAsyncConnection(Named, psycopg.AsyncConnection[Any]):
         cls, conninfo: str = "", *, patience_s: float | None = None, **kwargs: Any
     ) -> Self:
         completed = _completed(conninfo, kwargs)
+        schemas = _schemas(conninfo, completed)
         connection = await super().connect(conninfo, **completed)
-        connection.schemas = _schemas(conninfo, completed)
-        if connection.schemas.prefix:
-            connection.cursor_factory = async_cursor_for(connection.schemas)
+        connection.schemas = schemas
+        if schemas.prefix:
+            connection.cursor_factory = async_cursor_for(schemas)
         connection.link = _watch().add(connection, psycopg.conninfo.make_conninfo(conninfo, **_target(kwargs)), patience_s)
         return connection
 

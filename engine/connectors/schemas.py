@@ -147,7 +147,7 @@ class Schemas:
                 yield query.as_string(context)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)  # one of a table with many columns may have 100 KB
 def _translated(prefix: str, statement: str) -> str:
     def named(found: re.Match[str]) -> str:
         kind = found.lastgroup

@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-import psycopg
 from rich.console import Console
 from rich.table import Table
 
 from app.client import Json
+from engine.connectors.links import LinkedConnection
 from engine.connectors.log import append_batches, encode_batch
 from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS, count_query, final_counts, register
 from tests.bench.oracle import Finals, compare_finals, merge, merged_counts
@@ -167,7 +167,7 @@ def _steps(partitions: Sequence[pl.DataFrame]) -> list[list[tuple[int, pl.DataFr
 
 
 def _append(service: Service, steps: Sequence[Sequence[tuple[int, pl.DataFrame]]], pause_s: float = 0.0) -> None:
-    with psycopg.connect(service.dsn, autocommit=True) as connection:
+    with LinkedConnection.connect(service.dsn, autocommit=True) as connection:
         feed_id = feed_of(connection, "bids")
         for step in steps:
             batches = [(number, encode_batch(logged(part), 0)) for number, part in step if part.height]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import psycopg
 from psycopg import sql
 
 from app.client import Client, Json
+from engine.connectors.links import LinkedConnection
 from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
 from tests.bench.service import fresh_service
 from tests.bench.sources import FileSource, Input, Source
@@ -91,13 +91,13 @@ def final_counts(dsn: str, table: str, key: str) -> pl.DataFrame:
     """Return what a table of final counts holds: ``key``, ``start``, ``count``."""
     start = sql.SQL("(extract(epoch FROM window_start) * 1000)::bigint")
     statement = sql.SQL("SELECT {}, {}, bids FROM {}").format(sql.Identifier(key), start, sql.Identifier("views", table))
-    with psycopg.connect(dsn) as connection:
+    with LinkedConnection.connect(dsn) as connection:
         rows = connection.execute(statement).fetchall()
     return pl.DataFrame(rows, schema={"key": pl.Int64, "start": pl.Int64, "count": pl.Int64}, orient="row")
 
 
 def _judged_join(dsn: str, job: str, size: str, run: Run) -> Measured:
-    with psycopg.connect(dsn) as connection:
+    with LinkedConnection.connect(dsn) as connection:
         frame = derived_rows(connection, "joined").select("n", "version")
     quality = judge_join(size, frame["n"], frame["version"])
     waiting = sum(run.status["buffered"].values())

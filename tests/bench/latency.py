@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psycopg
 from rich.console import Console
 from rich.table import Table
 
+from engine.connectors.links import LinkedConnection
 from tests.bench.roles import cpu_by_role
 from tests.bench.service import Service, fresh_service
 from tests.bench.steady import Lane, as_json, observe, quantile
@@ -85,7 +85,7 @@ def _measure(service: Service, rate: int, seconds: float) -> dict[str, Any]:
 
 
 def _sample(dsn: str, phases: dict[str, dict[int, int]], is_over: threading.Event) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with LinkedConnection.connect(dsn, autocommit=True) as connection:
         while not is_over.wait(SAMPLE_S):
             for batch, found in connection.execute(_PHASES).fetchall():
                 for name, ms in (found or {}).items():

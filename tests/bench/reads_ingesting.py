@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import psycopg
 from rich.console import Console
 from rich.table import Table
 
+from engine.connectors.links import LinkedConnection
 from tests.bench.load import Answered, Load, put
 from tests.bench.service import Service, fresh_service
 
@@ -127,7 +127,7 @@ def _publish(path: Path, watched: Path) -> None:
 
 
 def _ingested(dsn: str) -> int:
-    with psycopg.connect(dsn) as connection:
+    with LinkedConnection.connect(dsn) as connection:
         row = connection.execute("SELECT coalesce(sum(sold), 0)::bigint FROM views.totals").fetchone()
     return 0 if row is None else int(row[0])
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 import psutil
-import psycopg
 
+from engine.connectors.links import LinkedConnection
 from tests.bench.meter import TreeMeter
 from tests.bench.roles import ANONYMOUS, memory_by_role
 from tests.bench.sampling import Sampler
@@ -100,7 +100,7 @@ class Watched:
         self.stream = stream
         self.name = "joined"
         self.read = 0
-        self._connection = psycopg.connect(service.dsn, autocommit=True)
+        self._connection = LinkedConnection.connect(service.dsn, autocommit=True)
 
     def start(self, table: Path, grace: str | None) -> None:
         """Register everything and start the query; the stream is empty."""

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import polars as pl
-import psycopg
 
+from engine.connectors.links import LinkedConnection
 from engine.connectors.log import append_batches, encode_batch, find_feed
 from engine.connectors.postgres import Connection
 from engine.core.hashing import key_hash
@@ -100,7 +100,7 @@ class LogSource:
     def fill(self, dsn: str, of: Input) -> int:
         parts = [logged(part) for part in self.partitions(of)]
         rows = sum(part.height for part in parts)
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with LinkedConnection.connect(dsn, autocommit=True) as connection:
             feed_id = feed_of(connection, of)
             if self.layout == "behind":
                 last = parts.pop()

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import psutil
-import psycopg
 
 from app.client import Json
+from engine.connectors.links import LinkedConnection
 from tests.bench.meter import Cpu, TreeMeter
 from tests.bench.service import Service, await_driver
 
@@ -138,7 +138,7 @@ def run_query(service: Service, query: Json, records: int) -> Run:
         RuntimeError: it failed, or took too long.
     """
     await_driver(service)
-    with psycopg.connect(service.dsn, autocommit=True) as connection:
+    with LinkedConnection.connect(service.dsn, autocommit=True) as connection:
         postmaster = psutil.Process(connection.info.backend_pid).parent()
         with TreeMeter(service.pid, *([] if postmaster is None else [postmaster.pid])) as meter:
             posted = time.time()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import psycopg
 
+from engine.connectors.links import LinkedConnection
 from engine.connectors.log import append_batches, encode_batch, encode_batches, ensure_feed, find_feed
 from tests.bench.nxt import BASE_MS
 from tests.bench.service import fresh_service
@@ -71,7 +71,7 @@ def upsert_rows(size: str, work: Path) -> Upserts:
             "select": {name: f"rows.{name}" for name in COLUMNS}, "into": {"table": "kept"},
         }  # fmt: skip
         run = run_query(service, query, rows * ROUNDS)
-        with psycopg.connect(service.dsn) as connection:
+        with LinkedConnection.connect(service.dsn) as connection:
             same = "SELECT count(*) FROM views.kept JOIN bare USING (id, name, amount, count, ts)"
             counted = connection.execute(same).fetchone()
         equal = 0 if counted is None else int(counted[0])
@@ -92,7 +92,7 @@ def _round(rows: int, number: int) -> pl.DataFrame:
 
 def _bare(dsn: str, rows: int) -> float:
     seconds = 0.0
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with LinkedConnection.connect(dsn, autocommit=True) as connection:
         connection.execute(
             f"CREATE TABLE {_TABLE} (id bigint PRIMARY KEY, name text, amount double precision, count bigint, ts bigint)"
         )
@@ -117,7 +117,7 @@ def _bare(dsn: str, rows: int) -> float:
 
 
 def _append(dsn: str, rows: int) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with LinkedConnection.connect(dsn, autocommit=True) as connection:
         feed = find_feed(connection, "rows")
         if feed is None:
             raise RuntimeError("there is no feed 'rows'")

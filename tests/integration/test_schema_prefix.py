@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from app.store.database import engine_for, migrate
 from app.store.retention import TRIM_LOCK, Kept, trim_once
 from app.store.schema_version import refuse_newer
 from app.store.transactions import lock_edits
+from engine.connectors.incarnation import mark
 from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import SCHEMAS, Schemas
 from tests.api.change_writer import ChangeWriter
@@ -189,6 +191,13 @@ def test_locks_are_each_installations_own(dsns: tuple[str, str]) -> None:
             )
             trim_once(dsns[1], kept)
             assert connection.execute("SELECT count(*) FROM slackwater.driver").fetchone() == (0,)
+
+
+def test_how_far_one_installation_was_seen_says_nothing_of_another(dsns: tuple[str, str]) -> None:
+    with LinkedConnection.connect(dsns[0]) as older, LinkedConnection.connect(dsns[1]) as newer:
+        assert mark(older).began_at < mark(newer).began_at
+        assert not mark(older).is_behind(mark(newer))
+        assert replace(mark(older), cluster="x").is_behind(replace(mark(newer), cluster="x")), "in one installation it would"
 
 
 def test_a_backup_holds_one_installation_and_is_put_back_beside_the_other(
