@@ -131,7 +131,11 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     """
     contents = _contents(source)
     if contents.schema_prefix != Schemas.of(dsn).prefix:
-        named = f"with SLACKWATER_SCHEMA_PREFIX={contents.schema_prefix}" if contents.schema_prefix else "without SLACKWATER_SCHEMA_PREFIX"
+        named = (
+            f"with SLACKWATER_SCHEMA_PREFIX={contents.schema_prefix}"
+            if contents.schema_prefix
+            else "without SLACKWATER_SCHEMA_PREFIX"
+        )
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
     tool = _tool(dsn, "pg_restore")
     with connect(dsn, "slackwater-restore") as connection:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 
+from app.settings import ENV_PREFIX
 from engine.core.task import STATE_FORMAT
 from engine.python_processes import SAFE_PATH_VARIABLE
 from engine.spark.checkpoint import LAYOUT_FORMAT
@@ -32,7 +33,9 @@ async def test_the_version_before_works_beside_this_one_or_refuses(empty: str, t
     before = tmp_path / "before"
     unpack(newest(), before)
     command = [sys.executable, "-P", "-m", "tests.stored.tour", empty, str(tmp_path), "look:ours", "make:theirs"]
-    environment = {**os.environ, "PYTHONPATH": str(before), SAFE_PATH_VARIABLE: "1"}
+    # Settings of this version's tests are not known to the version before.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    environment = {**inherited, "PYTHONPATH": str(before), SAFE_PATH_VARIABLE: "1"}
     # The database is the one of the version before, as it is where a service is upgraded.
     migration = f"from app.store.database import migrate; migrate({empty!r})"
     subprocess.run(
