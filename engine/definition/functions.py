@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from typing import Literal
 
 import polars as pl
 
@@ -114,7 +116,9 @@ def sign(arguments: Arguments) -> Operand:
     return Operand(once(build, operand.expr), INT)
 
 
-def rounding(name: str, build: Callable[[pl.Expr], pl.Expr]) -> Callable[[Arguments], Operand]:
+def rounding(
+    name: Literal["floor", "ceil", "round"], build: Callable[[pl.Expr], pl.Expr], digits: int = 0
+) -> Callable[[Arguments], Operand]:
     """Compile floor and ceil: the argument's own type, a decimal one digit wider (9.9 gives 10.0)."""
 
     def compiled(arguments: Arguments) -> Operand:
@@ -122,9 +126,30 @@ def rounding(name: str, build: Callable[[pl.Expr], pl.Expr]) -> Callable[[Argume
         if kind.is_integer:
             return operand
         result = _wider(kind)
-        return Operand(build(operand.expr).cast(result.polars, strict=False), result)
+        fitting = once(lambda value: _roundable(name, value, kind, digits), operand.expr)
+        return Operand(build(fitting).cast(result.polars, strict=False), result)
 
     return compiled
+
+
+def _roundable(name: Literal["floor", "ceil", "round"], value: pl.Expr, kind: ColumnType, digits: int) -> pl.Expr:
+    """Return decimals of the most digits with NULL where rounding makes one more of them: Polars fails there."""
+    scale = kind.scale or 0
+    if kind.kind != "decimal" or kind.precision != MAX_DECIMAL_PRECISION or digits >= scale:
+        return value
+    beyond, step = 10**MAX_DECIMAL_PRECISION, 10 ** (scale - digits)  # counted in units of the last digit
+
+    def number(units: int) -> pl.Expr:
+        return pl.lit(Decimal(f"{units}e-{scale}"), dtype=kind.polars)
+
+    match name:
+        case "ceil":
+            fits = value <= number(beyond - step)
+        case "floor":
+            fits = value >= number(step - beyond)
+        case "round":
+            fits = value.abs() < number(beyond - step // 2)
+    return pl.when(fits).then(value)
 
 
 def _wider(kind: ColumnType) -> ColumnType:
@@ -138,7 +163,7 @@ def round_to(arguments: Arguments) -> Operand:
     digits = arguments[1].literal if len(arguments) > 1 else 0
     if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
         raise ExpressionInvalid("type_mismatch", f"round takes its digits written out, 0 to {MAX_ROUND_DIGITS}")
-    return rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"))([operand])
+    return rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"), digits)([operand])
 
 
 def trim(name: str, build: Callable[[pl.Expr, str], pl.Expr]) -> Callable[[Arguments], Operand]:

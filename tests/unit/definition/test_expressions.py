@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 import polars as pl
@@ -255,3 +255,20 @@ def exact(left: int, right: int, sign: str) -> int | None:
     else:
         result = {"+": left + right, "-": left - right, "*": left * right}[sign]
     return result if -(2**63) <= result < 2**63 else None
+
+
+@pytest.mark.parametrize("scale", [0, 1, 2, 37, 38])
+@pytest.mark.parametrize("call", ["ceil(d)", "floor(d)", "round(d)", "round(d, 1)"])
+def test_a_rounded_decimal_of_one_digit_too_many_is_null_and_stops_nothing(call: str, scale: int) -> None:
+    kind, unit = parse_type(f"decimal(38,{scale})"), Decimal(f"1e-{scale}")
+    with localcontext(prec=80):
+        whole, step = 10 ** (38 - scale), Decimal("0.1") if call == "round(d, 1)" else Decimal(1)
+        near = [whole - unit, whole - step, whole - step + unit, whole - step / 2, whole - step / 2 - unit, Decimal(0)]
+        given = [
+            value.quantize(unit) for value in (*near, *(-value for value in near)) if abs(value) < whole and not value % unit
+        ]
+        mode = {"c": ROUND_CEILING, "f": ROUND_FLOOR, "r": ROUND_HALF_UP}[call[0]]
+        rounded = [(value / step).quantize(Decimal(1), mode) * step if step >= unit else value for value in given]
+        wanted = [value if abs(value) < whole else None for value in rounded]
+    frame = pl.DataFrame({"d": pl.Series(given, dtype=kind.polars)})
+    assert frame.select(compile_scalar(call, Schema((("d", kind),))).expr.alias("x"))["x"].to_list() == wanted
