@@ -20,12 +20,14 @@ from app.errors import Unprocessable
 from app.store.append_targets import Target
 from engine.connectors.log import (
     APPEND_SQL,
+    BATCH_BYTES,
     CLAIM_KEY_SQL,
     STORE_RESPONSE_SQL,
     append_params,
     encode_batch,
     route,
 )
+from engine.connectors.slicing import slices
 from engine.plan.warnings import DefinitionWarning
 
 # An answer names this many refused records; all of them can be read at …/rejects.
@@ -239,9 +241,10 @@ def _batches(items: Sequence[AppendItem], writing: Sequence[int]) -> list[_Batch
         first = items[indexes[0]]
         frame = _together([items[index].accepted for index in indexes], indexes)
         for partition, part in route(frame, first.target.schema.key, first.target.partitions):
-            origins, counts = np.unique(part.drop_in_place(_ITEM).to_numpy(), return_counts=True)
-            params = append_params(first.target.feed_id, partition, encode_batch(part, first.now_ms))
-            batches.append(_Batch(partition, params, tuple(zip(origins.tolist(), counts.tolist(), strict=True))))
+            for rows in slices(part, len(part), BATCH_BYTES):
+                origins, counts = np.unique(rows.drop_in_place(_ITEM).to_numpy(), return_counts=True)
+                params = append_params(first.target.feed_id, partition, encode_batch(rows, first.now_ms))
+                batches.append(_Batch(partition, params, tuple(zip(origins.tolist(), counts.tolist(), strict=True))))
     return sorted(batches, key=lambda batch: batch.partition)
 
 

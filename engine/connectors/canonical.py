@@ -21,6 +21,8 @@ from engine.connectors.conform import conform, nulls
 from engine.connectors.event_units import in_ms
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
+from engine.connectors.record_ends import MAX_RECORD_BYTES
+from engine.core.row_bytes import RowBytes
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
 from engine.errors import DataInvalid
@@ -82,7 +84,8 @@ def canonicalise(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Judge records and bring the good ones into canonical form.
 
-    Reasons, in the order in which they are tried: ``wrong_type``, ``not_finite``, ``invalid_string``, ``key_too_large``,
+    Reasons, in the order in which they are tried: ``wrong_type``, ``not_finite``, ``invalid_string``, ``record_too_long``,
+    ``key_too_large``,
     ``event_time_missing``, ``event_time_out_of_range`` (T8), ``future_event_time`` (T7). A null key is no reason: operators count
     it (T6).
 
@@ -109,6 +112,7 @@ def canonicalise(
         if not source.is_judged or declared.is_nested:  # earlier versions appended without a look inside nested values
             faults += leaf_faults(columns[name], declared, is_event_time=name == relation.event_time)
     if not source.is_judged:
+        _check_size(columns, faults)
         _check_key(columns, relation, faults)
     _check_times(ts, relation, now_ms, faults)
     offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
@@ -272,6 +276,19 @@ def _control_time(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series | None:
         bad = number.is_null() & said.is_not_null()
         faults.append(Fault(bad, "wrong_type", "$event_time_ms must be a whole number of milliseconds"))
     return number
+
+
+def _check_size(columns: dict[str, pl.Series], faults: list[Fault]) -> None:
+    """Refuse records whose values have more bytes than a record of a file may have; looks at each only where all together have."""
+    frame = pl.DataFrame(list(columns.values()))
+    if frame.estimated_size() <= MAX_RECORD_BYTES:
+        return
+    sizes = RowBytes(frame.schema).of(frame)
+    if (sizes > MAX_RECORD_BYTES).any():
+        detail = (
+            f"the record's values have more than {MAX_RECORD_BYTES:,} bytes; keep large values elsewhere, and send where they are"
+        )
+        faults.append(Fault(pl.Series(sizes > MAX_RECORD_BYTES), "record_too_long", detail))
 
 
 def _check_key(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:

@@ -9,8 +9,13 @@ import polars as pl
 import psycopg
 from psycopg import sql
 
+from engine.connectors.slicing import slices
+
 SLICE_ROWS = 8_192
 """Postgres takes in one slice while the next is being written: about a megabyte, which costs as little per row as all at once."""
+
+SLICE_BYTES = 4 << 20
+"""Of a slice with more than one row: of large rows a few thousand would be gigabytes of text."""
 
 _COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
 
@@ -24,7 +29,7 @@ def copy_frame(cursor: psycopg.Cursor[Any], target: sql.Identifier, frame: pl.Da
     if frame.is_empty():
         return
     with cursor.copy(_COPY.format(target, sql.SQL(", ").join(map(sql.Identifier, frame.columns)))) as copy:
-        for part in frame.iter_slices(SLICE_ROWS):
+        for part in slices(frame, SLICE_ROWS, SLICE_BYTES):
             text = io.BytesIO()
             # Strings are always quoted: a line that is nothing but \\. would end the COPY.
             part.write_csv(text, include_header=False, quote_style="non_numeric")

@@ -20,6 +20,7 @@ from psycopg.rows import tuple_row
 
 from engine.connectors.packets import decode_frame, encode_frame, split_by_ordinal
 from engine.connectors.postgres import Connection
+from engine.connectors.slicing import slices
 from engine.core.hashing import key_hash
 from engine.errors import InvariantBroken
 
@@ -161,12 +162,7 @@ def _marks(frame: pl.DataFrame) -> list[int] | None:
 
 def encode_batches(frame: pl.DataFrame, arrival_ms: int) -> list[Batch]:
     """Make as many batches of accepted records as ``BATCH_ROWS`` and ``BATCH_BYTES`` ask for."""
-    return [encode_batch(part, arrival_ms) for part in frame.iter_slices(fitting_rows(frame))]
-
-
-def fitting_rows(frame: pl.DataFrame) -> int:
-    """Return how many rows of a frame make a batch."""
-    return max(1, min(BATCH_ROWS, int(BATCH_BYTES * frame.height / max(frame.estimated_size(), 1))))
+    return [encode_batch(part, arrival_ms) for part in slices(frame, BATCH_ROWS, BATCH_BYTES)]
 
 
 def route(frame: pl.DataFrame, key: Sequence[str], partitions: int) -> list[tuple[int, pl.DataFrame]]:

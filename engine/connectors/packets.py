@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -43,6 +43,10 @@ PACKET_SCHEMA = pa.schema(
         ("file", pa.string()),
     ]
 )
+
+PACKET_BYTES = 64 << 20
+"""Of a packet with more than one row, and of the packets that cross Spark's border in one record batch: a column of blobs in Arrow ends at
+2 GB, and everything is copied whole several times on its way."""
 
 SMALL_FRAME_ROWS = 2_048
 """Up to here Polars' own IPC code has the lower fixed cost (16 against 60 µs); above, pyarrow is three times faster."""
@@ -131,6 +135,20 @@ def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in PACKET_SCHEMA]
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, PACKET_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=PACKET_SCHEMA)
+
+
+def packet_batches(packets: Iterable[Packet], max_bytes: int = PACKET_BYTES) -> Iterator[pa.RecordBatch]:
+    """Put packets into record batches as they come, a batch for so many bytes of blobs, or for a single larger one."""
+    together: list[Packet] = []
+    size = 0
+    for packet in packets:
+        if together and size + len(packet.blob) > max_bytes:
+            yield packet_batch(together)
+            together, size = [], 0
+        together.append(packet)
+        size += len(packet.blob)
+    if together:
+        yield packet_batch(together)
 
 
 def unpack(table: pa.Table | pa.RecordBatch) -> list[Packet]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +19,21 @@ import numpy as np
 import polars as pl
 from psycopg.rows import tuple_row
 
-from engine.connectors.log import TRIM_STEP_BATCHES, Batch, FeedRow, append_batches, encode_batch, ensure_feed, fitting_rows
+from engine.connectors.log import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    TRIM_STEP_BATCHES,
+    Batch,
+    FeedRow,
+    append_batches,
+    encode_batch,
+    ensure_feed,
+)
 from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
+from engine.connectors.slicing import ends_within
 from engine.core.frames import HEAD
+from engine.core.row_bytes import RowBytes
 from engine.core.sequence import Numbered
 from engine.errors import InvariantBroken
 
@@ -135,10 +147,8 @@ def append_rows(
 
 
 def _batches(tasks: Sequence[pl.DataFrame], numbers: Numbered, first: int, now_ms: int) -> Iterator[tuple[int, Batch]]:
-    rows = sum(frame.height for frame in tasks)
-    step = min(fitting_rows(frame) for frame in tasks if frame.height)
-    for start in range(0, rows, step):
-        size = min(step, rows - start)
+    for start, end in pairwise([0, *_block_ends(tasks, numbers)]):
+        size = end - start
         parts: list[tuple[int, pl.DataFrame, int]] = []
         for ordinal, (frame, sequences, heads) in enumerate(zip(tasks, numbers.sequences, numbers.heads, strict=True)):
             low, high = np.searchsorted(sequences, (start, start + size))
@@ -152,6 +162,17 @@ def _batches(tasks: Sequence[pl.DataFrame], numbers: Numbered, first: int, now_m
         for ordinal, part, _ in parts:
             batch = encode_batch(part, now_ms)
             yield ordinal, replace(batch, marks=None, sequence=first + start, sequence_rows=size, head_ms=head_ms)
+
+
+def _block_ends(tasks: Sequence[pl.DataFrame], numbers: Numbered) -> list[int]:
+    """Return at which numbers blocks end: a block, which is read whole, has the rows and the bytes of one batch."""
+    rows = sum(frame.height for frame in tasks)
+    if sum(frame.estimated_size() for frame in tasks) <= BATCH_BYTES:
+        return [*range(BATCH_ROWS, rows, BATCH_ROWS), rows]
+    sizes = np.zeros(rows, np.int64)
+    for frame, sequences in zip(tasks, numbers.sequences, strict=True):
+        sizes[sequences] = RowBytes(frame.schema).of(frame)
+    return ends_within(sizes, BATCH_ROWS, BATCH_BYTES)
 
 
 def join_block(parts: Sequence[tuple[int, int, bytes]], sequence: int, rows: int) -> pl.DataFrame:

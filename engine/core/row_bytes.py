@@ -8,6 +8,7 @@ counted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import add
 from typing import Final
@@ -16,18 +17,24 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import I64
-from engine.definition.types import STRING, ColumnType, Schema
 
-_WIDTHS: Final = {"boolean": 1, "int": 4, "bigint": 8, "double": 8, "decimal": 16, "date": 4, "time": 8, "timestamp": 8}
+_WIDTHS: Final[dict[type[pl.DataType], int]] = {
+    pl.Boolean: 1, pl.Int8: 1, pl.Int16: 2, pl.Int32: 4, pl.Int64: 8, pl.UInt8: 1, pl.UInt16: 2, pl.UInt32: 4, pl.UInt64: 8,
+    pl.Float32: 4, pl.Float64: 8, pl.Decimal: 16, pl.Date: 4, pl.Time: 8, pl.Datetime: 8, pl.Null: 0,
+}  # fmt: skip
 
 _OFFSET_BYTES: Final = 4
 
 
 class RowBytes:
-    """Counts the bytes of rows with the columns of ``schema``."""
+    """Counts the bytes of rows.
 
-    def __init__(self, schema: Schema) -> None:
-        sizes = [_size(pl.col(name), column) for name, column in schema.items()]
+    Args:
+        columns: names and types of those that count.
+    """
+
+    def __init__(self, columns: Mapping[str, pl.DataType]) -> None:
+        sizes = [_size(pl.col(name), kind) for name, kind in columns.items()]
         self._fixed = sum(size for size in sizes if isinstance(size, int))
         variable = [size for size in sizes if isinstance(size, pl.Expr)]
         self._variable = reduce(add, variable) if variable else None
@@ -43,35 +50,22 @@ class RowBytes:
         return fixed if self._variable is None else fixed + frame.select(self._variable).to_series().to_numpy()
 
 
-def _size(value: pl.Expr, column: ColumnType) -> int | pl.Expr:
+def _size(value: pl.Expr, kind: pl.DataType) -> int | pl.Expr:
     """The bytes of a value: a number where they are the same for all."""
-    if column.kind in _WIDTHS:
-        return _WIDTHS[column.kind]
-    if column.kind == "string":
+    if isinstance(kind, pl.String):
         return _counted(value.str.len_bytes())
-    if column.kind == "bytes":
+    if isinstance(kind, pl.Binary):
         return _counted(value.bin.size())
-    if column.kind == "struct":
-        return _fields(value, column)
-    return _elements(value, column)
+    if isinstance(kind, pl.Struct):
+        sizes = [_size(value.struct.field(field.name), pl.Schema({"x": field.dtype})["x"]) for field in kind.fields]
+        return reduce(add, sizes, 0)
+    if isinstance(kind, pl.List):
+        size = _size(pl.element(), pl.Schema({"x": kind.inner})["x"])
+        if isinstance(size, int):
+            return _counted(value.list.len() * size)
+        return _counted(value.list.eval(size).list.sum())
+    return _WIDTHS[type(kind)]
 
 
 def _counted(length: pl.Expr) -> pl.Expr:
     return length.cast(pl.Int64).fill_null(0) + _OFFSET_BYTES
-
-
-def _fields(value: pl.Expr, column: ColumnType) -> int | pl.Expr:
-    sizes = [_size(value.struct.field(name), field) for name, field in column.fields]
-    return reduce(add, sizes, 0)
-
-
-def _elements(value: pl.Expr, column: ColumnType) -> pl.Expr:
-    element = column.element
-    if column.kind == "map" and column.value is not None:
-        element = ColumnType("struct", fields=(("key", STRING), ("value", column.value)))
-    if element is None:
-        raise ValueError(f"{column} has no elements")
-    size = _size(pl.element(), element)
-    if isinstance(size, int):
-        return _counted(value.list.len() * size)
-    return _counted(value.list.eval(size).list.sum())

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import (
+    PACKET_BYTES,
     PACKET_SCHEMA,
     Packet,
     PacketKind,
@@ -33,6 +35,7 @@ from engine.connectors.packets import (
     encode_frame,
     encode_json,
 )
+from engine.connectors.slicing import slices
 from engine.core.frames import Emission
 from engine.core.hashing import KeyHash
 from engine.core.order import UPSTREAM, Slice
@@ -53,7 +56,7 @@ KEPT_TASKS = 64
 """Built tasks kept per worker process. One holds its newest segments in memory: of a busy join about 10 MB."""
 
 PACKET_ROWS = 262_144
-"""Rows of a result per packet, so that a packet stays below the 2 GB of an Arrow cell whatever the rows hold."""
+"""Rows of a result per packet."""
 
 _FIELDS = tuple(PACKET_SCHEMA.names)
 _PacketRow = Row(*_FIELDS)
@@ -203,7 +206,7 @@ class StageProcessor(StatefulProcessor):
             source = emitted_by(self._stage.index)
             packets += [Packet(task, "active", source, ordinal, 0, 0, None, None, now_ms, b"") for task in self._tasks]
         if emission.late.height:
-            packets.append(self._packet("late", ordinal, now_ms, encode_frame(emission.late), emission.late.height))
+            packets += self._numbered("late", list(slices(emission.late, PACKET_ROWS, PACKET_BYTES)), ordinal, now_ms)
         counters = [[name, reason, count] for (name, reason), count in sorted(emission.counters.items())]
         stats = {
             "stage": self._stage.index,
@@ -224,14 +227,18 @@ class StageProcessor(StatefulProcessor):
 
     def _changes(self, ordinal: int, changes: pl.DataFrame, now_ms: int) -> list[Packet]:
         """Pack what the task emitted: for the next stage by the next key's task, for the sink as it is."""
-        slices = [changes] if changes.height <= PACKET_ROWS else list(changes.iter_slices(PACKET_ROWS))
+        parts = [part for part in slices(changes, PACKET_ROWS, PACKET_BYTES) if part.height]
         if self._stage.index + 1 < len(self._plan.stages):
             route = Route(emitted_by(self._stage.index), ordinal, now_ms)
-            return [packet for part in slices if part.height for packet in data_packets(part, self._tasks, route)]
+            return [packet for part in parts for packet in data_packets(part, self._tasks, route)]
+        return self._numbered("data", parts, ordinal, now_ms)
+
+    def _numbered(self, kind: PacketKind, parts: Sequence[pl.DataFrame], ordinal: int, now_ms: int) -> list[Packet]:
+        """Pack parts of a frame for the sink, which puts them together by the numbers of their first rows."""
+        firsts = accumulate((part.height for part in parts), initial=0)
         return [
-            self._packet("data", ordinal, now_ms, encode_frame(part), part.height, number * PACKET_ROWS)
-            for number, part in enumerate(slices)
-            if part.height
+            self._packet(kind, ordinal, now_ms, encode_frame(part), part.height, first)
+            for first, part in zip(firsts, parts, strict=False)
         ]
 
     def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:

@@ -24,7 +24,7 @@ from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, ad
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.incarnation import beyond_the_end
-from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch
+from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
@@ -314,7 +314,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reader, inputs = self._feeds[index]
                 packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
                 told = self._told(packets, partition, index)
-                yield packet_batch(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
+                yield from packet_batches(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
 
     def _counted(self, group: SplitGroup) -> Packet:
         """Return the packet that counts the batch's cuts inside one event time (P2)."""

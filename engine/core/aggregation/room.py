@@ -15,7 +15,7 @@ import polars as pl
 from engine.core.aggregation.list_columns import Int64s
 from engine.core.clocks import Bools
 from engine.core.row_bytes import RowBytes
-from engine.definition.types import ColumnType, Schema
+from engine.definition.types import ColumnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Room:
 
     def __init__(self, most: Most, element: ColumnType) -> None:
         self._most = most
-        self._row_bytes = RowBytes(Schema((("x", element),)))
+        self._row_bytes = RowBytes({"x": element.polars})
         width = self._row_bytes.width
         self._is_counted_only = width is not None and width * most.values < most.bytes
 

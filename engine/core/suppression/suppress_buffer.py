@@ -94,7 +94,7 @@ class SuppressionBuffer:
         self._is_stop = bounds is not None and bounds.when_full == "stop"
         limits = (None, None) if bounds is None else (bounds.max_rows, bounds.max_bytes)
         self._bounds = Bounds(*(_UNBOUNDED if limit is None else limit for limit in limits))
-        self._row_bytes = RowBytes(schema)
+        self._row_bytes = RowBytes(schema.polars())
         self._places: int = state.get("places", 0)
         self._bytes: int = state.get("bytes", 0)
         self._voids: int = state.get("voids", 0)

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.bodies import parse_records
-from engine.connectors.canonical import LOGGED, MAX_EVENT_TIME_MS, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.canonical import LOGGED, MAX_EVENT_TIME_MS, POSTED, TYPED_FILE, SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_lines
+from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
 from engine.plan.model import RelationSchema
@@ -387,3 +388,20 @@ def test_nested_values_that_an_earlier_version_appended_are_judged_when_they_are
     accepted, rejects = canonicalise(raw, declared, NOW_MS, LOGGED)
     assert accepted["a"].to_list() == [[1.0]]
     assert rejects.select("offset", "reason").rows() == [(1, "not_finite"), (2, "wrong_type")]
+
+
+@pytest.mark.parametrize("source", [POSTED, TYPED_FILE])
+def test_a_record_with_more_than_sixteen_mebibytes_is_refused_and_the_others_are_not(source: SourceKind) -> None:
+    of = relation({"k": "string", "a": "string", "b": "array<string>"}, key=("k",))
+    half = "x" * (MAX_RECORD_BYTES // 2)
+    raw = pl.DataFrame({"k": ["1", "2", "3"], "a": [half, half, None], "b": [[], [half], [half]]})
+    accepted, rejects = canonicalise(raw.with_columns(pl.Series("_ts", [0, 0, 0])), of, NOW_MS, source)
+    assert accepted["k"].to_list() == ["1", "3"]
+    assert rejects.select("offset", "reason").rows() == [(1, "record_too_long")]
+    assert "16,777,216 bytes" in rejects["detail"][0]
+
+
+def test_a_long_record_that_was_appended_before_there_was_a_bound_still_counts() -> None:
+    of = relation({"k": "string"})
+    raw = pl.DataFrame({"k": ["x" * (MAX_RECORD_BYTES + 1)], "_ts": [0], "_op": pl.Series([0], dtype=pl.Int8), "_offset": [7]})
+    assert canonicalise(raw, of, NOW_MS, LOGGED)[0]["_offset"].to_list() == [7]

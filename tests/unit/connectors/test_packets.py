@@ -14,6 +14,7 @@ from engine.connectors.packets import (
     decode_frame,
     encode_frame,
     packet_batch,
+    packet_batches,
     split_by_ordinal,
     unpack,
 )
@@ -62,3 +63,10 @@ def test_packets_survive_arrow_and_the_two_schemas_agree() -> None:
     names = {"int": "int32", "long": "int64", "string": "string", "binary": "binary"}
     declared = [column.strip().split() for column in PACKET_DDL.split(",")]
     assert [(name, names[kind]) for name, kind in declared] == [(f.name, str(f.type)) for f in PACKET_SCHEMA]
+
+
+def test_packets_cross_in_record_batches_of_a_bounded_size() -> None:
+    packets = [Packet(1, "data", 0, 0, first, 1, None, None, 0, bytes(size)) for first, size in enumerate((10, 10, 5, 40, 1, 1))]
+    found = [unpack(batch) for batch in packet_batches(iter(packets), max_bytes=20)]
+    assert [[len(packet.blob) for packet in batch] for batch in found] == [[10, 10], [5], [40], [1, 1]]
+    assert [packet for batch in found for packet in batch] == packets

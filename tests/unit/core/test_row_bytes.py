@@ -10,7 +10,7 @@ from engine.definition.types import Schema, parse_type
 
 def sizes(type_text: str, values: list[object]) -> list[int]:
     schema = Schema((("c", parse_type(type_text)),))
-    return RowBytes(schema).of(pl.DataFrame({"c": values}, schema=schema.polars())).tolist()
+    return RowBytes(schema.polars()).of(pl.DataFrame({"c": values}, schema=schema.polars())).tolist()
 
 
 def test_fixed_widths_count_nulls_too() -> None:
