@@ -19,8 +19,9 @@ from app.domain.lateness import advise, histogram_of, histograms_of, shown_bucke
 from app.store.query_plans import PlannedQuery, get_planned
 from engine.core.lateness import Counted
 from engine.definition.queries import QueryDefinition
-from engine.plan.lateness import Setting, settings_of
+from engine.plan.lateness import settings_of
 from engine.plan.model import Input
+from engine.plan.operators.answers import Setting
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 

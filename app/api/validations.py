@@ -28,7 +28,8 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, normalise, read_query
-from engine.plan.model import Operator, Plan
+from engine.plan.model import Plan
+from engine.plan.operators.operator import Operator
 from engine.plan.warnings import warnings_of
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 
 from engine.core.replay import REPLAYABLE
-from engine.plan.model import Plan, StreamTableJoin
+from engine.plan.model import Plan
 
 _WHY_NOT = {
     "window_closed": "its window is closed: what was told as final cannot change",
@@ -39,7 +39,7 @@ def refusal_of(reason: str, operator: str, record: str, plan: Plan) -> Refusal |
     if reason not in REPLAYABLE:
         why = _WHY_NOT.get(reason, "only late records of a join of a stream with a table can be joined again")
         return Refusal("replay_not_possible", f"a record with the reason {reason} cannot be replayed: {why}")
-    joins = [each.name for stage in plan.stages for each in stage.operators if isinstance(each, StreamTableJoin)]
+    joins = [each.name for stage in plan.stages for each in stage.operators if each.takes_replays]
     if operator not in joins:
         return Refusal("replay_not_possible", f"the definition has no join '{operator}' with a table any more")
     try:

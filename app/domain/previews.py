@@ -6,26 +6,15 @@ answer a range. An edit without ``?release=now`` does the same with each task's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from engine.plan.model import (
-    Operator,
-    Plan,
-    SessionAggregation,
-    SlidingAggregation,
-    StreamStreamJoin,
-    StreamTableJoin,
-    SuppressBuffer,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowAggregation,
-)
+from engine.plan.model import Plan
+from engine.plan.operators.answers import RowBound, TimeBound, WaitingKind
+from engine.plan.operators.operator import Operator
 
-EffectKind = Literal[
-    "records_let_go", "windows_closed", "updates_let_go", "buffer_overrun", "rows_removed", "versions_unreadable", "late_records_removed"
-]  # fmt: skip
+EffectKind = Literal[WaitingKind, "rows_removed", "versions_unreadable", "late_records_removed"]
 Spans = Mapping[str, list[list[int]]]
 
 
@@ -52,17 +41,6 @@ class Effect:
     to_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Boundary:
-    """What is at or before ``clock - delay_ms`` of its task goes; ``clock`` None: the wall clock."""
-
-    pointer: str
-    kind: EffectKind
-    waiting: str
-    clock: str | None
-    delay_ms: int
-
-
 def effects_at_once(
     before: Plan, after: Plan, definition: Mapping[str, Any], detail: Mapping[str, Any], now_ms: int
 ) -> list[Effect]:
@@ -79,79 +57,46 @@ def effects_at_once(
     effects = []
     for old_stage, new_stage in zip(before.stages, after.stages, strict=True):
         for old, new in zip(old_stage.operators, new_stage.operators, strict=True):
-            effects += [_passed(boundary, detail, now_ms) for boundary in _boundaries(old, new, joins)]
-            effects += _overruns(old, new, joins, detail)
+            times, rows = ({each.setting: each for each in old.time_bounds}, {each.setting: each for each in old.row_bounds})
+            effects += [_passed(each, new, joins, detail, now_ms) for each in new.time_bounds if each != times[each.setting]]
+            effects += [_overrun(each, new, joins, detail) for each in new.row_bounds if _is_lower(each, rows[each.setting])]
     return effects
 
 
-def _boundaries(old: Operator, new: Operator, joins: Mapping[str, str]) -> Iterator[_Boundary]:
-    match old, new:
-        case StreamTableJoin(), StreamTableJoin():
-            yield from _join_boundaries(old, new, joins[new.name])
-        case StreamStreamJoin(), StreamStreamJoin() if new.grace_ms != old.grace_ms:
-            yield _Boundary(f"{joins[new.name]}/within/grace", "records_let_go", new.name, new.name, new.grace_ms + 1)
-        case WindowAggregation(), WindowAggregation() if new.grace_ms != old.grace_ms:
-            yield _Boundary("/window/grace", "windows_closed", new.name, new.name, new.grace_ms)
-        case SessionAggregation(), SessionAggregation() if new.grace_ms != old.grace_ms:
-            yield _Boundary("/window/grace", "windows_closed", new.name, new.name, new.gap_ms + new.grace_ms + 1)
-        case SlidingAggregation(), SlidingAggregation() if new.grace_ms != old.grace_ms:
-            yield _Boundary("/window/grace", "windows_closed", new.name, new.name, new.grace_ms + 1)
-        case TimeLimitSuppression(), TimeLimitSuppression() if new.limit_ms != old.limit_ms:
-            yield _Boundary("/suppress/limit", "updates_let_go", new.name, new.name, new.limit_ms)
-        case _:
-            pass
+def _pointer(bound: TimeBound | RowBound, operator: Operator, joins: Mapping[str, str]) -> str:
+    part = joins[str(operator.name)] if operator.part == "joins" else f"/{operator.part}"
+    return f"{part}{bound.setting}"
 
 
-def _join_boundaries(old: StreamTableJoin, new: StreamTableJoin, pointer: str) -> Iterator[_Boundary]:
-    if new.grace_ms is not None and new.grace_ms != old.grace_ms:
-        yield _Boundary(f"{pointer}/grace", "records_let_go", new.name, new.name, new.grace_ms)
-    if new.hold is not None and old.hold is not None and new.hold.at_most_ms != old.hold.at_most_ms:
-        yield _Boundary(f"{pointer}/hold/at_most", "records_let_go", f"{new.name}.hold", None, new.hold.at_most_ms)
-
-
-def _passed(boundary: _Boundary, detail: Mapping[str, Any], now_ms: int) -> Effect:
-    """Count what is at or before the boundary, task by task."""
+def _passed(bound: TimeBound, operator: Operator, joins: Mapping[str, str], detail: Mapping[str, Any], now_ms: int) -> Effect:
+    """Count what is at or before the bound, task by task."""
     least = most = 0
     lows: list[int] = []
     highs: list[int] = []
-    clocks = detail.get("clocks", {}).get(boundary.clock, {})
-    for task, spans in _spans(detail, boundary.waiting).items():
-        clock = now_ms if boundary.clock is None else clocks.get(task)
+    clocks = detail.get("clocks", {}).get(bound.clock, {})
+    for task, spans in _spans(detail, bound.waiting).items():
+        clock = now_ms if bound.clock is None else clocks.get(task)
         for low, high, span_least, span_most in spans if clock is not None else ():
-            until = clock - boundary.delay_ms
+            until = clock - bound.delay_ms
             if low > until:
                 continue
             most += span_most
             least += span_least if high <= until else min(span_least, 1)
             lows.append(low)
             highs.append(min(high, until))
-    operator = boundary.waiting.removesuffix(".hold")
-    return Effect(boundary.pointer, boundary.kind, operator, least, most, min(lows, default=None), max(highs, default=None))
+    pointer, from_ms, to_ms = _pointer(bound, operator, joins), min(lows, default=None), max(highs, default=None)
+    return Effect(pointer, bound.kind, operator.name, least, most, from_ms, to_ms)
 
 
-def _overruns(old: Operator, new: Operator, joins: Mapping[str, str], detail: Mapping[str, Any]) -> Iterator[Effect]:
+def _is_lower(new: RowBound, old: RowBound) -> bool:
+    return new.max_rows is not None and (old.max_rows is None or new.max_rows < old.max_rows)
+
+
+def _overrun(bound: RowBound, operator: Operator, joins: Mapping[str, str], detail: Mapping[str, Any]) -> Effect:
     """Count what is above a lower bound of rows; bounds are per task."""
-    match old, new:
-        case StreamTableJoin(hold=was), StreamTableJoin(hold=now) if was is not None and now is not None and was != now:
-            pointer, name, bound, kind = f"{joins[new.name]}/hold/max_rows", f"{new.name}.hold", now.max_rows, "records_let_go"
-            is_lower = now.max_rows < was.max_rows
-        case (TimeLimitSuppression() | WallClockSuppression(), TimeLimitSuppression() | WallClockSuppression()):
-            pointer, name, bound = "/suppress/buffer", new.name, _rows_of(new.buffer)
-            is_lower = bound < _rows_of(old.buffer)
-            is_early = new.buffer is not None and new.buffer.when_full == "emit_early"
-            kind = "updates_let_go" if is_early else "buffer_overrun"
-        case _:
-            return
-    if is_lower:
-        over = sum(max(sum(span[3] for span in spans) - bound, 0) for spans in _spans(detail, name).values())
-        yield Effect(pointer, kind, new.name, over, over)  # type: ignore[arg-type]  # one of its literals
-
-
-_NO_BOUND = 1 << 62
-
-
-def _rows_of(buffer: SuppressBuffer | None) -> int:
-    return _NO_BOUND if buffer is None or buffer.max_rows is None else buffer.max_rows
+    waiting = _spans(detail, bound.waiting)
+    over = sum(max(sum(span[3] for span in spans) - (bound.max_rows or 0), 0) for spans in waiting.values())
+    return Effect(_pointer(bound, operator, joins), bound.kind, operator.name, over, over)
 
 
 def _spans(detail: Mapping[str, Any], name: str) -> Spans:

@@ -180,6 +180,4 @@ def _append(connection: sa.Connection, query: PlannedQuery, rows: Sequence[sa.Ro
 
 
 def _stages(plan: Plan) -> dict[str, int]:
-    return {
-        name: stage.index for stage in plan.stages for operator in stage.operators if (name := getattr(operator, "name", None))
-    }
+    return {operator.name: stage.index for stage in plan.stages for operator in stage.operators if operator.name is not None}

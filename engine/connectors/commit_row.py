@@ -79,7 +79,7 @@ class CommitRow:
         clocks, names = self.detail.get("clocks", {}), ReportedNames(plan)
         for stage in reversed(plan.stages):
             for operator in reversed(stage.operators):
-                name = names.of(stage.index, getattr(operator, "name", ""))
+                name = names.of(stage.index, operator.name or "")
                 known = [ts for ts in clocks.get(name, {}).values() if ts is not None]
                 if known:
                     return int(min(known))

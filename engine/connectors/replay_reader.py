@@ -21,7 +21,7 @@ from engine.core.chain import running_schema
 from engine.core.frames import KEY_HASH, TS
 from engine.core.hashing import key_hash
 from engine.core.replay import OPERATOR, RECORD, STAGE, decoded
-from engine.plan.model import Feed, Plan, StreamTableJoin
+from engine.plan.model import Feed, Plan
 from engine.plan.task_keys import task_key
 
 CHUNK_ROWS = 1_000
@@ -36,7 +36,7 @@ def replay_feed(query_id: UUID) -> str:
 
 def can_replay(plan: Plan) -> bool:
     """Say whether the plan has an operator that takes late records in again."""
-    return any(isinstance(operator, StreamTableJoin) for stage in plan.stages for operator in stage.operators)
+    return any(operator.takes_replays for stage in plan.stages for operator in stage.operators)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import polars as pl
 from engine.core.clocks import I64, LAST_EVENT_TIME_MS, clock_value, running_clock
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.operators import Operator
-from engine.plan.lateness import Allowance, Gauge
+from engine.plan.operators.answers import Allowance, Gauge
 
 _S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
 

@@ -18,6 +18,7 @@ from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import POS, OperatorOutput
 from engine.core.structures.spans import Span
 from engine.definition.types import Schema
+from engine.errors import InvariantBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,14 @@ class Operator:
             moment: when.
         """
         raise NotImplementedError
+
+    def replay(self, frame: pl.DataFrame) -> OperatorOutput:  # noqa: ARG002 - for joins of a stream with a table
+        """Handle late records that it refused before; see ``engine.core.replay``.
+
+        Raises:
+            InvariantBroken: it takes none; the plan says which operators do (``takes_replays``).
+        """
+        raise InvariantBroken(f"{self.name} cannot replay late records")
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON-able values; every segment it names is durable."""

@@ -11,7 +11,7 @@ from engine.core.gaps import GapCounter
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import BOOLEAN, Schema
-from engine.plan.model import Filter, Projection
+from engine.plan.operators.row_operators import Filter, Projection
 
 
 class RowFilter(Operator):

@@ -28,7 +28,7 @@ from engine.core.structures.keys import Keys
 from engine.core.structures.versioned_table import MATCHED, TableBatch, VersionedTable
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
-from engine.plan.model import TableFilter
+from engine.plan.operators.table_filter import TableFilter
 
 LATE_END: Final = 2
 """``_op`` of a delete that ends a late row in the result's history. To all who read the result it is a delete like any other; it has a

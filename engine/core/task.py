@@ -34,7 +34,6 @@ from engine.core.frames import (
     merge_counters,
 )
 from engine.core.hashing import UNSEEDED, KeyHash, key_hash
-from engine.core.joins.stream_table import StreamTableJoiner
 from engine.core.lateness import LatenessMeter
 from engine.core.operators import Moment, Operator
 from engine.core.order import UPSTREAM, Ordered, Slice, order_batch
@@ -43,9 +42,9 @@ from engine.core.progress import FeedProgress, Reading
 from engine.core.replay import OPERATOR, replayed_rows
 from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.core.structures.spans import bounded
-from engine.errors import EngineError, InvariantBroken, StateNewer
+from engine.errors import EngineError, StateNewer
 from engine.plan.lateness import gauges_of
-from engine.plan.model import Filter, Plan, Projection, Stage, StreamTableJoin, TableFilter
+from engine.plan.model import Plan, Stage
 from engine.plan.task_keys import input_key, task_key
 
 STATE_FORMAT: Final = 2
@@ -55,9 +54,6 @@ STATE_FORMAT: Final = 2
 MAX_ADVANCES: Final = 256
 """Steps of an advance that are taken one by one. Ticks come when something is due, so more are due only after a pause of the clock."""
 
-
-_ONE_TO_ONE: Final = (Filter, Projection, TableFilter, StreamTableJoin)
-"""Operators whose rows are each made of one row of the running relation, and keep its offset."""
 
 _NOTHING: Final = np.empty(0, np.int64)
 
@@ -139,7 +135,7 @@ class Task:
         self._named = [(operator.name, operator) for operator in chain if operator.name is not None]
         self._is_last = stage.index == len(plan.stages) - 1
         self._output = (plan.output.columns if self._is_last else stage.emitted).names
-        self._keeps_offset = all(isinstance(operator, _ONE_TO_ONE) for operator in stage.operators)
+        self._keeps_offset = all(operator.keeps_offset for operator in stage.operators)
         self._has_idle = plan.idle_after_ms is not None
         self._next_pos: int = state.get("next_pos", 0)
         self._emitted: int = state.get("emitted", 0)
@@ -277,13 +273,10 @@ class Task:
         for records in replays.records:
             for (name,), own in records.partition_by(OPERATOR, as_dict=True, maintain_order=True).items():
                 place = names.index(str(name))
-                joiner = self._chain[place]
-                if not isinstance(joiner, StreamTableJoiner):
-                    raise InvariantBroken(f"{name} cannot replay late records")
                 schema = running_schema(self._stage, self._plan) if place == 0 else self._chain[place - 1].schema
                 rows = replayed_rows(own, schema, task_key(self._stage, self._plan), self._next_pos, self._hashing)
                 self._next_pos += rows.height
-                self._follow(joiner.replay(rows), place + 1, again)
+                self._follow(self._chain[place].replay(rows), place + 1, again)
         made.failure = made.failure or again.failure
         return pl.concat(again.changes)
 

@@ -184,6 +184,12 @@ def quoted(name: str, alias: str | None = None) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
+def reference(name: str) -> str:
+    """Return an expression that is exactly this column."""
+    alias, dot, column = name.partition(".")
+    return quoted(column, alias) if dot else quoted(name)
+
+
 def flatten(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a chain of one operator (``a AND b AND c``), left to right, without recursion."""
     kind, operands, pending = type(node), list[exp.Expr](), [node]

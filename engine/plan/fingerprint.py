@@ -6,21 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 
-from engine.plan.model import (
-    Aggregation,
-    Hold,
-    Input,
-    LateRecords,
-    Operator,
-    Output,
-    Plan,
-    Stage,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowedAggregation,
-)
+from engine.plan.model import Input, LateRecords, Output, Plan, Stage
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -36,7 +22,7 @@ def state_fingerprint(plan: Plan) -> str:
         plan,
         tasks=0,
         inputs=tuple(map(_state_of_input, plan.inputs)),
-        stages=tuple(replace(stage, operators=tuple(map(_state_of, stage.operators))) for stage in plan.stages),
+        stages=tuple(replace(stage, operators=tuple(each.state_part() for each in stage.operators)) for stage in plan.stages),
         output=_state_of_output(plan.output),
         late_records=LateRecords(0, 0),
         idle_after_ms=None,
@@ -61,22 +47,6 @@ def fits_kept_state(before: Plan, after: Plan) -> bool:
 def _operator_types(stage: Stage) -> list[str]:
     """Name the operators: as bare fields two different ones may look alike."""
     return [type(operator).__name__ for operator in stage.operators]
-
-
-def _state_of(operator: Operator) -> Operator:
-    if isinstance(operator, Aggregation):
-        operator = replace(operator, is_folded=False)
-    if isinstance(operator, StreamTableJoin):
-        grace_ms = None if operator.grace_ms is None else 0
-        hold = None if operator.hold is None else Hold("table_time", 0, 0, 0)
-        return replace(operator, grace_ms=grace_ms, late="join", expired="null", hold=hold)
-    if isinstance(operator, StreamStreamJoin | WindowedAggregation):
-        return replace(operator, grace_ms=0)
-    if isinstance(operator, TimeLimitSuppression):
-        return replace(operator, limit_ms=0, buffer=None, closing=None)
-    if isinstance(operator, WallClockSuppression):
-        return replace(operator, limit_ms=0, buffer=None, is_event_driven=False, closing=None)
-    return operator
 
 
 def _state_of_input(source: Input) -> Input:

@@ -9,12 +9,8 @@ nothing reads its result on, but what grows with every record: that would be wri
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
-from engine.plan.model import Aggregation, Plan, Projection, WindowedAggregation
-
-GROWING: Final = frozenset({"collect_list", "collect_set", "histogram", "concat", "trace"})
-"""Functions whose result takes more room with every record."""
+from engine.plan.model import Plan
 
 
 def folded(plan: Plan, *, is_read: bool = False) -> Plan:
@@ -27,14 +23,10 @@ def folded(plan: Plan, *, is_read: bool = False) -> Plan:
     output, last = plan.output, plan.stages[-1]
     if output.kind != "table" or output.history_retention_ms is not None or not output.key:
         return plan
-    aggregation = last.operators[-2] if len(last.operators) > 1 and isinstance(last.operators[-1], Projection) else None
-    if not isinstance(aggregation, Aggregation):
+    if len(last.operators) < 2 or last.operators[-1].name is not None:
         return plan
-    if isinstance(aggregation, WindowedAggregation) and aggregation.emit != "changes":
-        return plan
-    if is_read and not any(column.function in GROWING for column in aggregation.aggregates):
-        return plan
-    operators = (*last.operators[:-2], replace(aggregation, is_folded=True), last.operators[-1])
+    *before, operator, select = last.operators
+    operators = (*before, operator.folded(is_read=is_read), select)
     return replace(plan, stages=(*plan.stages[:-1], replace(last, operators=operators)))
 
 

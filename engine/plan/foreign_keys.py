@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import BIGINT, INT, ColumnType, Schema
-from engine.plan.model import ForeignKeyLookup, ForeignKeySubscription
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeySubscription
 
 
 def foreign_key_column(name: str, index: int) -> str:
@@ -21,8 +21,7 @@ def foreign_key_column(name: str, index: int) -> str:
 
 def foreign_key_columns(spec: ForeignKeySubscription | ForeignKeyLookup) -> tuple[str, ...]:
     """Return the columns of the foreign key, in the order of the right table's key."""
-    width = len(spec.foreign_key if isinstance(spec, ForeignKeySubscription) else spec.right_key)
-    return tuple(foreign_key_column(spec.name, index) for index in range(width))
+    return tuple(foreign_key_column(spec.name, index) for index in range(spec.key_width))
 
 
 def generation_column(name: str) -> str:

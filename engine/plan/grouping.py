@@ -9,17 +9,8 @@ from engine.definition.aggregates import is_undoable
 from engine.definition.expressions import columns_of
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
-from engine.plan.model import (
-    AggregateColumn,
-    Emit,
-    RunningAggregation,
-    SessionAggregation,
-    SlidingAggregation,
-    TableAggregation,
-    TableRegrouping,
-    WindowAggregation,
-    WindowedAggregation,
-)
+from engine.plan.operators.aggregation import AggregateColumn, Aggregation, RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.windows import Emit, SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.plan.problems import Problems
 from engine.plan.running import Running
 from engine.plan.scope import STATE, Checked, Scope, check_condition, check_expression
@@ -63,7 +54,7 @@ class Grouping:
     """
 
     groups: tuple[Group, ...]
-    operator: WindowedAggregation | RunningAggregation | TableAggregation
+    operator: Aggregation
     regrouping: TableRegrouping | None
     schema: Schema
     reads: frozenset[str]
@@ -71,7 +62,7 @@ class Grouping:
     @property
     def is_windowed(self) -> bool:
         """Whether its key ends with a window's bounds."""
-        return isinstance(self.operator, WindowedAggregation)
+        return self.operator.closing_delay_ms is not None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -127,7 +118,7 @@ def plan_grouping(scope: Scope, sizes: Sizes | None, running: Running) -> Groupi
 
 def _operator(
     scope: Scope, sizes: Sizes | None, groups: tuple[Group, ...], aggregates: tuple[AggregateColumn, ...], *, is_table: bool
-) -> WindowedAggregation | RunningAggregation | TableAggregation:
+) -> Aggregation:
     group = tuple((part.name, part.source) for part in groups)
     emit = EMIT.get(scope.definition.suppress.mode, "changes")
     if is_table:
@@ -173,7 +164,7 @@ def _with_having(grouping: Grouping, having: str | None, problems: Problems) -> 
         return grouping
     columns = Schema(tuple(pair for pair in grouping.schema.items() if pair[0] != STATE))
     condition = check_condition("/having", having, columns, problems, grouping.rename)
-    return None if condition is None else replace(grouping, operator=replace(grouping.operator, having=condition))
+    return None if condition is None else replace(grouping, operator=grouping.operator.showing(condition))
 
 
 def _groups(scope: Scope, schema: Schema) -> tuple[Group, ...]:

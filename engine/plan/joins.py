@@ -8,7 +8,7 @@ from engine.definition.durations import format_duration
 from engine.definition.queries import Hold as HoldDefinition
 from engine.definition.queries import Join
 from engine.plan.join_keys import key_parts
-from engine.plan.model import Hold
+from engine.plan.operators.stream_table_join import Hold
 from engine.plan.problems import Problems
 from engine.plan.running import PlannedJoin, Running, key_behind
 from engine.plan.scope import Scope, Side

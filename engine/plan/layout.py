@@ -10,20 +10,13 @@ from engine.definition.types import STRING, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
 from engine.plan.joins import hold_of
-from engine.plan.model import (
-    Filter,
-    ForeignKeyLookup,
-    ForeignKeyResult,
-    ForeignKeySubscription,
-    LateRecords,
-    Output,
-    Plan,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableFilter,
-    TableTableJoin,
-    WindowedAggregation,
-)
+from engine.plan.model import LateRecords, Output, Plan
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.row_operators import Filter
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.table_filter import TableFilter
+from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.regrouping import regrouped_schema
 from engine.plan.results import Selected
 from engine.plan.running import PlannedJoin, Running
@@ -282,7 +275,6 @@ def _add_grouping(stages: Stages, layout: Layout) -> None:
 def _add_suppress(stages: Stages, layout: Layout) -> None:
     grouping = layout.grouping
     key = layout.running.key if grouping is None else tuple(grouping.rename(name)[1] for name in grouping.key)
-    windows = None if grouping is None or not isinstance(grouping.operator, WindowedAggregation) else grouping.operator
-    operator = plan_suppress(layout.scope.definition, key, windows)
+    operator = plan_suppress(layout.scope.definition, key, None if grouping is None else grouping.operator.closing_delay_ms)
     if operator is not None:
         stages.add(operator)

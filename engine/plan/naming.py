@@ -14,7 +14,7 @@ class ReportedNames:
     """The names of one plan's operators."""
 
     def __init__(self, plan: Plan) -> None:
-        names = ((stage.index, getattr(operator, "name", None)) for stage in plan.stages for operator in stage.operators)
+        names = ((stage.index, operator.name) for stage in plan.stages for operator in stage.operators)
         counts = Counter(name for _, name in {pair for pair in names if pair[1] is not None})
         self._shared = {name for name, count in counts.items() if count > 1}
 

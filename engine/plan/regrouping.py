@@ -7,7 +7,7 @@ moves makes two messages, the old group's first (A1).
 from __future__ import annotations
 
 from engine.definition.types import BOOLEAN, Schema
-from engine.plan.model import TableRegrouping
+from engine.plan.operators.aggregation import TableRegrouping
 
 
 def old_column(name: str, column: str) -> str:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
 from engine.definition.limits import MAX_COLUMNS
+from engine.definition.syntax import reference
 from engine.definition.types import ColumnType, Schema
 from engine.plan.grouping import Grouping
-from engine.plan.model import Output, Projection, WindowedAggregation
+from engine.plan.model import Output
+from engine.plan.operators.row_operators import Projection
 from engine.plan.running import PlannedJoin, Running
-from engine.plan.scope import FORCED, STATE, Checked, Scope, check_expression, reference
+from engine.plan.scope import FORCED, STATE, Checked, Scope, check_expression
 from engine.plan.suppressing import closes_after
 from engine.plan.table_joins import wider
 from engine.plan.table_limits import check_table_size
@@ -124,12 +126,10 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         columns=Schema(selected.types) if grouping is not None else _with_key_types(selected, key, running),
         key=key,
         is_windowed=grouping is not None and grouping.is_windowed and bool(key),
-        is_final=grouping is not None
-        and isinstance(grouping.operator, WindowedAggregation)
-        and grouping.operator.emit == "final",
+        is_final=grouping is not None and grouping.operator.is_final,
         retention_ms=None if window is None else window.retention,
         history_retention_ms=None if into.versioned is None else into.versioned.history_retention,
-        closes_after_ms=None if grouping is None else closes_after(scope.definition, grouping.operator),
+        closes_after_ms=None if grouping is None else closes_after(scope.definition, grouping.operator.closing_delay_ms),
         has_open=into.materialize_open,
         log_retention_ms=into.retention,
     )

@@ -11,7 +11,7 @@ from sqlglot import exp
 from engine.definition.expressions import Scalar, compile_tree, qualify, resolve
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import QueryDefinition
-from engine.definition.syntax import parse, quoted
+from engine.definition.syntax import parse
 from engine.definition.types import BOOLEAN, STRING, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.problems import Problems
@@ -153,9 +153,3 @@ def plain_column(tree: exp.Expr, schema: Schema) -> str | None:
 def unqualified(name: str) -> tuple[str | None, str]:
     """Rename a qualified column to the name its relation gives it."""
     return None, name.partition(".")[2]
-
-
-def reference(name: str) -> str:
-    """Return an expression that is exactly this column."""
-    alias, dot, column = name.partition(".")
-    return quoted(column, alias) if dot else quoted(name)

@@ -8,24 +8,16 @@ the next stage begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.definition.start import StartAt
+from engine.definition.syntax import reference
 from engine.definition.types import ColumnType, Schema
-from engine.plan.model import (
-    ForeignKeyLookup,
-    Input,
-    Operator,
-    Projection,
-    Stage,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-)
-from engine.plan.scope import Checked, Scope, Side, reference
-
-_Reader = StreamTableJoin | TableTableJoin | ForeignKeyLookup | StreamStreamJoin
+from engine.plan.model import Input, Stage
+from engine.plan.operators.operator import Operator
+from engine.plan.operators.row_operators import Projection
+from engine.plan.scope import Checked, Scope, Side
 
 
 @dataclass(slots=True)
@@ -187,7 +179,7 @@ class Stages:
             index=number,
             schema=Schema(tuple(columns.items())),
             running=index_of[0] if number == 0 else None,
-            operators=tuple(_renumbered(operator, index_of) for operator in draft.operators),
+            operators=tuple(operator.renumbered(index_of) for operator in draft.operators),
             exchange_key=() if following is None else following.spread or (),
             emitted=draft.emitted,
         )
@@ -196,13 +188,6 @@ class Stages:
 def _needed(side: Side, used: frozenset[str]) -> tuple[str, ...]:
     relation = side.entry.relation
     return tuple(name for name in relation.columns.names if name in relation.key or side.qualified(name) in used)
-
-
-def _renumbered(operator: Operator, index_of: Mapping[int, int]) -> Operator:
-    """Give an operator the index of the input that it reads, in place of the relation's place."""
-    if isinstance(operator, StreamStreamJoin):
-        return replace(operator, stream_index=index_of[operator.stream_index])
-    return replace(operator, table_index=index_of[operator.table_index]) if isinstance(operator, _Reader) else operator
 
 
 def _start(scope: Scope) -> Literal["earliest", "latest"] | int:

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from engine.definition.queries import QueryDefinition, Suppress
-from engine.plan.model import (
-    SessionAggregation,
-    SlidingAggregation,
-    SuppressBuffer,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowAggregation,
-    WindowClosing,
-    WindowedAggregation,
-)
+from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
 from engine.plan.problems import Problems
 
 SUPPRESS_OPERATOR = "suppress"
@@ -89,14 +80,14 @@ def check_suppressed(definition: QueryDefinition, *, is_table: bool, is_versione
 
 
 def plan_suppress(
-    definition: QueryDefinition, key: tuple[str, ...], windows: WindowedAggregation | None
+    definition: QueryDefinition, key: tuple[str, ...], closing_delay_ms: int | None
 ) -> TimeLimitSuppression | WallClockSuppression | None:
     """Return the operator that holds changes of rows with this key back; None where the mode needs none of its own.
 
     Args:
         definition: the query.
         key: of the rows; ends with the window's bounds where there are windows.
-        windows: what makes the rows, None where that is no window aggregation.
+        closing_delay_ms: of the windows, None where there are none.
     """
     suppress = definition.suppress
     if suppress.mode not in _LIMITED or suppress.limit is None:
@@ -104,30 +95,18 @@ def plan_suppress(
     bounds = suppress.buffer
     is_bounded = bounds is not None and (bounds.max_rows is not None or bounds.max_bytes is not None)
     buffer = SuppressBuffer(bounds.max_rows, bounds.max_bytes, bounds.when_full) if bounds is not None and is_bounded else None
-    closing = None if windows is None else WindowClosing(key[-1], _closing_delay(windows))
+    closing = None if closing_delay_ms is None else WindowClosing(key[-1], closing_delay_ms)
     if suppress.mode == "until_time_limit":
         return TimeLimitSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer, closing)
     return WallClockSuppression(SUPPRESS_OPERATOR, key, suppress.limit, buffer, suppress.event_driven, closing)
 
 
-def closes_after(definition: QueryDefinition, grouping: object) -> int | None:
+def closes_after(definition: QueryDefinition, closing_delay_ms: int | None) -> int | None:
     """Return how long after its end a window's row stays as it is shown; None without windows, or where stream time does not say it.
 
     What a limit in event time holds back is let go by as much stream time later; what one in wall clock holds back, at any.
     """
     suppress = definition.suppress
-    if not isinstance(grouping, WindowedAggregation) or suppress.mode == "until_wall_clock_time_limit":
+    if closing_delay_ms is None or suppress.mode == "until_wall_clock_time_limit":
         return None
-    held = suppress.limit if suppress.mode == "until_time_limit" and suppress.limit is not None else 0
-    return _closing_delay(grouping) + held
-
-
-def _closing_delay(windows: WindowedAggregation) -> int:
-    """Return how long after its end a window is closed: from which stream time on (W2), or behind which one (W3, W4)."""
-    match windows:
-        case WindowAggregation():
-            return windows.grace_ms
-        case SessionAggregation():
-            return windows.gap_ms + windows.grace_ms + 1
-        case SlidingAggregation():
-            return windows.grace_ms + 1
+    return closing_delay_ms + (suppress.limit if suppress.mode == "until_time_limit" and suppress.limit is not None else 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from engine.definition.types import BIGINT, ColumnType, Schema
-from engine.plan.model import TableTableJoin
+from engine.plan.operators.table_table_join import TableTableJoin
 
 JoinType = Literal["inner", "left", "right", "outer"]
 

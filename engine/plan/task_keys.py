@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from engine.plan.model import (
-    Aggregation,
-    Operator,
-    Plan,
-    Stage,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableRegrouping,
-    TableTableJoin,
-)
+from engine.plan.model import Plan, Stage
+from engine.plan.operators.operator import Operator
 
 
 def task_key(stage: Stage, plan: Plan) -> tuple[str, ...]:
@@ -40,38 +32,16 @@ def followed_keys(stage: Stage, plan: Plan) -> list[tuple[str, ...]]:
             _behind(operator, (), equal)
     found = []
     for operator in stage.operators:
-        if isinstance(operator, Aggregation | TableRegrouping):
-            sources = _sources(operator)
-            key = tuple(
-                next((source for source in sources if source == name or source in equal.get(name, ())), name) for name in key
-            )
+        sources = operator.kept_by
+        key = tuple(next((source for source in sources if source == name or source in equal.get(name, ())), name) for name in key)
         found.append(key)
         key = _behind(operator, key, equal)
     return found
 
 
-def _sources(operator: Aggregation | TableRegrouping) -> tuple[str, ...]:
-    if isinstance(operator, TableRegrouping):
-        return operator.key
-    return tuple(source for _, source in operator.group)
-
-
 def _behind(operator: Operator, key: tuple[str, ...], equal: dict[str, set[str]]) -> tuple[str, ...]:
     """Return the names behind an operator; notes in ``equal`` which columns equal others there."""
-    match operator:
-        case StreamTableJoin(type="inner"):
-            pairs = zip(operator.stream_key, operator.table_key, strict=True)
-        case StreamStreamJoin(type="inner"):
-            pairs = zip(operator.left_key, operator.right_key, strict=True)
-        case TableTableJoin():
-            names = dict(zip(operator.left_key, operator.key, strict=True))
-            return tuple(names.get(name, name) for name in key)
-        case _ if isinstance(operator, Aggregation):
-            outputs = {source: name for name, source in reversed(operator.group)}
-            return tuple(outputs.get(name, name) for name in key)
-        case _:
-            return key
-    for left, right in pairs:
+    for left, right in operator.always_equal:
         united = {left, right} | equal.get(left, set()) | equal.get(right, set())
         equal.update(dict.fromkeys(united, united))
-    return key
+    return tuple(operator.renamed.get(name, name) for name in key)

@@ -137,7 +137,7 @@ def _no_grace(code: str, judge: _Judge, disorder: Disorder) -> DefinitionWarning
 
 def _own_disorder(judge: _Judge, definition: QueryDefinition, plan: Plan) -> Disorder:
     """Return what the query's own operators before this one add; their tasks differ from its own where an exchange lies between."""
-    stages = {getattr(operator, "name", None): stage.index for stage in plan.stages for operator in stage.operators}
+    stages = {operator.name: stage.index for stage in plan.stages for operator in stage.operators}
     names = {join.alias or join.relation for join in definition.joins[: judge.joins]} - {judge.operator}
     before = [wait for wait in waits_of(definition) if wait.operator in names]
     beside = tuple(wait for wait in before if stages[wait.operator] == stages[judge.operator])

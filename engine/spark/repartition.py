@@ -155,7 +155,7 @@ def _states(
     for place, task in enumerate(layout.tasks):
         manifest = manifests.get(task)
         state = seed_of(directory / layout.segments, stage.index, place) if manifest is None else json.loads(manifest)
-        if state is not None and not {*state["operators"]} <= {getattr(operator, "name", None) for operator in stage.operators}:
+        if state is not None and not {*state["operators"]} <= {operator.name for operator in stage.operators}:
             raise InvariantBroken(
                 f"stage {stage.index} of {plan.query} keeps the state of {[*state['operators']]}: not its operators"
             )

@@ -11,16 +11,9 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.types import STRING
 from engine.plan.build import build_plan
-from engine.plan.model import (
-    AggregateColumn,
-    AggregateFunction,
-    Plan,
-    RunningAggregation,
-    SessionAggregation,
-    SlidingAggregation,
-    TableAggregation,
-    WindowAggregation,
-)
+from engine.plan.model import Plan
+from engine.plan.operators.aggregation import AggregateColumn, AggregateFunction, RunningAggregation, TableAggregation
+from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 
 Json = dict[str, Any]
 

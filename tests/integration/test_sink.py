@@ -21,18 +21,10 @@ from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
 from engine.errors import DataInvalid, EpochFenced, StateCorrupt
-from engine.plan.model import (
-    Feed,
-    ForeignKeyResult,
-    Input,
-    LateRecords,
-    Output,
-    Plan,
-    Projection,
-    RelationSchema,
-    Stage,
-    TimeLimitSuppression,
-)
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
+from engine.plan.operators.foreign_key_join import ForeignKeyResult
+from engine.plan.operators.row_operators import Projection
+from engine.plan.operators.suppression import TimeLimitSuppression
 from tests.derived_log import caused, derived_rows, read_derived
 
 QUERY, CHECKPOINT = uuid4(), uuid4()

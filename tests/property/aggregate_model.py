@@ -14,7 +14,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema, decimal
-from engine.plan.model import AggregateColumn
+from engine.plan.operators.aggregation import AggregateColumn
 
 SCHEMA = Schema(
     (

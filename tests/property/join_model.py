@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from engine.plan.model import Hold
+from engine.plan.operators.stream_table_join import Hold
 
 
 @dataclass

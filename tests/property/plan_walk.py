@@ -9,28 +9,17 @@ from engine.definition.aggregates import result_type
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, generation_column, subscription_schema
-from engine.plan.model import (
-    AggregateColumn,
-    Filter,
-    ForeignKeyLookup,
-    ForeignKeyResult,
-    ForeignKeySubscription,
-    Input,
-    Operator,
-    Plan,
-    Projection,
-    RunningAggregation,
-    Stage,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableAggregation,
-    TableFilter,
-    TableRegrouping,
-    TableTableJoin,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowedAggregation,
-)
+from engine.plan.model import Input, Plan, Stage
+from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.operator import Operator
+from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
+from engine.plan.operators.table_filter import TableFilter
+from engine.plan.operators.table_table_join import TableTableJoin
+from engine.plan.operators.windows import WindowedAggregation
 from engine.plan.regrouping import has_new_column, has_old_column, regrouped_rows, regrouped_schema
 from engine.plan.table_joins import joined_schema
 

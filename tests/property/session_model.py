@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.plan.model import AggregateColumn, SessionAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import SessionAggregation
 from tests.property.window_model import AGGREGATES, Row, aggregate
 
 UNORDERED = tuple(column for column in AGGREGATES if column.function != "concat")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.plan.model import AggregateColumn, SlidingAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import SlidingAggregation
 from tests.property.window_model import AGGREGATES, Row, aggregate
 
 

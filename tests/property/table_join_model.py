@@ -11,7 +11,7 @@ import polars as pl
 
 from engine.core.table_filter import LATE_END
 from engine.definition.types import STRING, Schema
-from engine.plan.model import TableTableJoin
+from engine.plan.operators.table_table_join import TableTableJoin
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
 RIGHT = Schema((("r.key", STRING), ("r.value", STRING)))

@@ -15,7 +15,7 @@ from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.running import Groups
 from engine.definition.aggregates import is_undoable
 from engine.errors import InvariantBroken
-from engine.plan.model import AggregateColumn
+from engine.plan.operators.aggregation import AggregateColumn
 from tests.property import aggregate_model as model
 
 

@@ -17,7 +17,8 @@ from engine.core.operators import Moment
 from engine.core.windows.corrections import Corrections
 from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.sessions import SessionAggregator
-from engine.plan.model import AggregateColumn, SessionAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import suppress_model as model
 from tests.property import window_model

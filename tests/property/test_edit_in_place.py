@@ -21,13 +21,9 @@ from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.sessions import SessionAggregator
 from engine.core.windows.sliding import SlidingAggregator
 from engine.definition.types import BIGINT, Schema
-from engine.plan.model import (
-    AggregateColumn,
-    SessionAggregation,
-    SlidingAggregation,
-    TimeLimitSuppression,
-    WindowAggregation,
-)
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.suppression import TimeLimitSuppression
+from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property.edit_model import GAP, SIZE, Grace, Model, Out, Sessions, TimeLimit, Tumbling, outcomes
 

@@ -20,7 +20,7 @@ from engine.core.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver
 from engine.core.operators import Moment, Operator
 from engine.definition.types import BIGINT, INT, STRING, ColumnType, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
-from engine.plan.model import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.state.memory import MemorySegmentStore
 from tests.property.foreign_key_model import Change, ForeignKeyModel, Output
 from tests.property.hashings import hashings

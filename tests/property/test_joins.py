@@ -15,7 +15,7 @@ from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
-from engine.plan.model import StreamTableJoin
+from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.memory import MemorySegmentStore
 from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel

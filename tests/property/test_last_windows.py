@@ -17,7 +17,8 @@ from engine.core.operators import Moment
 from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.sessions import SessionAggregator
 from engine.core.windows.sliding import SlidingAggregator
-from engine.plan.model import AggregateColumn, SessionAggregation, SlidingAggregation, WindowAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property.window_model import SCHEMA, Row, frame
 

@@ -21,8 +21,9 @@ from engine.core.pipeline import Pipeline, Step
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
-from engine.plan.lateness import Allowance, Gauge, settings_of
+from engine.plan.lateness import settings_of
 from engine.plan.model import Plan
+from engine.plan.operators.answers import Allowance, Gauge
 from engine.state.memory import MemorySegmentStore
 from tests.bench.core_jobs import Feed, bids_and_versions, bids_only, two_streams
 from tests.bench.nxt import replay

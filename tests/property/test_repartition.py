@@ -20,7 +20,10 @@ from engine.definition.queries import QueryDefinition
 from engine.errors import RepartitionPremature
 from engine.plan.build import build_plan
 from engine.plan.clock import needs_ticks
-from engine.plan.model import Feed, Plan, StreamTableJoin, TimeLimitSuppression, WallClockSuppression, WindowedAggregation
+from engine.plan.model import Feed, Plan
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
+from engine.plan.operators.windows import WindowedAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property.hashings import hashings
 from tests.property.test_definitions_run import Record, _comparable, run, runs, table

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.core.aggregation.running_aggregate import RunningAggregator
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
-from engine.plan.model import AggregateColumn, RunningAggregation
+from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings

@@ -21,7 +21,8 @@ from engine.core.windows.session_components import components_of
 from engine.core.windows.session_exact import in_line, record_by_record
 from engine.core.windows.session_store import END, HASH, START, SessionStore
 from engine.core.windows.sessions import SessionAggregator
-from engine.plan.model import AggregateColumn, SessionAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import SessionAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import session_model as model
 from tests.property.hashings import hashings

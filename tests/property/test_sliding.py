@@ -20,7 +20,8 @@ from engine.core.windows.sliding import SlidingAggregator
 from engine.core.windows.sliding_store import HASH, SEQ
 from engine.core.windows.sliding_windows import BOUNDARY, timelines
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
-from engine.plan.model import AggregateColumn, SlidingAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import SlidingAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import sliding_model, window_model
 from tests.property.hashings import hashings

@@ -16,7 +16,7 @@ from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
-from engine.plan.model import StreamStreamJoin
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore
 from tests.property.hashings import hashings
 from tests.property.stream_join_model import Side, StreamJoinModel

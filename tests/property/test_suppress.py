@@ -18,17 +18,9 @@ from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.sessions import SessionAggregator
 from engine.core.windows.sliding import SlidingAggregator
 from engine.definition.types import Schema
-from engine.plan.model import (
-    AggregateColumn,
-    SessionAggregation,
-    SlidingAggregation,
-    SuppressBuffer,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowAggregation,
-    WindowClosing,
-    WindowedAggregation,
-)
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
+from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import window_model
 from tests.property.hashings import hashings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment, Operator
-from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
+from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.core.table_filter import TableFilterer
-from engine.plan.model import TableFilter
+from engine.plan.operators.table_filter import TableFilter
 from engine.state.memory import MemorySegmentStore
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings

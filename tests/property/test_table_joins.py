@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Moment
-from engine.plan.model import TableTableJoin
+from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.memory import MemorySegmentStore
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings

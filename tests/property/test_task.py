@@ -15,18 +15,9 @@ from engine.core.hashing import key_hash
 from engine.core.order import Slice
 from engine.core.task import Task, build_task
 from engine.definition.types import STRING, Schema
-from engine.plan.model import (
-    Feed,
-    Filter,
-    Input,
-    LateRecords,
-    Output,
-    Plan,
-    Projection,
-    RelationSchema,
-    Stage,
-    StreamTableJoin,
-)
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
+from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.memory import MemorySegmentStore
 
 FEED = Feed("log:all", "log", "all")

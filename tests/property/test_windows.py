@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.core.windows.hopping import WindowAggregator
-from engine.plan.model import WindowAggregation
+from engine.plan.operators.windows import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 from tests.property import window_model as model
 from tests.property.hashings import hashings

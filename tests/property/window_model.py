@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
-from engine.plan.model import AggregateColumn, WindowAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import WindowAggregation
 
 SCHEMA = Schema((("s.key", STRING), ("s.number", BIGINT), ("s.double", DOUBLE), ("s.text", STRING)))
 

@@ -9,43 +9,19 @@ import polars as pl
 from app.domain.explaining.facts import Values
 from engine.core.hashing import key_hash
 from engine.definition.types import Schema
-from engine.plan.model import (
-    Input,
-    Operator,
-    Plan,
-    Projection,
-    RunningAggregation,
-    Stage,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableAggregation,
-    TableTableJoin,
-    WindowedAggregation,
-)
-from engine.plan.scope import reference
-
-_GROUPING = (*WindowedAggregation.__args__, RunningAggregation, TableAggregation)
+from engine.plan.model import Input, Plan, Stage
+from engine.plan.operators.operator import Operator
 
 
 def after(operator: Operator, values: Mapping[str, object]) -> dict[str, object]:
     """Return the known values behind an operator, under the names they have there."""
-    if isinstance(operator, _GROUPING):
-        return {name: values[source] for name, source in operator.group if source in values}
-    if isinstance(operator, Projection):
-        known = {reference(name): value for name, value in values.items()}
-        return {name: known[text] for name, text in operator.columns if text in known}
-    return dict(values) | equal_values(operator, values)
+    return operator.values_behind({**values, **equal_values(operator, values)})
 
 
 def equal_values(operator: Operator, values: Mapping[str, object]) -> dict[str, object]:
     """Return what a join's equalities say of the other side's columns."""
-    pairs: Sequence[tuple[str, str]] = ()
-    if isinstance(operator, StreamTableJoin):
-        pairs = list(zip(operator.stream_key, operator.table_key, strict=True))
-    elif isinstance(operator, TableTableJoin | StreamStreamJoin):
-        pairs = list(zip(operator.left_key, operator.right_key, strict=True))
-    found = {right: values[left] for left, right in pairs if left in values}
-    return found | {left: values[right] for left, right in pairs if right in values}
+    found = {right: values[left] for left, right in operator.equalities if left in values}
+    return found | {left: values[right] for left, right in operator.equalities if right in values}
 
 
 def entering(plan: Plan, values: Values) -> dict[str, object]:
@@ -61,11 +37,7 @@ def result_columns(plan: Plan) -> dict[str, str]:
     """Return for each column of the result that is just a column of an input that column's qualified name."""
     names = {f"{item.alias}.{name}": f"{item.alias}.{name}" for item in plan.inputs for name in item.relation.columns.names}
     for operator in _operators(plan):
-        if isinstance(operator, _GROUPING):
-            names = {name: names[source] for name, source in operator.group if source in names}
-        elif isinstance(operator, Projection):
-            known = {reference(name): source for name, source in names.items()}
-            names = {name: known[text] for name, text in operator.columns if text in known}
+        names = operator.values_behind(names)
     return {name: source for name, source in names.items() if name in plan.output.columns}
 
 

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from app.domain.explaining.facts import Record, Step, Versions
 from app.domain.explaining.sentences import lasting, shown
-from app.domain.explaining.subject import Desk, Subject, Waiting
-from engine.plan.model import ForeignKeyLookup, ForeignKeySubscription, Input, StreamStreamJoin, StreamTableJoin, TableTableJoin
-from engine.plan.scope import reference
+from app.domain.explaining.subject import Desk, Subject, Verdict, Waiting
+from engine.definition.syntax import reference
+from engine.plan.model import Input
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.table_table_join import TableTableJoin
 
 _REPLAYED = " It was replayed since."
 END_OF_TIME = 1 << 61
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What a join says, and what of the other side is known behind it."""
-
-    steps: list[Step]
-    values: Mapping[str, object]
-
-
-def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Joined:
+def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Verdict:
     """Say whether a record is late (J3), waits for the grace or the table (J3, J9), or which version it meets (V4)."""
     for step in (_late(desk, spec, subject), _waiting(desk, spec, subject), _held(desk, spec, subject)):
         if step is not None and step.is_blocking:
-            return Joined([step], {})
+            return Verdict([step])
     passed = _late(desk, spec, subject)
     table = _input(subject, spec.table_index)
     key = {name: subject.values[name] for name in spec.table_key if name in subject.values}
@@ -35,10 +30,10 @@ def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) ->
         steps = [
             desk.step("unknown", f"Which row of {table.relation.name} is asked for is not known: the join key is not given.")
         ]
-        return Joined([passed, *steps] if passed else steps, {})
+        return Verdict([passed, *steps] if passed else steps, {})
     step, version = _version(desk, spec, subject, table, key)
     found = {} if version is None else {f"{table.alias}.{name}": value for name, value in version.values.items()}
-    return Joined([step] if passed is None else [passed, step], found)
+    return Verdict([step] if passed is None else [passed, step], found)
 
 
 def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
@@ -142,28 +137,26 @@ def _unread(found: Versions) -> str:
     return f" A version from {shown(found.unread.event_time_ms)} is in the feed and not read yet."
 
 
-def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> Joined:
+def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> Verdict:
     """Say whether the other side has a row (TT1)."""
     table = _input(subject, spec.table_index)
     key = {name: subject.values[name] for name in spec.right_key if name in subject.values}
     return _latest(desk, subject, table, key, len(spec.right_key), is_needed=spec.type in ("inner", "right"))
 
 
-def explain_foreign_key(
-    desk: Desk, spec: ForeignKeyLookup, subscription: ForeignKeySubscription | None, subject: Subject
-) -> Joined:
+def explain_foreign_key(desk: Desk, spec: ForeignKeyLookup, subject: Subject) -> Verdict:
     """Say whether the row that the foreign key names is there (FK1, FK2), where the key is just columns that are known."""
     table = _input(subject, spec.table_index)
     known = {reference(name): value for name, value in subject.values.items()}
-    texts = () if subscription is None else subscription.foreign_key
-    key = {name: known[text] for name, text in zip(spec.right_key, texts, strict=False) if text in known}
+    texts = spec.foreign_key(operator for stage in subject.plan.stages for operator in stage.operators)
+    key = {name: known[text] for name, text in zip(spec.right_key, texts, strict=True) if text in known}
     return _latest(desk, subject, table, key, len(spec.right_key), is_needed=spec.type == "inner")
 
 
-def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], width: int, *, is_needed: bool) -> Joined:
+def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], width: int, *, is_needed: bool) -> Verdict:
     name = table.relation.name
     if len(key) < width:
-        return Joined(
+        return Verdict(
             [desk.step("unknown", f"Which row of {name} is meant is not known: its key follows from more than was given.")], {}
         )
     found = subject.facts.versions(table, _own(table, key), END_OF_TIME)
@@ -171,16 +164,16 @@ def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object
     if latest is not None and not latest.is_delete:
         sentence = f"The row of {name} from {shown(latest.event_time_ms)} answers.{_unread(found)}"
         step = desk.step("joined_version", sentence, version=(latest.event_time_ms, None), place=latest.place)
-        return Joined([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
+        return Verdict([step], {f"{table.alias}.{column}": value for column, value in latest.values.items()})
     if not found.is_complete:
-        return Joined([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")], {})
+        return Verdict([desk.step("unknown", f"Whether {name} has the row is not known: its feed cannot be searched.")])
     what = "no row comes of it" if is_needed else "its columns are null"
     sentence = f"{name} has no row for this key; {what}.{_unread(found)}"
     reason = "no_version" if latest is None else "deleted"
-    return Joined([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)], {})
+    return Verdict([desk.step("no_version", sentence, is_blocking=is_needed, reason=reason)])
 
 
-def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Joined:
+def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Verdict:
     """Say whether a record of the left stream has met a partner, or until when one may come."""
     now_ms = subject.clock(spec.name, desk.task)
     until_ms = subject.at_ms + spec.after_ms + spec.grace_ms + 1
@@ -194,7 +187,7 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
             f"A record of {shown(subject.at_ms)} {verb}: nothing joins it once stream time reaches {shown(until_ms)}; "
             f"it was {shown(since)}."
         )
-        return Joined([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")], {})
+        return Verdict([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")])
     other = _input(subject, spec.stream_index)
     key = {
         right: subject.values[left] for left, right in zip(spec.left_key, spec.right_key, strict=True) if left in subject.values
@@ -204,30 +197,30 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
     name = other.relation.name
     if partner is not None:
         sentence = f"It meets the record of {name} from {shown(partner.event_time_ms)}."
-        return Joined([desk.step("joined_version", sentence, version=(partner.event_time_ms, None), place=partner.place)], {})
+        return Verdict([desk.step("joined_version", sentence, version=(partner.event_time_ms, None), place=partner.place)])
     if found.records:
         unread = found.records[0]
         sentence = f"Its partner in {name} from {shown(unread.event_time_ms)} is not read yet."
-        return Joined([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)], {})
+        return Verdict([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)])
     if not is_closed and spec.is_eager and spec.type != "inner":
         sentence = (
             f"No record of {name} within reach has been read: it is shown without one, as preliminary; one may come until stream time reaches "
             f"{shown(until_ms)}; it is at {shown(now_ms)}."
         )
-        return Joined([desk.step("no_version", sentence, clock=clock, reason="no_partner")], {})
+        return Verdict([desk.step("no_version", sentence, clock=clock, reason="no_partner")])
     if not is_closed:
         sentence = (
             f"No record of {name} within reach has been read; one may come until stream time reaches {shown(until_ms)}; "
             f"it is at {shown(now_ms)}."
         )
-        return Joined([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")], {})
+        return Verdict([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")])
     if not found.is_complete:
-        return Joined([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")], {})
+        return Verdict([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")])
     what = "no row comes of it" if spec.type == "inner" else "its columns are null"
     step = desk.step(
         "no_version", f"{name} had no record within reach; {what}.", is_blocking=spec.type == "inner", reason="no_partner"
     )
-    return Joined([step], {})
+    return Verdict([step])
 
 
 def _input(subject: Subject, index: int) -> Input:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from app.domain.explaining.columns import task_of
 from app.domain.explaining.facts import Clock, Code, Facts, LateFact, Place, Record, ResultFact, Step
-from engine.plan.model import Operator, Plan, Stage
+from engine.plan.model import Plan, Stage
+from engine.plan.operators.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,14 @@ class Subject:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an operator says, and what is known behind it that was not before it: of a join's other side."""
+
+    steps: Sequence[Step] = ()
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
 class Waiting(NamedTuple):
     """A clock: which, where it is, where it must be."""
 
@@ -76,14 +85,7 @@ class Desk:
 
     stage: Stage
     operator: Operator
-    kind: str
     task: int | None
-
-    @property
-    def name(self) -> str | None:
-        """The operator's name."""
-        name: str | None = getattr(self.operator, "name", None)
-        return name
 
     def step(
         self,
@@ -110,6 +112,6 @@ class Desk:
         which, now_ms, until_ms = (None, None, None) if clock is None else clock
         begin_ms, end_ms = version or (None, None)
         return Step(
-            code, is_blocking, sentence, self.kind, self.stage.index, self.name, self.task, which, now_ms, until_ms, begin_ms, end_ms,
-            reason, place,
+            code, is_blocking, sentence, self.operator.kind, self.stage.index, self.operator.name, self.task, which, now_ms, until_ms,
+            begin_ms, end_ms, reason, place,
         )  # fmt: skip

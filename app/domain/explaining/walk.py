@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import polars as pl
-
 from app.domain.explaining import columns
+from app.domain.explaining.conditions import holds
+from app.domain.explaining.explainers import EXPLAINERS
 from app.domain.explaining.facts import Explanation, Facts, Question, Record, Step
-from app.domain.explaining.joins import explain_foreign_key, explain_stream_stream, explain_stream_table, explain_table_table
 from app.domain.explaining.sentences import shown
 from app.domain.explaining.subject import Desk, Subject
-from app.domain.explaining.windows import explain_suppression, explain_windows, span_of
-from engine.definition.expressions import compile_scalar
-from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import Schema
-from engine.plan.model import (
-    Filter,
-    ForeignKeyLookup,
-    ForeignKeySubscription,
-    Input,
-    Operator,
-    Plan,
-    Stage,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableFilter,
-    TableTableJoin,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowedAggregation,
-)
+from engine.plan.model import Input, Plan
 
 # What says the most of a row that is there, or will be; "shown" and "passed" only say that nothing is wrong.
 _TELLING = ("joined_version", "no_version", "expired", "final", "window_open_until", "late", "buffered_until")
@@ -67,10 +47,9 @@ def _steps(plan: Plan, question: Question, record: Record | None, facts: Facts) 
     for stage in plan.stages:
         task = subject.task(stage)
         for operator in stage.operators:
-            desk = Desk(stage, operator, kind_of(operator), task)
-            steps, more = _verdicts(desk, subject)
-            yield from steps
-            subject = replace(subject, values=columns.after(operator, {**subject.values, **more}))
+            verdict = EXPLAINERS[type(operator)](Desk(stage, operator, task), operator, subject)
+            yield from verdict.steps
+            subject = replace(subject, values=columns.after(operator, {**subject.values, **verdict.values}))
     yield _result(plan, subject)
 
 
@@ -131,52 +110,9 @@ def _not_found(source: Input, facts: Facts, *, is_complete: bool) -> Step:
     )
 
 
-def _verdicts(desk: Desk, subject: Subject) -> tuple[Sequence[Step], Mapping[str, object]]:
-    """Return what an operator says, and which values are known behind it."""
-    operator = desk.operator
-    if isinstance(operator, StreamTableJoin):
-        joined = explain_stream_table(desk, operator, subject)
-    elif isinstance(operator, TableTableJoin):
-        joined = explain_table_table(desk, operator, subject)
-    elif isinstance(operator, StreamStreamJoin):
-        joined = explain_stream_stream(desk, operator, subject)
-    elif isinstance(operator, ForeignKeyLookup):
-        joined = explain_foreign_key(desk, operator, _subscription(desk.stage, operator, subject.plan), subject)
-    elif isinstance(operator, WindowedAggregation):
-        return [explain_windows(desk, operator, subject)], {}
-    elif isinstance(operator, TimeLimitSuppression | WallClockSuppression):
-        return [explain_suppression(desk, operator, subject)], {}
-    elif isinstance(operator, Filter | TableFilter):
-        return [_filtered(desk, operator, subject)], {}
-    else:
-        return [], {}
-    return joined.steps, joined.values
-
-
-def _filtered(desk: Desk, operator: Filter | TableFilter, subject: Subject) -> Step:
-    verdict = _holds(operator.condition, columns.typed(subject.plan), subject.values)
-    if verdict is False:
-        return desk.step("filtered", f"It does not fulfil `where`: {operator.condition}", is_blocking=True)
-    known = "fulfils" if verdict else "may or may not fulfil"
-    return desk.step("passed", f"It {known} `where`: {operator.condition}")
-
-
 def _belongs(source: Input, record: Record) -> bool:
     own = Schema(source.relation.columns.items())
-    return source.where is None or _holds(source.where, own, record.values) is not False
-
-
-def _holds(condition: str, schema: Schema, values: Mapping[str, object]) -> bool | None:
-    """Evaluate a condition; None where not every column that it reads is known. Null is not true."""
-    known = Schema(tuple((name, kind) for name, kind in schema.items() if name in values))
-    try:
-        scalar = compile_scalar(condition, schema)
-    except ExpressionInvalid:  # it reads what only operators make: $match, computed columns
-        return None
-    if not scalar.columns <= set(known.names):
-        return None
-    frame = pl.DataFrame({name: pl.Series([values[name]], dtype=kind.polars) for name, kind in known.items()})
-    return bool(frame.select(scalar.expr.fill_null(value=False)).item()) if frame.width else None
+    return source.where is None or holds(source.where, own, record.values) is not False
 
 
 def _result(plan: Plan, subject: Subject) -> Step:
@@ -203,28 +139,11 @@ def _range(plan: Plan, at_ms: int) -> tuple[int, int]:
     """Return the event times of the records that a question about a time is about: those of its window."""
     for stage in plan.stages:
         for operator in stage.operators:
-            if isinstance(operator, WindowedAggregation):
-                span = span_of(operator, at_ms)
+            span = operator.span_of(at_ms)
+            if span is not None:
                 return min(span.start_ms, at_ms), max(span.end_ms - 1, at_ms)
     return at_ms, at_ms
 
 
 def _nearest(records: Sequence[Record], at_ms: int) -> list[Record]:
     return sorted(records, key=lambda record: (abs(record.event_time_ms - at_ms), record.place.partition, record.place.offset))
-
-
-def _subscription(stage: Stage, lookup: ForeignKeyLookup, plan: Plan) -> ForeignKeySubscription | None:
-    return next(
-        (
-            operator
-            for each in plan.stages[: stage.index + 1]
-            for operator in each.operators
-            if isinstance(operator, ForeignKeySubscription) and operator.name == lookup.name
-        ),
-        None,
-    )
-
-
-def kind_of(operator: Operator) -> str:
-    """Return an operator's kind in words: ``stream_table_join``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(operator).__name__).lower()

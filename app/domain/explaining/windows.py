@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from app.domain.explaining.facts import ResultFact, Step
 from app.domain.explaining.sentences import shown
 from app.domain.explaining.subject import Desk, Subject, Waiting
 from engine.core.windows.window_grid import OUT_OF_RANGE
-from engine.plan.model import (
-    SessionAggregation,
-    SlidingAggregation,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowAggregation,
-    WindowedAggregation,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The window of a time, as far as it follows from the time.
-
-    Attributes:
-        start_ms: begin; of windows that depend on other records the earliest there can be.
-        end_ms: end, the latest there can be.
-        closes_at_ms: the stream time from which the first window of the time is closed.
-        is_certain: start and end are those of one window.
-    """
-
-    start_ms: int
-    end_ms: int
-    closes_at_ms: int
-    is_certain: bool
-
-
-def span_of(spec: WindowedAggregation, at_ms: int) -> Span:
-    """Return the first window that holds a time: the one that closes first."""
-    if isinstance(spec, WindowAggregation):
-        start = max((at_ms - spec.size_ms) // spec.advance_ms + 1, 0) * spec.advance_ms
-        return Span(start, start + spec.size_ms, start + spec.size_ms + spec.grace_ms, is_certain=True)
-    if isinstance(spec, SessionAggregation):
-        return Span(at_ms - spec.gap_ms, at_ms + spec.gap_ms, at_ms + spec.gap_ms + spec.grace_ms + 1, is_certain=False)
-    return Span(max(at_ms - spec.difference_ms, 0), at_ms, at_ms + spec.grace_ms + 1, is_certain=True)
+from engine.plan.operators.answers import Span
+from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
+from engine.plan.operators.windows import WindowedAggregation
 
 
 def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> Step:
     """Say whether the window is open, final, or was closed before the record came."""
-    span, now_ms = span_of(spec, subject.at_ms), subject.clock(spec.name, desk.task)
+    span, now_ms = spec.span_of(subject.at_ms), subject.clock(spec.name, desk.task)
     row = _row(subject, span)
-    if row is not None and isinstance(spec, SessionAggregation) and row.window_end_ms is not None:
+    if row is not None and not span.is_certain and row.window_end_ms is not None:
         end_ms = row.window_end_ms
-        span = Span(row.window_start_ms or 0, end_ms, end_ms + spec.gap_ms + spec.grace_ms + 1, is_certain=True)
+        span = replace(
+            span, start_ms=row.window_start_ms or 0, end_ms=end_ms, closes_at_ms=end_ms + spec.closing_delay_ms, is_certain=True
+        )
     clock = Waiting("stream_time", now_ms, span.closes_at_ms)
     window = f"The window from {shown(span.start_ms)} to {shown(span.end_ms)}" if span.is_certain else "The session"
     is_closed = now_ms is not None and now_ms >= span.closes_at_ms
@@ -71,7 +41,7 @@ def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> 
         bounds = (row.event_time_ms, None)
         sentence = f"{window} is final: it closed when stream time reached {shown(span.closes_at_ms)}."
         return desk.step("final", sentence, clock=clock, version=bounds)
-    if is_closed and _is_refused(spec, subject.at_ms, now_ms or 0) and not subject.exists:
+    if is_closed and spec.is_late(subject.at_ms, now_ms or 0) and not subject.exists:
         sentence = f"{window} is closed, and no record of this key was in it: one that came now would be late, stream time is {shown(now_ms)}."
         return desk.step("late", sentence, is_blocking=True, clock=clock, reason="window_closed")
     if is_closed:
@@ -83,7 +53,7 @@ def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> 
 
 def _open(desk: Desk, spec: WindowedAggregation, subject: Subject, span: Span, row: ResultFact | None) -> Step:
     now_ms = subject.clock(spec.name, desk.task)
-    least = "" if span.is_certain and not isinstance(spec, SessionAggregation) else "at least "
+    least = "at least " if span.can_grow else ""
     until = f"{least}until stream time reaches {shown(span.closes_at_ms)}; it is at {shown(now_ms)}"
     clock = Waiting("stream_time", now_ms, span.closes_at_ms)
     if row is not None:
@@ -109,26 +79,19 @@ def _row(subject: Subject, span: Span) -> ResultFact | None:
     return next((row for row in rows if (row.window_start_ms, row.window_end_ms) == (span.start_ms, span.end_ms)), None)
 
 
-def _is_refused(spec: WindowedAggregation, at_ms: int, now_ms: int) -> bool:
-    """Whether a record of this time is late for every window (W2–W4)."""
-    if isinstance(spec, SlidingAggregation):
-        return at_ms + spec.difference_ms < now_ms - spec.grace_ms
-    if isinstance(spec, SessionAggregation):
-        return at_ms + spec.gap_ms + spec.grace_ms < now_ms
-    last_end = at_ms // spec.advance_ms * spec.advance_ms + spec.size_ms
-    return last_end + spec.grace_ms <= now_ms
+def explain_time_limit(desk: Desk, spec: TimeLimitSuppression, subject: Subject) -> Step:
+    """Say until which stream time an update is held back (S1)."""
+    # An earlier update of the key that still waits has fixed the time for all of them (S1): this one is the latest it can be.
+    now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.limit_ms
+    if now_ms is not None and now_ms >= until_ms:
+        return desk.step("passed", f"Its wait had ended when stream time reached {shown(until_ms)}.")
+    sentence = f"Updates wait until stream time reaches {shown(until_ms)} at the latest; it is at {shown(now_ms)}."
+    clock = Waiting("stream_time", now_ms, until_ms)
+    return desk.step("buffered_until", sentence, is_blocking=not subject.results, clock=clock, reason="suppress")
 
 
-def explain_suppression(desk: Desk, spec: TimeLimitSuppression | WallClockSuppression, subject: Subject) -> Step:
-    """Say how long an update is held back (S1, S2)."""
-    if isinstance(spec, TimeLimitSuppression):
-        # An earlier update of the key that still waits has fixed the time for all of them (S1): this one is the latest it can be.
-        now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.limit_ms
-        if now_ms is not None and now_ms >= until_ms:
-            return desk.step("passed", f"Its wait had ended when stream time reached {shown(until_ms)}.")
-        sentence = f"Updates wait until stream time reaches {shown(until_ms)} at the latest; it is at {shown(now_ms)}."
-        clock = Waiting("stream_time", now_ms, until_ms)
-        return desk.step("buffered_until", sentence, is_blocking=not subject.results, clock=clock, reason="suppress")
+def explain_wall_clock(desk: Desk, spec: WallClockSuppression, subject: Subject) -> Step:
+    """Say until when updates are held back by the wall clock (S2)."""
     buffered = subject.facts.committed.buffered.get(spec.name, {})
     waiting = buffered.get(str(desk.task), 0) if desk.task is not None else sum(buffered.values())
     if not waiting:

@@ -27,7 +27,7 @@ from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, 
 from engine.definition.operands import Operand, cast
 from engine.definition.types import BIGINT, STRING, ColumnType, Schema
 from engine.errors import InvariantBroken
-from engine.plan.model import AggregateColumn
+from engine.plan.operators.aggregation import AggregateColumn
 
 
 class Aggregates:

@@ -25,7 +25,7 @@ from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import ColumnType, Schema
-from engine.plan.model import RunningAggregation, TableAggregation
+from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
 
 
 @dataclass(frozen=True, slots=True)

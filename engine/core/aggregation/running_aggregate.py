@@ -15,7 +15,7 @@ from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
-from engine.plan.model import RunningAggregation
+from engine.plan.operators.aggregation import RunningAggregation
 
 
 class RunningAggregator(Operator):

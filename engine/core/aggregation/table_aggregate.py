@@ -35,7 +35,7 @@ from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import Schema
-from engine.plan.model import TableAggregation, TableRegrouping
+from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.plan.regrouping import has_new_column, has_old_column, new_column, old_column, regrouped_rows, regrouped_schema
 
 __all__ = ["TableAggregator", "TableRegrouper", "regrouped_schema"]

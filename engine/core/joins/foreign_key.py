@@ -47,7 +47,7 @@ from engine.core.structures.sorted_search import stable_order
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import Schema
 from engine.plan.foreign_keys import action_column, answer_schema, foreign_key_columns, generation_column, subscription_schema
-from engine.plan.model import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 
 ENTER, LEAVE, DELETE = range(3)
 """What a message asks for: subscribe and answer; end the subscription silently; end it and answer with a delete."""

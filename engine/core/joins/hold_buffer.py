@@ -21,7 +21,7 @@ from engine.core.ports import SegmentStore
 from engine.core.structures.segments import Segment
 from engine.core.structures.spans import Span, SpanCache, ranked
 from engine.core.structures.time_queue import TimeQueue
-from engine.plan.model import Hold
+from engine.plan.operators.stream_table_join import Hold
 
 BUFFERED_AT: Final = "_buffered_at"
 """Wall clock of the batch that brought a row: ``Hold.at_most_ms`` counts from there."""

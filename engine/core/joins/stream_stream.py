@@ -41,7 +41,7 @@ from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span
 from engine.definition.types import STRING, Schema
-from engine.plan.model import StreamStreamJoin
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
 
 PRELIMINARY, FINAL = "preliminary", "final"
 """What an eager join says of its rows."""

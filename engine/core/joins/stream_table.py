@@ -41,7 +41,7 @@ from engine.core.structures.versioned_table import (
     VersionedTable,
 )
 from engine.definition.types import STRING, Schema
-from engine.plan.model import StreamTableJoin
+from engine.plan.operators.stream_table_join import StreamTableJoin
 
 _LATE_REASONS: Final = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}
 

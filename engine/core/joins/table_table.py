@@ -27,7 +27,7 @@ from engine.core.joins.table_sides import Changes, JoinSide, Results, SideBatch,
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
-from engine.plan.model import TableTableJoin
+from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.table_joins import joined_schema
 
 

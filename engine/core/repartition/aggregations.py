@@ -12,14 +12,9 @@ from engine.core.frames import KEY_HASH, POS, TS
 from engine.core.repartition.segments import GROUPS, INDEX, QUEUE, moved, read_all
 from engine.core.repartition.shares import Shares, Source, greatest
 from engine.core.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, newest_of_each
-from engine.plan.model import (
-    RunningAggregation,
-    TableAggregation,
-    TableRegrouping,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowedAggregation,
-)
+from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
+from engine.plan.operators.windows import WindowedAggregation
 
 States = list[dict[str, Any]]
 

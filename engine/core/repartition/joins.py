@@ -19,15 +19,11 @@ from engine.core.joins.hold_buffer import BUFFERED_AT
 from engine.core.ports import SegmentStore
 from engine.core.repartition.segments import INDEX, LATEST, QUEUE, Kind, moved, read_all
 from engine.core.repartition.shares import Rows, Shares, Source, greatest, hashed
-from engine.plan.model import (
-    ForeignKeyLookup,
-    ForeignKeyResult,
-    ForeignKeySubscription,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableFilter,
-    TableTableJoin,
-)
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.table_filter import TableFilter
+from engine.plan.operators.table_table_join import TableTableJoin
 
 States = list[dict[str, Any]]
 

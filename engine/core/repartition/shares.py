@@ -51,12 +51,14 @@ class Shares:
         key: the columns that spread the stage's records, by their names before the operator at hand.
         inputs: input index → the columns of that input that spread its records.
         stores: where each new task keeps its segments, by ordinal.
+        has_open: open windows are kept for reading beside final ones (``Output.has_open``).
     """
 
     tasks_before: int
     key: tuple[str, ...]
     inputs: Mapping[int, tuple[str, ...]]
     stores: Sequence[SegmentStore]
+    has_open: bool = False
 
     def split(self, frame: pl.DataFrame, rows: Rows, source: Source) -> list[pl.DataFrame]:
         """Return the rows of each new task, in their order.

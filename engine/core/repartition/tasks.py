@@ -10,12 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from engine.core.conflicts import judged_inputs
+from engine.core.operator_kinds import KINDS
 from engine.core.ports import SegmentStore
-from engine.core.repartition import aggregations, joins, windows
 from engine.core.repartition.segments import LATEST, moved
 from engine.core.repartition.shares import Shares, Source, greatest
 from engine.core.task import check_format
-from engine.plan import model
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.task_keys import followed_keys, input_key
 
@@ -45,12 +44,13 @@ def repartitioned(
     if not sources:
         return [None for _ in stores]
     inputs = {item.index: input_key(item.index, plan) for item in plan.inputs if item.stage == stage.index}
-    shares = Shares(len(before), (), inputs, stores)
+    shares = Shares(len(before), (), inputs, stores, plan.output.has_open)
     operators: dict[str, list[dict[str, Any]]] = {}
     for spec, key in zip(stage.operators, followed_keys(stage, plan), strict=True):
-        if not isinstance(spec, model.Filter | model.Projection):
+        move = KINDS[type(spec)].move
+        if move is not None and spec.name is not None:
             parts = [source.part("operators").part(spec.name) for source in sources]
-            operators[spec.name] = _operator(spec, parts, replace(shares, key=key), plan)
+            operators[spec.name] = move(spec, parts, replace(shares, key=key))
     latest = {
         item.alias: shares.states(
             {"keys": moved(LATEST, [_times(source, item) for source in sources], shares, inputs[item.index])}
@@ -88,51 +88,3 @@ def _of_task(sources: Sequence[Source]) -> dict[str, Any]:
         "progress": newest["progress"],
         "lateness": lateness,
     }
-
-
-def _operator(spec: model.Operator, sources: Sequence[Source], shares: Shares, plan: Plan) -> list[dict[str, Any]]:
-    if isinstance(spec, model.WindowedAggregation):
-        return _windows(spec, sources, shares, plan)
-    match spec:
-        case model.TableFilter():
-            return joins.table_filter(spec, sources, shares)
-        case model.StreamTableJoin():
-            return joins.stream_table(spec, sources, shares)
-        case model.StreamStreamJoin():
-            return joins.stream_stream(spec, sources, shares)
-        case model.TableTableJoin():
-            return joins.table_table(spec, sources, shares)
-        case model.ForeignKeySubscription():
-            return joins.subscription(spec, sources, shares)
-        case model.ForeignKeyLookup():
-            return joins.lookup(spec, sources, shares)
-        case model.ForeignKeyResult():
-            return joins.result(spec, sources, shares)
-        case model.RunningAggregation() | model.TableAggregation():
-            return aggregations.groups(spec, sources, shares)
-        case model.TableRegrouping():
-            return aggregations.regrouping(spec, sources, shares)
-        case model.TimeLimitSuppression():
-            return aggregations.time_limit(spec, sources, shares)
-        case model.WallClockSuppression():
-            return aggregations.wall_clock(spec, sources, shares)
-        case model.Filter() | model.Projection():
-            raise AssertionError("keeps nothing")
-
-
-def _windows(spec: model.WindowedAggregation, sources: Sequence[Source], shares: Shares, plan: Plan) -> list[dict[str, Any]]:
-    if spec.emit != "final" or not plan.output.has_open:
-        return _one_kind(spec, sources, shares)
-    final = _one_kind(spec, [source.part("final") for source in sources], shares)
-    changes = _one_kind(replace(spec, emit="changes"), [source.part("changes") for source in sources], shares)
-    return shares.states({"final": final, "changes": changes})
-
-
-def _one_kind(spec: model.WindowedAggregation, sources: Sequence[Source], shares: Shares) -> list[dict[str, Any]]:
-    match spec:
-        case model.WindowAggregation():
-            return windows.windows(spec, sources, shares)
-        case model.SessionAggregation():
-            return windows.sessions(spec, sources, shares)
-        case model.SlidingAggregation():
-            return windows.sliding(spec, sources, shares)

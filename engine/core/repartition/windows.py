@@ -22,7 +22,7 @@ from engine.core.windows.sliding_store import TOLD
 from engine.core.windows.window_grid import WindowGrid, node_windows
 from engine.core.windows.window_store import NODE, sorted_run
 from engine.errors import RepartitionPremature
-from engine.plan.model import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
+from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
 
 States = list[dict[str, Any]]
 

@@ -22,7 +22,7 @@ from engine.core.structures.spans import Span
 from engine.core.suppression.suppress_buffer import SuppressionBuffer
 from engine.definition.types import Schema
 from engine.errors import BufferFull
-from engine.plan.model import TimeLimitSuppression, WallClockSuppression
+from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 
 _NO_RECORD: Final = -1
 """Offset of a row that no record caused: time alone did (T10, ticks)."""

@@ -35,7 +35,7 @@ from engine.core.suppression.suppress_episodes import (
 from engine.core.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, EntryStore
 from engine.definition.types import Schema
 from engine.errors import BufferFull
-from engine.plan.model import TimeLimitSuppression, WallClockSuppression
+from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 
 _UNBOUNDED: Final = 1 << 62
 

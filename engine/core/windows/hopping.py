@@ -47,7 +47,7 @@ from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Cor
 from engine.core.windows.window_grid import OUT_OF_RANGE, WindowGrid, expand, node_windows
 from engine.core.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
 from engine.definition.types import TIMESTAMP, Schema
-from engine.plan.model import WindowAggregation
+from engine.plan.operators.windows import WindowAggregation
 
 Int64s = NDArray[np.int64]
 

@@ -19,7 +19,7 @@ from engine.core.windows.corrections import FIRST, WINDOW_END, WINDOW_START
 from engine.core.windows.session_exact import Chains
 from engine.core.windows.session_store import END, HASH, START
 from engine.definition.types import TIMESTAMP, Schema
-from engine.plan.model import SessionAggregation
+from engine.plan.operators.windows import SessionAggregation
 
 RECORD: Final = "_record"
 """Index of the record that caused a change."""

@@ -41,7 +41,7 @@ from engine.core.windows.session_exact import Chains, in_line, record_by_record
 from engine.core.windows.session_fold import RECORD, SessionFold
 from engine.core.windows.session_store import END, HASH, START, SessionStore
 from engine.definition.types import Schema
-from engine.plan.model import SessionAggregation
+from engine.plan.operators.windows import SessionAggregation
 
 _MAX_ROWS: Final = 1 << 20
 """Rows of chains made at once on the exact path: bounds memory where records keep joining large sessions."""

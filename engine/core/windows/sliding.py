@@ -27,7 +27,7 @@ from engine.core.windows.sliding_store import HASH, SEQ, U64, Band, SlidingStore
 from engine.core.windows.sliding_windows import BOUNDARY, Timeline, timelines
 from engine.core.windows.window_grid import OUT_OF_RANGE
 from engine.definition.types import Schema
-from engine.plan.model import SlidingAggregation
+from engine.plan.operators.windows import SlidingAggregation
 
 _NO_RECORD: Final = -1
 """Offset of what no record caused (T10)."""

@@ -21,7 +21,7 @@ from engine.core.frames import TS
 from engine.core.structures.segments import expand
 from engine.core.windows.sliding_fold import RangeFold, Ranges, bounded, range_minima
 from engine.core.windows.sliding_windows import NEVER, Timeline, Windows
-from engine.plan.model import AggregateColumn
+from engine.plan.operators.aggregation import AggregateColumn
 
 _OWNER: Final = "_owner"
 

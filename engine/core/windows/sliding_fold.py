@@ -16,7 +16,7 @@ import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.clocks import I64
-from engine.plan.model import AggregateColumn
+from engine.plan.operators.aggregation import AggregateColumn
 
 _SUMMED: Final = frozenset({"count", "sum", "avg", "stddev", "variance"})
 """Aggregates whose partials are integers that merge by adding; differences of wrapped totals are exact."""

@@ -22,7 +22,7 @@ from engine.core.windows.sliding_fold import RangeFold, range_minima
 from engine.core.windows.sliding_store import HASH, TOLD
 from engine.core.windows.sliding_windows import Timeline, Windows
 from engine.definition.types import TIMESTAMP, Schema
-from engine.plan.model import SlidingAggregation
+from engine.plan.operators.windows import SlidingAggregation
 
 WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"

@@ -13,7 +13,7 @@ import pytest
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.running import Groups
 from engine.definition.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, STRING, ColumnType, Schema, decimal, parse_type
-from engine.plan.model import AggregateColumn
+from engine.plan.operators.aggregation import AggregateColumn
 
 LISTS = parse_type("array<int>")
 

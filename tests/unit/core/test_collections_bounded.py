@@ -16,7 +16,7 @@ from engine.core.operators import Moment
 from engine.definition.aggregates import MAX_TOP_K
 from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
 from engine.definition.types import BIGINT, STRING, ColumnType, Schema, parse_type
-from engine.plan.model import AggregateColumn, RunningAggregation
+from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
 
 LONG = MAX_COLLECTED_BYTES // 4

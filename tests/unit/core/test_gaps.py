@@ -13,7 +13,10 @@ from engine.core.table_filter import TableFilterer
 from engine.core.windows.hopping import WindowAggregator
 from engine.definition.expressions import compile_scalar
 from engine.definition.types import BIGINT, DOUBLE, INT, STRING, Schema, decimal
-from engine.plan.model import AggregateColumn, Filter, Projection, TableFilter, WindowAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.table_filter import TableFilter
+from engine.plan.operators.windows import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 
 MOST = 2**63 - 1

@@ -13,7 +13,7 @@ from engine.core.hashing import key_hash
 from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.core.operators import Moment, TableProgress
 from engine.definition.types import STRING, Schema
-from engine.plan.model import Hold, StreamTableJoin
+from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.memory import MemorySegmentStore
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))

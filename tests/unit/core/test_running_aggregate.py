@@ -9,7 +9,7 @@ import polars as pl
 from engine.core.aggregation.running_aggregate import RunningAggregator
 from engine.core.operators import Moment
 from engine.definition.types import BIGINT, DOUBLE, Schema
-from engine.plan.model import AggregateColumn, RunningAggregation
+from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
 
 SCHEMA = Schema((("s.group", DOUBLE), ("s.x", BIGINT)))

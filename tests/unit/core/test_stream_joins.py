@@ -13,7 +13,7 @@ from engine.core.frames import OperatorOutput
 from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.operators import Moment
 from engine.definition.types import BIGINT, STRING, Schema
-from engine.plan.model import StreamStreamJoin
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))

@@ -12,7 +12,7 @@ from engine.core.hashing import key_hash
 from engine.core.operators import Moment
 from engine.core.structures.segments import MIN_MERGED
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
-from engine.plan.model import AggregateColumn, TableAggregation, TableRegrouping
+from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
 
 SCHEMA = Schema((("t.key", STRING), ("t.group", STRING), ("t.x", BIGINT)))

@@ -8,7 +8,7 @@ from engine.core.frames import OperatorOutput
 from engine.core.operators import Moment
 from engine.core.table_filter import LATE_END, TableFilterer
 from engine.definition.types import BIGINT, STRING, Schema
-from engine.plan.model import TableFilter
+from engine.plan.operators.table_filter import TableFilter
 from engine.state.memory import MemorySegmentStore
 
 SCHEMA = Schema((("t.key", STRING), ("t.number", BIGINT)))

@@ -15,7 +15,7 @@ from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Moment
 from engine.core.structures.version_search import MAX_LISTED, VersionSearch
 from engine.definition.types import BIGINT, INT, STRING, Schema
-from engine.plan.model import TableTableJoin
+from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.memory import MemorySegmentStore
 
 LEFT = Schema((("l.id", INT), ("l.value", STRING)))

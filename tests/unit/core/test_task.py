@@ -15,22 +15,12 @@ from engine.core.pipeline import Pipeline
 from engine.core.task import build_task
 from engine.definition.types import BIGINT, BYTES, STRING, TIMESTAMP, Schema, parse_type
 from engine.errors import StateCorrupt
-from engine.plan.model import (
-    AggregateColumn,
-    Feed,
-    Filter,
-    Input,
-    LateRecords,
-    Operator,
-    Output,
-    Plan,
-    Projection,
-    RelationSchema,
-    RunningAggregation,
-    Stage,
-    TimeLimitSuppression,
-    WindowAggregation,
-)
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
+from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
+from engine.plan.operators.operator import Operator
+from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.suppression import TimeLimitSuppression
+from engine.plan.operators.windows import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 
 COLUMNS = Schema((("key", STRING), ("n", BIGINT)))

@@ -14,7 +14,8 @@ from engine.core.structures.spans import MAX_SPANS, Span
 from engine.core.windows.hopping import WindowAggregator
 from engine.core.windows.window_grid import WindowGrid, expand, node_windows
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
-from engine.plan.model import AggregateColumn, WindowAggregation
+from engine.plan.operators.aggregation import AggregateColumn
+from engine.plan.operators.windows import WindowAggregation
 from engine.state.memory import MemorySegmentStore
 
 SCHEMA = Schema((("s.key", STRING), ("s.group", DOUBLE), ("s.x", BIGINT)))

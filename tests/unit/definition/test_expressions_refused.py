@@ -16,7 +16,7 @@ from engine.definition.aggregates import is_undoable
 from engine.definition.expressions import ExpressionInvalid, compile_scalar, qualify
 from engine.definition.limits import MAX_NESTING
 from engine.definition.types import MAX_TYPE_NESTING, Schema, parse_type
-from engine.plan.model import AggregateFunction
+from engine.plan.operators.aggregation import AggregateFunction
 
 SCHEMA = Schema(
     tuple(

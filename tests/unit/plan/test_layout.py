@@ -12,7 +12,10 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, CatalogEntry, source_entry
-from engine.plan.model import Filter, Plan, Projection, StreamTableJoin, WindowAggregation
+from engine.plan.model import Plan
+from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.windows import WindowAggregation
 
 STREAM: dict[str, Any] = {
     "key": ["id"],

@@ -11,21 +11,12 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, source_entry
-from engine.plan.model import (
-    Filter,
-    Hold,
-    Plan,
-    Projection,
-    SessionAggregation,
-    SlidingAggregation,
-    StreamStreamJoin,
-    StreamTableJoin,
-    SuppressBuffer,
-    TimeLimitSuppression,
-    WallClockSuppression,
-    WindowAggregation,
-    WindowClosing,
-)
+from engine.plan.model import Plan
+from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.stream_stream_join import StreamStreamJoin
+from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
+from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
+from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 
 COLUMNS = {"id": "string", "ad": "string", "price": "double", "tags": "array<string>"}
 

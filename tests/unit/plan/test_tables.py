@@ -11,20 +11,13 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, derived_entry, source_entry
-from engine.plan.model import (
-    AggregateColumn,
-    ForeignKeyLookup,
-    ForeignKeyResult,
-    ForeignKeySubscription,
-    Plan,
-    Projection,
-    RunningAggregation,
-    StreamTableJoin,
-    TableAggregation,
-    TableFilter,
-    TableRegrouping,
-    TableTableJoin,
-)
+from engine.plan.model import Plan
+from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
+from engine.plan.operators.row_operators import Projection
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.plan.operators.table_filter import TableFilter
+from engine.plan.operators.table_table_join import TableTableJoin
 
 HOUR_MS = 3_600_000
 
