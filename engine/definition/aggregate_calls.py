@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from engine.definition.aggregates import AGGREGATE_NAMES, AggregateName, read_call, result_type
+from engine.definition.aggregates import AGGREGATE_NAMES, AggregateFunction, read_call, result_type
 from engine.definition.expressions import compile_tree, qualify
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.syntax import parse, render
@@ -25,7 +25,7 @@ class AggregateCall:
         type: of the result.
     """
 
-    function: AggregateName
+    function: AggregateFunction
     argument: str | None
     limit: int | None
     type: ColumnType

@@ -1,10 +1,10 @@
-"""The aggregates a group may have: how they are written, what types they give, which of them can be undone."""
+"""The aggregates a group may have. One entry says everything of one but how it is computed (``engine.core.aggregation.aggregate``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, Literal, NamedTuple
 
 from sqlglot import exp
 
@@ -18,6 +18,8 @@ AggregateName = Literal[
     "count", "count_distinct", "sum", "avg", "min", "max", "stddev", "variance", "first", "last", "first_by_arrival",
     "last_by_arrival", "collect_list", "collect_set", "top_k", "histogram",
 ]  # fmt: skip
+AggregateFunction = Literal[AggregateName, "concat", "trace"]
+"""Those that a definition may name, and two that serve the conformance corpora."""
 
 MAX_TOP_K: Final = 100
 """Every change of a group repeats its k values: more than this is a list, not a top."""
@@ -47,24 +49,36 @@ class Aggregate:
         result: type of its result, in words.
         doc: what it gives.
         result_type: from (name, type of the argument) to the type of the result; refuses types that it does not work on.
-        is_undoable: whether a row can be taken out of it again, as an aggregation over a table must (A1).
+        is_undoable: whether a row can be taken out of it again, as an aggregation over a table must (A1). The smallest of a group's
+            values, for one, cannot be known once the smallest has gone, unless all are kept.
+        is_growing: whether its result takes more room with every record (``engine.plan.folding``).
+        is_of_text: whether it takes its argument as text.
         aliases: further names of the same.
+        written: how it is written, where that is not ``name(x)``.
+        takes_rows: ``*`` in place of an argument counts rows.
+        of_distinct: the aggregate that ``name(distinct x)`` is.
+        largest_k: a second argument says how many values are kept, written out, 1 to this.
     """
 
-    name: AggregateName
+    name: AggregateFunction
     takes: str
     result: str
     doc: str
     result_type: Callable[[str, ColumnType], ColumnType]
     example: AggregateExample
     is_undoable: bool = False
+    is_growing: bool = False
+    is_of_text: bool = False
     aliases: tuple[str, ...] = ()
+    written: str | None = None
+    takes_rows: bool = False
+    of_distinct: AggregateName | None = None
+    largest_k: int | None = None
 
     @property
     def form(self) -> str:
         """How it is written."""
-        special = {"count": "count(*), count(x)", "count_distinct": "count(distinct x)", "top_k": "top_k(x, k)"}
-        return special.get(self.name, f"{self.name}(x)")
+        return self.written or f"{self.name}(x)"
 
 
 class WrittenAggregate(NamedTuple):
@@ -76,7 +90,7 @@ class WrittenAggregate(NamedTuple):
         limit: k of ``top_k``, else None.
     """
 
-    function: AggregateName
+    function: AggregateFunction
     argument: exp.Expr | None
     limit: int | None = None
 
@@ -96,61 +110,61 @@ def read_call(tree: exp.Expr) -> WrittenAggregate:
     name, arguments = tree.name.lower(), tree.expressions
     if name in _LATER:
         raise ExpressionInvalid("not_supported_yet", f"{name} comes later; there are {FORMS}")
-    function = _SUPPORTED.get(name)
-    if function is None:
+    entry = _SUPPORTED.get(name)
+    if entry is None:
         near = meant(name, _SUPPORTED)
         ending = f"; there are {FORMS}" if near is None else f"; did you mean {near}?"
         raise ExpressionInvalid("unknown_function", f"there is no aggregate {name[:60]!r}{ending}")
-    if function == "top_k":
-        return _top_k(arguments)
+    if entry.largest_k is not None:
+        return _with_k(entry, entry.largest_k, arguments)
     if len(arguments) != 1:
         raise ExpressionInvalid("type_mismatch", f"{name} takes one argument, not {len(arguments)}")
     argument = arguments[0]
     if isinstance(argument, exp.Star):
-        if function == "count":
-            return WrittenAggregate("count", None)
+        if entry.takes_rows:
+            return WrittenAggregate(entry.name, None)
         raise ExpressionInvalid("type_mismatch", f"{name} takes a column, not *")
     if isinstance(argument, exp.Distinct):
-        return _distinct(function, argument)
-    return WrittenAggregate(function, argument)
+        return _distinct(entry, argument)
+    return WrittenAggregate(entry.name, argument)
 
 
-def _distinct(function: AggregateName, argument: exp.Distinct) -> WrittenAggregate:
-    if function != "count":
-        raise ExpressionInvalid("not_supported_yet", f"{function}(distinct …) comes later; only count takes distinct")
+def _distinct(entry: Aggregate, argument: exp.Distinct) -> WrittenAggregate:
+    if entry.of_distinct is None:
+        those = " and ".join(each.name for each in _LIST if each.of_distinct is not None)
+        raise ExpressionInvalid("not_supported_yet", f"{entry.name}(distinct …) comes later; only {those} takes distinct")
     if len(argument.expressions) != 1:
-        raise ExpressionInvalid("not_supported_yet", "count(distinct …) takes one expression for now; join several with ||")
-    return WrittenAggregate("count_distinct", argument.expressions[0])
+        raise ExpressionInvalid(
+            "not_supported_yet", f"{entry.name}(distinct …) takes one expression for now; join several with ||"
+        )
+    return WrittenAggregate(entry.of_distinct, argument.expressions[0])
 
 
-def _top_k(arguments: list[exp.Expr]) -> WrittenAggregate:
+def _with_k(entry: Aggregate, largest: int, arguments: list[exp.Expr]) -> WrittenAggregate:
+    name, as_in = entry.name, f"as in {entry.name}(x, 3)"
     if len(arguments) != 2:
-        raise ExpressionInvalid("type_mismatch", f"top_k takes a column and how many, as in top_k(x, 3); not {len(arguments)}")
+        raise ExpressionInvalid("type_mismatch", f"{name} takes a column and how many, {as_in}; not {len(arguments)}")
     argument, written = arguments
     if isinstance(argument, exp.Star | exp.Distinct):
-        raise ExpressionInvalid("type_mismatch", "top_k takes a column first, as in top_k(x, 3)")
+        raise ExpressionInvalid("type_mismatch", f"{name} takes a column first, {as_in}")
     text = written.name if isinstance(written, exp.Literal) and not written.is_string else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_TOP_K)) and 1 <= int(text) <= MAX_TOP_K):
-        raise ExpressionInvalid("type_mismatch", f"top_k takes its k written out, 1 to {MAX_TOP_K}")
-    return WrittenAggregate("top_k", argument, int(text))
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and 1 <= int(text) <= largest):
+        raise ExpressionInvalid("type_mismatch", f"{name} takes its k written out, 1 to {largest}")
+    return WrittenAggregate(name, argument, int(text))
 
 
-def is_undoable(function: str) -> bool:
-    """Whether a row can be taken out of the aggregate again, as an aggregation over a table must (A1).
-
-    The smallest of a group's values, for one, cannot be known once the smallest has gone, unless all are kept.
-    """
-    found = AGGREGATES.get(cast("AggregateName", function))
-    return function == "trace" if found is None else found.is_undoable
+def is_undoable(function: AggregateFunction) -> bool:
+    """Whether a row can be taken out of the aggregate again; see ``Aggregate``."""
+    return ENTRIES[function].is_undoable
 
 
-def result_type(function: AggregateName, argument: ColumnType) -> ColumnType:
+def result_type(function: AggregateFunction, argument: ColumnType) -> ColumnType:
     """Return the type an aggregate gives.
 
     Raises:
         ExpressionInvalid: ``type_mismatch``: the function does not work on that type.
     """
-    return AGGREGATES[function].result_type(function, argument)
+    return ENTRIES[function].result_type(function, argument)
 
 
 def _of_anything(_: str, __: ColumnType) -> ColumnType:
@@ -207,6 +221,10 @@ def _frequencies(function: str, argument: ColumnType) -> ColumnType:
     return ColumnType("map", key=STRING, value=BIGINT)
 
 
+def _text(_: str, __: ColumnType) -> ColumnType:
+    return STRING
+
+
 def _check_comparable(argument: ColumnType, consequence: str) -> None:
     if argument.is_nested:
         raise ExpressionInvalid("type_mismatch", f"{argument} cannot be compared, so {consequence}")
@@ -222,12 +240,13 @@ _NUMBERS, _ORDER, _ANY = "x: number", "x: any that has an order", "x: any"
 _LIST: Final[Sequence[Aggregate]] = (
     Aggregate(
         "count", "*, or x: any", "bigint", "How many rows; of `count(x)` those in which x is not NULL.", _of_anything,
-        AggregateExample("count(*)", (1, 2, None), 3), is_undoable=True,
+        AggregateExample("count(*)", (1, 2, None), 3), is_undoable=True, written="count(*), count(x)", takes_rows=True,
+        of_distinct="count_distinct",
     ),
     Aggregate(
         "count_distinct", "distinct x: any but nested", "bigint",
         f"How many different values; written count(distinct x). NULL from {MAX_DISTINCT_VALUES:,} values or 64 MiB in a group of a stream on.",
-        _distinct_count, AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True, aliases=(),
+        _distinct_count, AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True, written="count(distinct x)",
     ),
     Aggregate(
         "sum", _NUMBERS, "bigint; of doubles double, of decimals decimal(38,s)", "The sum; of doubles without error of rounding.", _total,
@@ -256,30 +275,44 @@ _LIST: Final[Sequence[Aggregate]] = (
     ),
     Aggregate(
         "collect_list", _ANY, "array of the type of x", f"All values in the order of event time; {_FULL}", _list,
-        AggregateExample("collect_list(x)", (3, 1, 3), [3, 1, 3]),
+        AggregateExample("collect_list(x)", (3, 1, 3), [3, 1, 3]), is_growing=True,
     ),
     Aggregate(
         "collect_set", "x: any but nested", "array of the type of x", f"Every different value once, in the order of event time; {_FULL}",
-        _distinct_list,
-        AggregateExample("collect_set(x)", (3, 1, 3), [3, 1]),
+        _distinct_list, AggregateExample("collect_set(x)", (3, 1, 3), [3, 1]), is_growing=True,
     ),
     Aggregate(
         "top_k", "x: any that has an order, k: whole number", "array of the type of x",
         f"The k greatest values, the greatest first, of at most 1 MiB; k is written out, 1 to {MAX_TOP_K}.", _greatest,
-        AggregateExample("top_k(x, 2)", (3, 1, 2), [3, 2]), aliases=("topk",),
+        AggregateExample("top_k(x, 2)", (3, 1, 2), [3, 2]), aliases=("topk",), written="top_k(x, k)", largest_k=MAX_TOP_K,
     ),
     Aggregate(
         "histogram", "x: any but nested and bytes", "map<string,bigint>",
         f"How often each value occurs, by its text; of more than {MAX_COLLECTED_VALUES:,} texts or 1 MiB the first in their order.",
-        _frequencies, AggregateExample("histogram(x)", (1, 2, 2), {"1": 1, "2": 2}), is_undoable=True,
+        _frequencies, AggregateExample("histogram(x)", (1, 2, 2), {"1": 1, "2": 2}), is_undoable=True, is_growing=True, is_of_text=True,
     ),
 )  # fmt: skip
 
-AGGREGATES: Final[Mapping[AggregateName, Aggregate]] = {each.name: each for each in _LIST}
-_SUPPORTED: Final[Mapping[str, AggregateName]] = {
-    written: each.name for each in _LIST if each.name != "count_distinct" for written in (each.name, *each.aliases)
-}
+_FOR_CORPORA: Final[Sequence[Aggregate]] = (
+    Aggregate(
+        "concat", "x: string", "string", "The texts in the order of arrival.", _text, AggregateExample("concat(x)", (1, 2), "12"),
+        is_growing=True,
+    ),
+    Aggregate(
+        "trace", "x: string", "string", "What was added and taken out again, in the order of arrival.", _text,
+        AggregateExample("trace(x)", (1, 2), "0+1+2"), is_undoable=True, is_growing=True,
+    ),
+)  # fmt: skip
+
+AGGREGATES: Final[Mapping[AggregateFunction, Aggregate]] = {each.name: each for each in _LIST}
+"""Those that a definition may name."""
+ENTRIES: Final[Mapping[AggregateFunction, Aggregate]] = {each.name: each for each in (*_LIST, *_FOR_CORPORA)}
+"""All."""
+_CALLED: Final = tuple(each for each in _LIST if each.name not in {other.of_distinct for other in _LIST})
+_SUPPORTED: Final[Mapping[str, Aggregate]] = {written: each for each in _CALLED for written in (each.name, *each.aliases)}
 """As written → which aggregate. The names of SQL and of ksqlDB mean the same ones."""
 
 AGGREGATE_NAMES: Final = frozenset((*_SUPPORTED, *_LATER))
 FORMS: Final = ", ".join(each.form for each in _LIST)
+UNDOABLE: Final = tuple(each.name for each in _CALLED if each.is_undoable)
+"""Names of those that an aggregation over a table may call."""

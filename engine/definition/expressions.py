@@ -17,7 +17,7 @@ from sqlglot import exp
 from engine.definition import arithmetic, functions, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.choosing import all_null, chosen, none_of, undecided
-from engine.definition.function_list import FUNCTIONS, call
+from engine.definition.function_list import call, function_of
 from engine.definition.gaps import Gap, Gaps
 from engine.definition.once import once
 from engine.definition.operands import (
@@ -317,17 +317,17 @@ class _Compiler:
         return functions.extract(node.args["this"].name, self.child(node, "expression"))
 
     def call(self, node: exp.Expr) -> Operand:
-        name = node.name
-        if name.lower() in AGGREGATE_NAMES:
-            raise ExpressionInvalid("not_a_scalar", f"{name.lower()} is an aggregate; it belongs into `aggregate`")
-        if name.lower() not in FUNCTIONS:
-            return call(name, [])
+        name = node.name.lower()
+        if name in AGGREGATE_NAMES:
+            raise ExpressionInvalid("not_a_scalar", f"{name} is an aggregate; it belongs into `aggregate`")
+        function = function_of(node.name)
         arguments: list[Operand] = []
         for argument in node.expressions:
-            with self.gaps.where(partial(all_null, arguments if name.lower() == "coalesce" else ())):
+            with self.gaps.where(partial(all_null, arguments if function.is_lazy else ())):
                 arguments.append(self.compile(argument))
-        result = call(name, arguments)
-        self.gaps.after_call(name.lower(), arguments, result)
+        result = call(function, arguments)
+        if function.gaps is not None:
+            function.gaps(self.gaps, arguments, result)
         return result
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from engine.definition import arithmetic, functions, texts
+from engine.definition import arithmetic, functions, gaps, texts
 from engine.definition.documented import Argument, Example, arguments_of
 from engine.definition.functions import Arguments, of_double, of_text
+from engine.definition.gaps import GapsOfCall
 from engine.definition.operands import ExpressionInvalid, Operand
 from engine.definition.suggestions import meant
 from engine.definition.types import BIGINT, BOOLEAN, STRING
@@ -34,6 +35,9 @@ class Function:
         doc: what it gives.
         examples: calls of literals, each with its result.
         build: compiles a call with as many arguments as it takes.
+        gaps: notes where it has no result (``engine.definition.gaps``); None: it has one wherever it has arguments.
+        is_lazy: an argument counts only where all before it are NULL.
+        elsewhere: what other systems call it.
     """
 
     name: str
@@ -42,6 +46,9 @@ class Function:
     doc: str
     examples: Sequence[Example]
     build: Callable[[Arguments], Operand]
+    gaps: GapsOfCall | None = None
+    is_lazy: bool = False
+    elsewhere: Sequence[str] = ()
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -59,15 +66,24 @@ class Function:
         return None if any(argument.is_repeated for argument in self.arguments) else len(self.arguments)
 
 
-def call(name: str, arguments: Arguments) -> Operand:
-    """Compile a call of a function of the allow-list.
+def function_of(name: str) -> Function:
+    """Return the function of the allow-list that a call names.
 
     Raises:
-        ExpressionInvalid: ``unknown_function``, or ``type_mismatch`` for the number or types of the arguments.
+        ExpressionInvalid: ``unknown_function``.
     """
     function = FUNCTIONS.get(name.lower())
     if function is None:
         raise ExpressionInvalid("unknown_function", f"there is no function {name[:60]!r}; {_instead_of(name.lower())}")
+    return function
+
+
+def call(function: Function, arguments: Arguments) -> Operand:
+    """Compile a call.
+
+    Raises:
+        ExpressionInvalid: ``type_mismatch`` for the number or types of the arguments.
+    """
     fewest, most = function.fewest, function.most
     if len(arguments) < fewest or (most is not None and len(arguments) > most):
         wanted = f"{fewest}" if most == fewest else f"{fewest} to {most or 'many'}"
@@ -87,11 +103,7 @@ def _instead_of(name: str) -> str:
 
 
 _NOW = "a result must not depend on when it is computed; use the event time, or `$event_time_ms` of a record"
-ELSEWHERE: Mapping[str, str] = {
-    "len": "length", "char_length": "length", "character_length": "length", "substr": "substring", "mid": "substring", "nvl": "coalesce",
-    "ifnull": "coalesce", "isnull": "coalesce", "pow": "power", "ucase": "upper", "lcase": "lower", "ceiling": "ceil", "log": "ln",
-    "startswith": "starts_with", "endswith": "ends_with", "trunc": "date_trunc", "datetrunc": "date_trunc", "unix_millis": "epoch_ms",
-    "from_unixtime": "to_timestamp", "str_contains": "contains", "instr": "contains",
+_ADVICE: Mapping[str, str] = {
     "if": "write CASE WHEN … THEN … ELSE … END", "iif": "write CASE WHEN … THEN … ELSE … END", "decode": "write CASE … WHEN … THEN … END",
     "date_part": "write EXTRACT(part FROM time)", "year": "write EXTRACT(year FROM time)", "hour": "write EXTRACT(hour FROM time)",
     "month": "write EXTRACT(month FROM time)", "day": "write EXTRACT(day FROM time)", "to_date": "write CAST(… AS date)",
@@ -99,56 +111,63 @@ ELSEWHERE: Mapping[str, str] = {
     "rand": "a result must be the same each time it is computed", "uuid": "a result must be the same each time it is computed",
     "regexp_replace": "there are no regular expressions; use replace, or LIKE", "regexp_like": "there are no regular expressions; use LIKE",
 }  # fmt: skip
-"""Names that other systems have → ours, or what to write instead."""
+"""Names of functions that other systems have → what to write here instead."""
 
+_OF_ROUNDING = gaps.without_result("number_overflow", "int", "bigint", "double")
 _LIST: Sequence[Function] = (
     Function(
         "abs", "x: number", "type of x; of an int bigint", "The number without its sign.",
         (Example("abs(-2)", 2), Example("abs(1.5)", 1.5)), functions.absolute,
+        gaps=gaps.without_result("number_overflow", "int", "double", "decimal"),
     ),
     Function(
         "round", "x: number, digits?: whole number", "type of x; a decimal is one digit wider",
         "The nearest number with so many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
-        (Example("round(2.5)", 3.0), Example("round(-1.25, 1)", -1.3)), functions.round_to,
+        (Example("round(2.5)", 3.0), Example("round(-1.25, 1)", -1.3)), functions.round_to, gaps=_OF_ROUNDING,
     ),
     Function(
         "floor", "x: number", "type of x; a decimal is one digit wider", "The next whole number below.", (Example("floor(-1.5)", -2.0),),
-        functions.rounding("floor", lambda e: e.floor()),
+        functions.rounding("floor", lambda e: e.floor()), gaps=_OF_ROUNDING,
     ),
     Function(
         "ceil", "x: number", "type of x; a decimal is one digit wider", "The next whole number above.", (Example("ceil(1.2)", 2.0),),
-        functions.rounding("ceil", lambda e: e.ceil()),
+        functions.rounding("ceil", lambda e: e.ceil()), gaps=_OF_ROUNDING, elsewhere=("ceiling",),
     ),
     Function("sign", "x: number", "int", "-1, 0 or 1.", (Example("sign(-3)", -1),), functions.sign),
     Function(
         "sqrt", "x: number", "double", "The square root; NULL below zero.", (Example("sqrt(9)", 3.0), Example("sqrt(-1)", None)),
-        of_double("sqrt", lambda e: e.sqrt()),
+        of_double("sqrt", lambda e: e.sqrt()), gaps=gaps.without_result("outside_domain"),
     ),
     Function(
         "power", "base: number, exponent: number", "double", "The base to the power of the exponent; NULL where that is no number.",
         (Example("power(2, 10)", 1024.0),), of_double("power", lambda a, b: a.pow(b)),
+        gaps=gaps.without_result("number_overflow"), elsewhere=("pow",),
     ),
     Function(
         "ln", "x: number", "double", "The natural logarithm; NULL for zero and below.", (Example("ln(1)", 0.0), Example("ln(0)", None)),
-        of_double("ln", lambda e: e.log()),
+        of_double("ln", lambda e: e.log()), gaps=gaps.without_result("outside_domain"), elsewhere=("log",),
     ),
-    Function("exp", "x: number", "double", "e to the power of x.", (Example("exp(0)", 1.0),), of_double("exp", lambda e: e.exp())),
+    Function(
+        "exp", "x: number", "double", "e to the power of x.", (Example("exp(0)", 1.0),), of_double("exp", lambda e: e.exp()),
+        gaps=gaps.without_result("number_overflow"),
+    ),
     Function(
         "mod", "x: number, divisor: number", "as of x % divisor", "The remainder, with the sign of x; NULL where the divisor is zero.",
         (Example("mod(7, 3)", 1), Example("mod(-7, 3)", -1), Example("mod(7, 0)", None)),
-        lambda arguments: arithmetic.binary("%", arguments[0], arguments[1]),
+        lambda arguments: arithmetic.binary("%", arguments[0], arguments[1]), gaps=gaps.of_remainder,
     ),
     Function(
         "lower", "text: string", "string", "The text in small letters.", (Example("lower('Tea')", "tea"),),
-        of_text("lower", lambda e: e.str.to_lowercase(), STRING),
+        of_text("lower", lambda e: e.str.to_lowercase(), STRING), elsewhere=("lcase",),
     ),
     Function(
         "upper", "text: string", "string", "The text in capital letters.", (Example("upper('Tea')", "TEA"),),
-        of_text("upper", lambda e: e.str.to_uppercase(), STRING),
+        of_text("upper", lambda e: e.str.to_uppercase(), STRING), elsewhere=("ucase",),
     ),
     Function(
         "length", "text: string", "bigint", "How many characters the text has.", (Example("length('tea')", 3), Example("length('')", 0)),
         of_text("length", lambda e: e.str.len_chars().cast(pl.Int64), BIGINT),
+        elsewhere=("len", "char_length", "character_length"),
     ),
     Function(
         "trim", "text: string, characters?: string", "string",
@@ -167,14 +186,16 @@ _LIST: Sequence[Function] = (
         "substring", "text: string, start: whole number, length?: whole number", "string",
         "So many characters from a place on, which counts from 1; without a length all.",
         (Example("substring('coffee', 2, 3)", "off"), Example("substring('coffee', 4)", "fee")), functions.substring,
+        elsewhere=("substr", "mid"),
     ),
     Function(
         "replace", "text: string, old: string, new: string", "string", "The text with every `old` (written out) replaced by `new`.",
-        (Example("replace('a-b-c', '-', '+')", "a+b+c"),), functions.replaced,
+        (Example("replace('a-b-c', '-', '+')", "a+b+c"),), functions.replaced, gaps=gaps.of_replaced,
     ),
     Function(
         "concat", "text...: string", "string", "The texts one after the other; NULLs are passed over (with || they make the result NULL).",
         (Example("concat('a', NULL, 'b')", "ab"),), of_text("concat", lambda *e: texts.joined(e, passes_nulls=True), STRING),
+        gaps=gaps.of_joined,
     ),
     Function(
         "left", "text: string, count: whole number", "string", "The first characters; of a negative count all but the last.",
@@ -186,16 +207,16 @@ _LIST: Sequence[Function] = (
     ),
     Function(
         "starts_with", "text: string, part: string", "boolean", "Whether the text begins so.", (Example("starts_with('coffee', 'co')", True),),
-        of_text("starts_with", lambda e, p: e.str.starts_with(p), BOOLEAN),
+        of_text("starts_with", lambda e, p: e.str.starts_with(p), BOOLEAN), elsewhere=("startswith",),
     ),
     Function(
         "ends_with", "text: string, part: string", "boolean", "Whether the text ends so.", (Example("ends_with('coffee', 'co')", False),),
-        of_text("ends_with", lambda e, p: e.str.ends_with(p), BOOLEAN),
+        of_text("ends_with", lambda e, p: e.str.ends_with(p), BOOLEAN), elsewhere=("endswith",),
     ),
     Function(
         "contains", "text: string, part: string", "boolean", "Whether the part stands in the text.",
         (Example("contains('coffee', 'ff')", True),),
-        of_text("contains", lambda e, p: e.str.contains(p, literal=True), BOOLEAN),
+        of_text("contains", lambda e, p: e.str.contains(p, literal=True), BOOLEAN), elsewhere=("str_contains", "instr"),
     ),
     Function(
         "nullif", "x: any, y: any", "type of x", "NULL where both are equal, else x.",
@@ -204,29 +225,35 @@ _LIST: Sequence[Function] = (
     ),
     Function(
         "coalesce", "x...: any", "the common type", "The first argument that is not NULL.", (Example("coalesce(NULL, 2, 3)", 2),),
-        functions.merged("coalesce", lambda values: pl.coalesce(*values)),
+        functions.merged("coalesce", lambda values: pl.coalesce(*values), is_compared=False), is_lazy=True,
+        elsewhere=("nvl", "ifnull", "isnull"),
     ),
     Function(
         "greatest", "x...: any but nested", "the common type", "The greatest argument; NULLs are passed over.",
-        (Example("greatest(1, NULL, 3)", 3),), functions.merged("greatest", lambda values: pl.max_horizontal(*values)),
+        (Example("greatest(1, NULL, 3)", 3),), functions.merged("greatest", lambda values: pl.max_horizontal(*values), is_compared=True),
     ),
     Function(
         "least", "x...: any but nested", "the common type", "The smallest argument; NULLs are passed over.",
-        (Example("least('b', 'a')", "a"),), functions.merged("least", lambda values: pl.min_horizontal(*values)),
+        (Example("least('b', 'a')", "a"),), functions.merged("least", lambda values: pl.min_horizontal(*values), is_compared=True),
     ),
     Function(
         "date_trunc", "unit: string, time: timestamp", "timestamp",
         "The beginning (UTC) of the second, minute, hour, day, week, month, quarter or year (written out) that the time lies in.",
         (Example("date_trunc('hour', CAST('2013-01-01T12:34:56Z' AS timestamp))", "2013-01-01T12:00:00Z"),), functions.date_trunc,
+        elsewhere=("trunc", "datetrunc"),
     ),
     Function(
         "to_timestamp", "milliseconds: whole number", "timestamp", "The time so many milliseconds after 1970; NULL outside the years 1 to 9999.",
         (Example("to_timestamp(1357041600000)", "2013-01-01T12:00:00Z"),), functions.to_timestamp,
+        gaps=gaps.without_result("outside_domain"), elsewhere=("from_unixtime",),
     ),
     Function(
         "epoch_ms", "time: timestamp", "bigint", "Milliseconds since 1970.",
         (Example("epoch_ms(CAST('2013-01-01T12:00:00Z' AS timestamp))", 1357041600000),), functions.epoch_ms,
+        elsewhere=("unix_millis",),
     ),
 )  # fmt: skip
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _LIST}
+ELSEWHERE: Mapping[str, str] = {**_ADVICE, **{name: function.name for function in _LIST for name in function.elsewhere}}
+"""Names that other systems have → ours, or what to write instead."""

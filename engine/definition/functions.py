@@ -218,12 +218,12 @@ def null_if(arguments: Arguments) -> Operand:
     return Operand(once(build, left.expr, right.expr), left.type)
 
 
-def merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr]) -> Callable[[Arguments], Operand]:
+def merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr], *, is_compared: bool) -> Callable[[Arguments], Operand]:
     def compiled(arguments: Arguments) -> Operand:
         values, kind = coerce_all(arguments, name)
         if kind is None:
             return null()
-        if name != "coalesce" and kind.is_nested:
+        if is_compared and kind.is_nested:
             raise ExpressionInvalid("type_mismatch", f"{name} cannot compare {kind}")
         return Operand(build(values), kind)
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from engine.definition.operands import BIGINT_DIGITS, Operand, coerce, digits_of
 from engine.definition.texts import is_joined_too_long, is_replaced_too_long
-from engine.definition.types import STRING, ColumnType
+from engine.definition.types import STRING, ColumnType, Kind
 
 GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain", "text_too_long"]
 """Why there is no value; the reason under which it is counted."""
@@ -26,18 +26,6 @@ Condition = pl.Expr | Callable[[], pl.Expr | None]
 
 MAX_GAPS: Final = 32
 """Each gap repeats the part of the expression that leads to it: more of them together would cost the square of the expression."""
-
-_SQL_FUNCTIONS: Final[dict[str, GapReason]] = {
-    "sqrt": "outside_domain", "ln": "outside_domain", "to_timestamp": "outside_domain", "power": "number_overflow",
-    "exp": "number_overflow", "abs": "number_overflow", "round": "number_overflow", "floor": "number_overflow", "ceil": "number_overflow",
-}  # fmt: skip
-
-
-_KEPT: Final[dict[str, frozenset[str]]] = {
-    "abs": frozenset({"int", "double", "decimal"}),
-    **dict.fromkeys(("round", "floor", "ceil"), frozenset({"int", "bigint", "double"})),
-}  # fmt: skip
-"""Kinds of numbers for which a function always has a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +88,6 @@ class Gaps:
         if value.type is not None and result.type is not None and not _always_fits(value.type, result.type):
             self.add("cast_failed", value.expr.is_not_null() & result.expr.is_null())
 
-    def after_call(self, name: str, arguments: Sequence[Operand], result: Operand) -> None:
-        """Note where a function has no result."""
-        reason = _SQL_FUNCTIONS.get(name)
-        kinds = {argument.type.kind for argument in arguments if argument.type is not None}
-        if name == "mod" and len(arguments) == 2:
-            self.after_arithmetic("%", arguments[0], arguments[1], result)
-        elif name == "concat":
-            parts = [coerce(argument, STRING, name) for argument in arguments]
-            self.add("text_too_long", is_joined_too_long(parts, passes_nulls=True))
-        elif name == "replace" and isinstance(arguments[1].literal, str):
-            text, new = (coerce(arguments[place], STRING, name) for place in (0, 2))
-            self.add("text_too_long", is_replaced_too_long(text, arguments[1].literal, new))
-        elif reason is not None and kinds - _KEPT.get(name, frozenset()):
-            is_given = reduce(lambda a, b: a & b, (argument.expr.is_not_null() for argument in arguments))
-            self.add(reason, is_given & result.expr.is_null())
-
     def of(self, result: Operand, columns: Iterable[str]) -> tuple[Gap, ...]:
         """Return the gaps of the whole expression; of very many one that stands for all: NULL, and no column is.
 
@@ -137,6 +109,40 @@ class Gaps:
             is_met = is_met if condition is None else is_met & condition
         # A mask of literals alone has one row whatever the frame's height.
         self.found.append(Gap(reason, pl.repeat(value=True, n=pl.len(), dtype=pl.Boolean()) & is_met.fill_null(value=False)))
+
+
+GapsOfCall = Callable[[Gaps, Sequence[Operand], Operand], None]
+"""Notes where a call of a function has no result, from its arguments and its result."""
+
+
+def without_result(reason: GapReason, *always: Kind) -> GapsOfCall:
+    """Return what notes where the result is NULL and no argument is; of the kinds ``always`` there is always a result."""
+
+    def note(gaps: Gaps, arguments: Sequence[Operand], result: Operand) -> None:
+        if {argument.type.kind for argument in arguments if argument.type is not None} - {*always}:
+            is_given = reduce(lambda a, b: a & b, (argument.expr.is_not_null() for argument in arguments))
+            gaps.add(reason, is_given & result.expr.is_null())
+
+    return note
+
+
+def of_remainder(gaps: Gaps, arguments: Sequence[Operand], result: Operand) -> None:
+    """Note where ``mod`` has no result."""
+    gaps.after_arithmetic("%", arguments[0], arguments[1], result)
+
+
+def of_joined(gaps: Gaps, arguments: Sequence[Operand], _result: Operand) -> None:
+    """Note where texts are too long together."""
+    parts = [coerce(argument, STRING, "concat") for argument in arguments]
+    gaps.add("text_too_long", is_joined_too_long(parts, passes_nulls=True))
+
+
+def of_replaced(gaps: Gaps, arguments: Sequence[Operand], _result: Operand) -> None:
+    """Note where a text gets too long by what replaces its parts."""
+    old = arguments[1].literal
+    if isinstance(old, str):
+        text, new = (coerce(arguments[place], STRING, "replace") for place in (0, 2))
+        gaps.add("text_too_long", is_replaced_too_long(text, old, new))
 
 
 def _always_fits(source: ColumnType, target: ColumnType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.definition.aggregate_calls import AggregateCall, name_aggregates, parse_aggregate
-from engine.definition.aggregates import is_undoable
+from engine.definition.aggregates import UNDOABLE, is_undoable
 from engine.definition.expressions import columns_of
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
@@ -219,10 +219,11 @@ def _aggregates(scope: Scope, group: set[str], schema: Schema, *, is_table: bool
             problems.add(pointer, error.code, error.detail)
             continue
         if is_table and not is_undoable(call.function):
+            *names, last = UNDOABLE
             problems.add(
                 pointer, "aggregate_not_undoable",
                 f"when a row of {scope.source.name} changes, its old value must be taken out of the result again, which "
-                f"{call.function} cannot; use count, sum, avg, stddev, variance or histogram, or aggregate a stream",
+                f"{call.function} cannot; use {', '.join(names)} or {last}, or aggregate a stream",
             )  # fmt: skip
             continue
         found[name] = call

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -73,7 +73,15 @@ class Records(NamedTuple):
 
 
 class Accumulator(ABC):
-    """One aggregate of a group. Its partials' columns begin with ``prefix``."""
+    """One aggregate of a group. Its partials' columns begin with ``prefix``.
+
+    Attributes:
+        is_added: the columns hold whole numbers that merge by adding; differences of wrapped totals are exact.
+        places: the column that lists places in the order of arrival, where the result depends on it.
+    """
+
+    is_added: ClassVar[bool] = False
+    places: str | None = None
 
     def __init__(self, prefix: str, result: ColumnType) -> None:
         self._prefix = prefix
@@ -107,6 +115,8 @@ class Accumulator(ABC):
 class Count(Accumulator):
     """``count(*)`` and ``count(x)``."""
 
+    is_added = True
+
     def lift(self, records: Records) -> list[pl.Series]:
         return [pl.Series(f"{self._prefix}n", records.counted())]
 
@@ -123,6 +133,7 @@ class Count(Accumulator):
 class LimbAccumulator(Accumulator):
     """A number of values beside sums kept as limbs: a column ``<family><q>`` for each limb q of each family of sums."""
 
+    is_added = True
     families: Sequence[str]
 
     def merge(self, column: pl.Expr) -> pl.Expr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from engine.core.aggregation.room import Most, Room
 from engine.core.aggregation.running import Groups
 from engine.core.frames import TS, Counters
 from engine.core.gaps import GapCounter
-from engine.definition.aggregates import MAX_TOP_K, AggregateName, is_undoable, result_type
+from engine.definition.aggregates import ENTRIES, MAX_TOP_K, AggregateFunction, is_undoable, result_type
 from engine.definition.expressions import compile_scalar
 from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
 from engine.definition.operands import Operand, cast
@@ -50,10 +51,11 @@ class Aggregates:
                 raise InvariantBroken(f"{column.function} cannot be undone; the plan should have refused it")
             expression, argument = _argument(column, schema)
             self._arguments.append(expression.alias(f"a{i}"))
-            self._accumulators.append(_accumulator(column, f"a{i}.", argument, with_undo=with_undo))
+            kind = _Kind(column, f"a{i}.", argument, result_type(column.function, argument), with_undo)
+            self._accumulators.append(ACCUMULATORS[column.function](kind))
 
     @staticmethod
-    def undoable(function: str) -> bool:
+    def undoable(function: AggregateFunction) -> bool:
         """Whether records can be taken out of the aggregate again; the plan asks ``definition.aggregates.is_undoable``."""
         return is_undoable(function)
 
@@ -86,6 +88,15 @@ class Aggregates:
     def merge(self, columns: Sequence[str]) -> list[pl.Expr]:
         """Expressions for ``group_by().agg`` over partials with these columns."""
         return [each.merge(pl.col(name)) for each in self._accumulators for name in each.own(columns)]
+
+    def own(self, columns: Sequence[str], *, is_added: bool) -> list[str]:
+        """Those of partials' columns that are merged by adding whole numbers, or the others."""
+        return [name for each in self._accumulators if each.is_added == is_added for name in each.own(columns)]
+
+    @property
+    def places(self) -> list[str]:
+        """The partials' columns that list places in the order of arrival, where a result depends on it."""
+        return [each.places for each in self._accumulators if each.places is not None]
 
     def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Call on merged partials before they are kept or merged again."""
@@ -125,7 +136,7 @@ def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, ColumnT
     if scalar.type.kind == "double":
         # -0.0 and 0.0 are equal: which one a minimum shows must not depend on order. (Polars optimises `x + 0.0` away.)
         expr = pl.when(expr == 0.0).then(0.0).when(expr.is_finite()).then(expr)
-    if column.function == "histogram":
+    if ENTRIES[column.function].is_of_text:
         return cast(Operand(expr, scalar.type), STRING).expr, STRING
     return expr, scalar.type
 
@@ -140,42 +151,11 @@ class _Kind(NamedTuple):
     with_undo: bool
 
 
-def _accumulator(column: AggregateColumn, prefix: str, argument: ColumnType, *, with_undo: bool) -> Accumulator:
-    if column.function == "concat":
-        return Texts(prefix, None)
-    if column.function == "trace":
-        return Texts(prefix, "0", trace_mark)
-    kind = _Kind(column, prefix, argument, result_type(column.function, argument), with_undo)
-    return _ACCUMULATORS[column.function](kind)
-
-
 def _distinct(kind: _Kind) -> Accumulator:
     if kind.with_undo:
         return Frequencies(kind.prefix, kind.result, shown=None, with_undo=True)
     most = Most(kind.column.limit or MAX_DISTINCT_VALUES, MAX_DISTINCT_BYTES)
     return DistinctCount(kind.prefix, kind.result, Room(most, kind.argument))
-
-
-def _total(kind: _Kind) -> Accumulator:
-    is_mean = kind.column.function == "avg"
-    return Sum(kind.prefix, kind.result, kind.argument, is_mean=is_mean, is_zero_when_emptied=kind.with_undo)
-
-
-def _deviation(kind: _Kind) -> Accumulator:
-    return Deviation(kind.prefix, kind.result, kind.argument, is_root=kind.column.function == "stddev")
-
-
-def _extreme(kind: _Kind) -> Accumulator:
-    return Extreme(kind.prefix, kind.result, is_max=kind.column.function == "max")
-
-
-def _pick(kind: _Kind) -> Accumulator:
-    function = kind.column.function
-    return Pick(kind.prefix, kind.result, is_last=function.startswith("last"), is_by_time=not function.endswith("by_arrival"))
-
-
-def _collection(kind: _Kind) -> Accumulator:
-    return Collection(kind.prefix, kind.result, _room(kind), is_distinct=kind.column.function == "collect_set")
 
 
 def _top(kind: _Kind) -> Accumulator:
@@ -184,29 +164,36 @@ def _top(kind: _Kind) -> Accumulator:
     return Top(kind.prefix, kind.result, kind.column.limit, Room(Most(MAX_TOP_K + 1, MAX_COLLECTED_BYTES), kind.argument))
 
 
-def _histogram(kind: _Kind) -> Accumulator:
-    return Frequencies(kind.prefix, kind.result, shown=_room(kind), with_undo=kind.with_undo)
-
-
 def _room(kind: _Kind) -> Room:
     return Room(Most(kind.column.limit or MAX_COLLECTED_VALUES, MAX_COLLECTED_BYTES), kind.argument)
 
 
-_ACCUMULATORS: Final[dict[AggregateName, Callable[[_Kind], Accumulator]]] = {
+def _picked(kind: _Kind, *, is_last: bool, is_by_time: bool) -> Accumulator:
+    return Pick(kind.prefix, kind.result, is_last=is_last, is_by_time=is_by_time)
+
+
+def _total(kind: _Kind, *, is_mean: bool) -> Accumulator:
+    return Sum(kind.prefix, kind.result, kind.argument, is_mean=is_mean, is_zero_when_emptied=kind.with_undo)
+
+
+ACCUMULATORS: Final[dict[AggregateFunction, Callable[[_Kind], Accumulator]]] = {
     "count": lambda kind: Count(kind.prefix, kind.result),
     "count_distinct": _distinct,
-    "sum": _total,
-    "avg": _total,
-    "stddev": _deviation,
-    "variance": _deviation,
-    "min": _extreme,
-    "max": _extreme,
-    "first": _pick,
-    "last": _pick,
-    "first_by_arrival": _pick,
-    "last_by_arrival": _pick,
-    "collect_list": _collection,
-    "collect_set": _collection,
+    "sum": partial(_total, is_mean=False),
+    "avg": partial(_total, is_mean=True),
+    "stddev": lambda kind: Deviation(kind.prefix, kind.result, kind.argument, is_root=True),
+    "variance": lambda kind: Deviation(kind.prefix, kind.result, kind.argument, is_root=False),
+    "min": lambda kind: Extreme(kind.prefix, kind.result, is_max=False),
+    "max": lambda kind: Extreme(kind.prefix, kind.result, is_max=True),
+    "first": partial(_picked, is_last=False, is_by_time=True),
+    "last": partial(_picked, is_last=True, is_by_time=True),
+    "first_by_arrival": partial(_picked, is_last=False, is_by_time=False),
+    "last_by_arrival": partial(_picked, is_last=True, is_by_time=False),
+    "collect_list": lambda kind: Collection(kind.prefix, kind.result, _room(kind), is_distinct=False),
+    "collect_set": lambda kind: Collection(kind.prefix, kind.result, _room(kind), is_distinct=True),
     "top_k": _top,
-    "histogram": _histogram,
+    "histogram": lambda kind: Frequencies(kind.prefix, kind.result, shown=_room(kind), with_undo=kind.with_undo),
+    "concat": lambda kind: Texts(kind.prefix, None),
+    "trace": lambda kind: Texts(kind.prefix, "0", trace_mark),
 }
+"""How each aggregate is computed."""

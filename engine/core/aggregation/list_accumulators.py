@@ -302,9 +302,11 @@ class Texts(ListAccumulator):
         mark: makes the text that is kept of a value and its sign.
     """
 
+    places: str
+
     def __init__(self, prefix: str, start: str | None, mark: Callable[[str, int], str] | None = None) -> None:
         super().__init__(prefix, STRING)
-        self._positions, self._texts = f"{prefix}p", f"{prefix}t"
+        self.places, self._texts = f"{prefix}p", f"{prefix}t"
         self._start = start
         self._mark = mark
 
@@ -316,7 +318,7 @@ class Texts(ListAccumulator):
             signs = [1] * len(texts) if records.signs is None else records.signs.tolist()
             marked = [None if text is None else self._mark(text, sign) for text, sign in zip(texts.to_list(), signs, strict=True)]
             texts = pl.Series(marked, dtype=pl.String)
-        return [singletons(places).alias(self._positions), singletons(texts).alias(self._texts)]
+        return [singletons(places).alias(self.places), singletons(texts).alias(self._texts)]
 
     def results(self, partials: pl.DataFrame) -> Results:
         return Results(pl.Series([self._shown(own) for own in self._joined(partials)], dtype=pl.String))
@@ -329,7 +331,7 @@ class Texts(ListAccumulator):
         return Results(pl.Series([self._shown(texts) for texts in own], dtype=pl.String))
 
     def _joined(self, partials: pl.DataFrame) -> list[list[str]]:
-        lists = zip(partials[self._positions].to_list(), partials[self._texts].to_list(), strict=True)
+        lists = zip(partials[self.places].to_list(), partials[self._texts].to_list(), strict=True)
         return [[texts[i] for i in np.argsort(places, kind="stable")] for places, texts in lists]
 
     def _shown(self, texts: list[str]) -> str | None:

@@ -76,7 +76,7 @@ class SessionFold:
         """What is computed of states that others replace within a batch; None: everything."""
         if spec.is_folded:
             self._read_between = frozenset() if self._having is None else self._having.reads
-        self._places = [f"a{i}.p" for i, column in enumerate(spec.aggregates) if column.function == "concat"]
+        self._places = self.aggregates.places
 
     @property
     def is_order_kept(self) -> bool:

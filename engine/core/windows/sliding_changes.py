@@ -7,7 +7,7 @@ it when it is the one behind that record. Windows are handled in bounded numbers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,7 +21,6 @@ from engine.core.frames import TS
 from engine.core.structures.segments import expand
 from engine.core.windows.sliding_fold import RangeFold, Ranges, bounded, range_minima
 from engine.core.windows.sliding_windows import NEVER, Timeline, Windows
-from engine.plan.operators.aggregation import AggregateColumn
 
 _OWNER: Final = "_owner"
 
@@ -111,15 +110,14 @@ class ChainMaker:
         self._old = timeline.frame.filter(pl.Series(~is_new))
         self._new_before = np.append(0, np.cumsum(is_new))
 
-    def chains(self, aggregates: Aggregates, columns: Sequence[AggregateColumn], closed: int) -> Iterator[Chains]:
+    def chains(self, aggregates: Aggregates, closed: int) -> Iterator[Chains]:
         """Make the chains of every window that changes.
 
         Args:
             aggregates: whose partials the timeline has.
-            columns: their definitions.
             closed: the boundary before the batch.
         """
-        fold = RangeFold(aggregates, columns, self._old)
+        fold = RangeFold(aggregates, self._old)
         for part in self._parts(closed):
             yield self._chains(part, self._bases(part, fold), fold.names)
 

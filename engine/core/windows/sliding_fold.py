@@ -7,7 +7,7 @@ of time, groups or windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +16,6 @@ import polars as pl
 
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.clocks import I64
-from engine.plan.operators.aggregation import AggregateColumn
-
-_SUMMED: Final = frozenset({"count", "sum", "avg", "stddev", "variance"})
-"""Aggregates whose partials are integers that merge by adding; differences of wrapped totals are exact."""
 
 MAX_ROWS: Final = 1 << 20
 """Rows made at once when something is spread out: bounds memory."""
@@ -84,17 +80,15 @@ class RangeFold:
 
     Args:
         aggregates: whose partials they are.
-        columns: the aggregates' definitions, in their order.
         records: one row per record, with the partials' columns; others are ignored.
 
     Attributes:
         names: the partials' columns.
     """
 
-    def __init__(self, aggregates: Aggregates, columns: Sequence[AggregateColumn], records: pl.DataFrame) -> None:
+    def __init__(self, aggregates: Aggregates, records: pl.DataFrame) -> None:
         self._aggregates = aggregates
-        summed = [name for i, column in enumerate(columns) if column.function in _SUMMED for name in _own(records, i)]
-        others = [name for i, column in enumerate(columns) if column.function not in _SUMMED for name in _own(records, i)]
+        summed, others = (aggregates.own(records.columns, is_added=is_added) for is_added in (True, False))
         self.names = [*summed, *others]
         self._totals = {name: np.append(0, np.cumsum(records[name].fill_null(0).to_numpy())) for name in summed}
         self._others = records.select(others)
@@ -148,7 +142,3 @@ class RangeFold:
             found.append((owners[is_right], high[is_right] - 1 + offset))
             low, high = low >> 1, (high - is_right) >> 1
         return np.concatenate([own for own, _ in found]), np.concatenate([place for _, place in found])
-
-
-def _own(records: pl.DataFrame, aggregate: int) -> list[str]:
-    return [name for name in records.columns if name.startswith(f"a{aggregate}.")]

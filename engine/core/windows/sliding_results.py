@@ -100,7 +100,7 @@ class SlidingResults:
         ranges = timeline.taken(windows)
         firsts = ranges.firsts
         windows = windows.of(ranges.owners[firsts])
-        partials = RangeFold(self.aggregates, self._spec.aggregates, timeline.frame).fold(ranges)
+        partials = RangeFold(self.aggregates, timeline.frame).fold(ranges)
         values, marks = self.aggregates.results(partials)
         marks.count(self._spec.name, counters)
         arrived = range_minima(timeline.arrivals, ranges.low, ranges.high)
@@ -146,7 +146,7 @@ class SlidingResults:
         parts = [
             self._change_rows(timeline, chains, new, counters)
             for timeline in timelines
-            for chains in ChainMaker(timeline, new, self._difference).chains(self.aggregates, self._spec.aggregates, closed)
+            for chains in ChainMaker(timeline, new, self._difference).chains(self.aggregates, closed)
         ]
         if not parts:
             return self.nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))

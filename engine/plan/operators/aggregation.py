@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Self
 
+from engine.definition.aggregates import ENTRIES, AggregateFunction
 from engine.plan.operators.operator import StatefulOperator, Value
-
-AggregateFunction = Literal[
-    "count", "count_distinct", "sum", "avg", "min", "max", "stddev", "variance", "first", "last", "first_by_arrival", "last_by_arrival",
-    "collect_list", "collect_set", "top_k", "histogram", "concat", "trace",
-]  # fmt: skip
-
-GROWING: Final = frozenset({"collect_list", "collect_set", "histogram", "concat", "trace"})
-"""Functions whose result takes more room with every record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +16,7 @@ class AggregateColumn:
 
     Attributes:
         name: output column.
-        function: which aggregate. ``concat`` (texts in arrival order) and ``trace`` (what was added and subtracted) serve the
-            conformance corpora.
+        function: which aggregate.
         argument: SQL scalar expression over qualified columns, None for ``count(*)``.
         limit: k of ``top_k``; at how many values the others are full that grow with their group, None: ``engine.definition.limits``.
     """
@@ -66,7 +58,7 @@ class Aggregation(StatefulOperator):
 
     def folded(self, *, is_read: bool) -> Self:
         """See ``Operator``."""
-        if is_read and not any(column.function in GROWING for column in self.aggregates):
+        if is_read and not any(ENTRIES[column.function].is_growing for column in self.aggregates):
             return self
         return replace(self, is_folded=True)  # type: ignore[call-arg]  # a field of every aggregation
 

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.definition.aggregate_calls import parse_aggregate
-from engine.definition.aggregates import is_undoable
+from engine.definition.aggregates import AggregateFunction, is_undoable
 from engine.definition.expressions import ExpressionInvalid, compile_scalar, qualify
 from engine.definition.limits import MAX_NESTING
 from engine.definition.types import MAX_TYPE_NESTING, Schema, parse_type
-from engine.plan.operators.aggregation import AggregateFunction
 
 SCHEMA = Schema(
     tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from datetime import datetime
 from decimal import Decimal
@@ -12,9 +13,10 @@ import polars as pl
 import pytest
 from sqlglot import exp
 
-from engine.definition import expressions, gaps
+from engine.core.aggregation.aggregate import ACCUMULATORS
+from engine.definition import expressions
 from engine.definition.aggregate_calls import parse_aggregate
-from engine.definition.aggregates import AGGREGATES, Aggregate, AggregateName
+from engine.definition.aggregates import AGGREGATES, ENTRIES, Aggregate, AggregateFunction, AggregateName
 from engine.definition.documented import Example
 from engine.definition.expressions import compile_scalar
 from engine.definition.function_list import ELSEWHERE, FUNCTIONS, Function
@@ -23,6 +25,7 @@ from engine.definition.operator_list import OPERATORS
 from engine.definition.syntax import parse
 from engine.definition.type_list import TYPES
 from engine.definition.types import Kind, Schema, parse_type
+from tests.conftest import ROOT
 from tests.unit.app.testing.cases import failures_of
 
 EXAMPLES = [example for listed in (*FUNCTIONS.values(), *OPERATORS) for example in listed.examples]
@@ -69,8 +72,41 @@ def test_the_operators_show_every_node_that_is_compiled() -> None:
     assert set(expressions._BUILDERS) - nodes - {exp.Column} == set()
 
 
-def test_what_counts_as_a_gap_is_a_function() -> None:
-    assert set(gaps._SQL_FUNCTIONS) | set(gaps._KEPT) <= set(FUNCTIONS)
+def test_every_aggregate_is_computed() -> None:
+    assert set(ACCUMULATORS) == set(ENTRIES) == set(get_args(AggregateFunction))
+
+
+def test_nobody_asks_for_an_aggregate_or_a_function_by_its_name() -> None:
+    """What differs from one to the other is a property of its entry: a list of names elsewhere would be forgotten with the next one."""
+    compiled = {"engine/definition/function_list.py", "engine/definition/functions.py"}
+    entries = {*compiled, "engine/definition/aggregates.py", "engine/core/aggregation/aggregate.py"}
+    names = set(FUNCTIONS) | set(ENTRIES)
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("definition", "plan", "core")
+        for path in (ROOT / "engine" / folder).rglob("*.py")
+        if path.relative_to(ROOT).as_posix() not in entries
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _asks_by_name(node, names)
+    }
+    assert found == set()
+
+
+def _asks_by_name(node: ast.AST, names: set[str]) -> bool:
+    """Whether a node compares a function's name, or lists several of them."""
+    if isinstance(node, ast.Compare):
+        return any(isinstance(each, ast.Attribute) and each.attr == "function" for each in (node.left, *node.comparators))
+    given = node.keys if isinstance(node, ast.Dict) else node.elts if isinstance(node, ast.Set | ast.List | ast.Tuple) else []
+    texts = [each.value for each in given if isinstance(each, ast.Constant)]
+    return len(names & {text for text in texts if isinstance(text, str)}) > 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["column.function == 'concat'", "x.function in ('a',)", "{'count', 'sum', 'avg'}", "{'sqrt': 1, 'ln': 2, 'exp': 3}"],
+)  # fmt: skip
+def test_a_question_for_a_name_is_found(text: str) -> None:
+    assert any(_asks_by_name(node, {*FUNCTIONS, *ENTRIES}) for node in ast.walk(ast.parse(text)))
 
 
 def test_every_aggregate_and_every_type_is_listed() -> None:
