@@ -70,7 +70,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
-from app.domain.suspects import LOST, is_alone, is_lost, must_be_alone, one_more
+from app.domain.suspects import LOST, is_alone, is_lost, is_suspect, one_more
 
 
 class Effect(StrEnum):
@@ -98,7 +98,7 @@ class Snapshot:
         jitter: a random number in [0, 1), used for the next backoff.
         was_busy: whether its launch had begun, or its state holds a batch that the results lack; only asked of a query that ``is_lost``.
         has_progressed: whether its handle runs and has committed a batch, or found nothing to read.
-        is_turn: whether a query that must start alone may start.
+        is_turn: whether a suspect may start.
     """
 
     wish: Wish
@@ -314,7 +314,7 @@ def _broken(snapshot: Snapshot, limits: Limits) -> Action:
         return Action("20", transition(snapshot, State.PAUSED))
     # Due; or further off than any wait is: the database's clock was set back.
     is_due = status.next_attempt_ms is None or not 0 < status.next_attempt_ms - snapshot.now_ms <= limits.backoff_longest_ms
-    if is_due and (snapshot.is_turn or not must_be_alone(status)):
+    if is_due and (snapshot.is_turn or not is_suspect(status)):
         return _launch(snapshot, "22", is_retry=True)
     return _release_if_draining(snapshot) or WAIT
 

@@ -13,7 +13,7 @@ import structlog
 from app.domain import internal_queries
 from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.domain.states import Desired, HandleKind, State, Status, Wish
-from app.domain.suspects import is_alone, is_lost, must_be_alone
+from app.domain.suspects import has_turn, is_lost, is_suspect, next_turns
 from app.driver.leases import Leases
 from app.driver.ports import Host, LaunchOrder
 from app.store.transitions import LeasedQuery
@@ -49,7 +49,7 @@ class Reconciler:
         self._limits = limits
         self._purge = purge
         self._was_busy = was_busy
-        self._turn: UUID | None = None
+        self._turns: frozenset[UUID] = frozenset()
         self._jitter = jitter
         self.is_draining = False
         self._handing_over: set[UUID] = set()
@@ -63,7 +63,7 @@ class Reconciler:
         held = self._leases.held(connection)
         self._handing_over &= {leased.query_id for leased in held}
         self._stop_lost(self._host.query_ids - {leased.query_id for leased in held})
-        self._turn = _next_alone(held, self._limits)
+        self._turns = _turns(held, self._limits)
         due = [self._advance_alone(connection, leased) for leased in held]
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -108,7 +108,7 @@ class Reconciler:
 
     def _advance(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> int | None:
         """Take steps until there is something to wait for."""
-        had_turn = is_alone(leased.status, leased.now_ms, self._limits.healthy_after_ms)
+        before = leased.status
         for _ in range(MAX_STEPS):
             action = self._decide(leased)
             if action is WAIT:
@@ -123,8 +123,8 @@ class Reconciler:
             if is_over:
                 return None
         self._note_phase(connection, leased)
-        if had_turn and not must_be_alone(leased.status):
-            return 0  # the next one has its turn at once
+        if leased.status != before and (is_suspect(before) or is_suspect(leased.status)):
+            return 0  # it, or others, may have their turn at once
         next_ms = leased.status.next_attempt_ms
         # One that is due and waits for its turn is looked at with every round.
         return None if next_ms is None or next_ms <= leased.now_ms else next_ms - leased.now_ms
@@ -138,7 +138,7 @@ class Reconciler:
             handle=handle,
             was_busy=is_lost(leased.status, handle) and self._was_busy(leased),
             has_progressed=is_settled,
-            is_turn=leased.query_id == self._turn,
+            is_turn=leased.query_id in self._turns,
             is_lease_mine=True,
             is_draining=self.is_draining or leased.query_id in self._handing_over,
             now_ms=leased.now_ms,
@@ -199,16 +199,19 @@ class Reconciler:
             )
 
 
-def _next_alone(held: Sequence[LeasedQuery], limits: Limits) -> UUID | None:
-    """Say which of the queries that must start alone is the next: the one that has failed least; None while another one has its turn."""
-    waiting = []
-    for leased in held:
-        if is_alone(leased.status, leased.now_ms, limits.healthy_after_ms):
-            return None
-        due_ms = leased.status.next_attempt_ms
-        if must_be_alone(leased.status) and leased.status.state is State.BACKOFF and (due_ms is None or due_ms <= leased.now_ms):
-            waiting.append((leased.status.attempt, leased.status.losses, leased.query_id))
-    return min(waiting, default=(0, 0, None))[2]
+def _turns(held: Sequence[LeasedQuery], limits: Limits) -> frozenset[UUID]:
+    """Say which suspects may start now."""
+    suspects = [leased for leased in held if is_suspect(leased.status)]
+    with_turn = [leased.status for leased in suspects if has_turn(leased.status, leased.now_ms, limits.healthy_after_ms)]
+    waiting = [
+        (leased.query_id, leased.status) for leased in suspects if leased.status.state is State.BACKOFF and _is_due(leased)
+    ]
+    return next_turns(waiting, with_turn)
+
+
+def _is_due(leased: LeasedQuery) -> bool:
+    due_ms = leased.status.next_attempt_ms
+    return due_ms is None or due_ms <= leased.now_ms
 
 
 def _order(leased: LeasedQuery) -> LaunchOrder:

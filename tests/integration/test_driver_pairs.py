@@ -270,7 +270,7 @@ def test_a_query_that_kills_its_driver_is_found_and_fails_and_its_neighbours_pay
             control.works(query)
         culprit = control.add(is_unfinished=True, kills_driver=True)
         until("the first driver's end", lambda: control.status(culprit)["epoch"] == 1)
-    for _ in range(9):
+    for _ in range(12):
         with driver(dsn, fast_settings(tmp_path, lease_ttl_ms=300, max_attempts=2)) as one:
             until("an end", lambda one=one: one.process.poll() is not None or control.state(culprit) == "failed")  # type: ignore[misc]
             if control.state(culprit) == "failed":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from app.domain.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
 from app.domain.states import Desired, ErrorReport, HandleKind, HandleReport, Outcome, State, Status, Wish
-from app.domain.suspects import ALONE_AFTER, LOST, is_alone
+from app.domain.suspects import LOST, SUSPECT_AFTER, group_of, has_turn, is_alone, next_turns
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
 NOW = 1_000_000
@@ -137,6 +138,9 @@ def test_07_a_launch_in_time_or_waiting_for_its_turn_is_left_alone(age_ms: int |
     assert decided(State.STARTING, handle=HandleReport(HandleKind.LAUNCHING, epoch=7, age_ms=age_ms)) is WAIT
 
 
+ALONE_FROM = SUSPECT_AFTER + 2
+"""Losses from which on a suspect has its turn alone."""
+
 LOST_HANDLES = [ABSENT, dead(None), dead(LOST), dead(FATAL, epoch=6), HandleReport(HandleKind.RUNNING, epoch=6, age_ms=0)]
 
 
@@ -153,11 +157,11 @@ def after_loss(state: State, *, losses: int, was_busy: bool, handle: HandleRepor
 def test_07a_a_query_with_nothing_under_way_starts_at_once_and_pays_nothing_for_its_drivers_end(
     state: State, handle: HandleReport
 ) -> None:
-    lost, then = after_loss(state, losses=ALONE_AFTER, was_busy=False, handle=handle)
+    lost, then = after_loss(state, losses=SUSPECT_AFTER, was_busy=False, handle=handle)
     assert lost.rule == "7a"
     assert then.effect is Effect.LAUNCH
     assert then.status is not None
-    assert (then.status.attempt, then.status.losses, then.status.error) == (1, ALONE_AFTER, LOST)
+    assert (then.status.attempt, then.status.losses, then.status.error) == (1, SUSPECT_AFTER, LOST)
     # What the user changes meanwhile begins with a clean slate.
     edited = replace(snapshot(State.STOPPING, wish=Wish(Desired.RUNNING, generation=3, nonce=1)), status=lost.status)
     assert (anew := decide(edited, LIMITS).status) is not None
@@ -166,7 +170,7 @@ def test_07a_a_query_with_nothing_under_way_starts_at_once_and_pays_nothing_for_
 
 @pytest.mark.parametrize("handle", LOST_HANDLES)
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
-@pytest.mark.parametrize("losses", [0, 1])
+@pytest.mark.parametrize("losses", [0, 1, SUSPECT_AFTER, ALONE_FROM - 1])
 def test_07c_23_a_query_with_a_batch_under_way_is_noted_and_due_at_once(state: State, losses: int, handle: HandleReport) -> None:
     lost, then = after_loss(state, losses=losses, was_busy=True, handle=handle)
     assert (lost.rule, then.rule) == ("7c", "23")
@@ -176,10 +180,10 @@ def test_07c_23_a_query_with_a_batch_under_way_is_noted_and_due_at_once(state: S
 
 
 def test_07b_a_query_that_ran_alone_when_its_driver_died_spends_an_attempt() -> None:
-    lost, then = after_loss(State.STARTING, losses=ALONE_AFTER, was_busy=True)
+    lost, then = after_loss(State.STARTING, losses=ALONE_FROM, was_busy=True)
     assert (lost.rule, then.rule) == ("7b", "19")
     assert then.status is not None
-    assert (then.status.attempt, then.status.losses) == (2, ALONE_AFTER + 1)
+    assert (then.status.attempt, then.status.losses) == (2, ALONE_FROM + 1)
     assert then.status.next_attempt_ms is not None
     assert then.status.next_attempt_ms > NOW
 
@@ -189,22 +193,56 @@ def test_a_turn_is_bounded_and_grows_with_the_losses(losses: int, turn_ms: int) 
     limits = Limits()
     for age_ms in {0, turn_ms - 1, turn_ms} - {-1}:
         status = replace(snapshot(State.RUNNING, losses=losses).status, state_since_ms=NOW - age_ms)
-        assert is_alone(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms)
+        assert has_turn(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms)
+        assert is_alone(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms and losses >= ALONE_FROM)
     # Behind its turn others run beside it: their driver's death is not its own fault alone.
-    late = snapshot(State.RUNNING, losses=2, state_since_ms=NOW - 10_000)
+    late = snapshot(State.RUNNING, losses=ALONE_FROM, state_since_ms=NOW - 40_000)
     assert decide(late, limits).rule == "7c"
 
 
-def test_22_a_query_that_must_start_alone_waits_for_its_turn() -> None:
-    waiting = snapshot(State.BACKOFF, losses=ALONE_AFTER, next_attempt_ms=NOW - 1)
+def test_22_a_suspect_waits_for_its_turn() -> None:
+    waiting = snapshot(State.BACKOFF, losses=SUSPECT_AFTER, next_attempt_ms=NOW - 1)
     assert decide(replace(waiting, is_turn=False), LIMITS) == WAIT
     assert decide(waiting, LIMITS).effect is Effect.LAUNCH
-    other = snapshot(State.BACKOFF, losses=ALONE_AFTER - 1, next_attempt_ms=NOW - 1)
+    other = snapshot(State.BACKOFF, losses=SUSPECT_AFTER - 1, next_attempt_ms=NOW - 1)
     assert decide(replace(other, is_turn=False), LIMITS).effect is Effect.LAUNCH
 
 
+def suspect(number: int, losses: int, attempt: int = 0) -> tuple[UUID, Status]:
+    return UUID(int=number), replace(snapshot(State.BACKOFF, losses=losses).status, attempt=attempt)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "with_turn", "chosen"),
+    [
+        ([2, 2, 2, 2, 2, 2], [], {0, 1, 2, 3}),
+        ([2, 2, 2], [2, 2, 2], {0}),
+        ([3, 3, 3], [], {0, 1}),
+        ([3, 2], [], {0, 1}),
+        ([3, 2, 2], [], {1, 2}),
+        ([4, 4], [], {0}),
+        ([4, 2], [], {1}),
+        ([2, 2], [4], set()),
+        ([8], [2], set()),
+        ([], [], set()),
+    ],
+)
+def test_suspects_start_in_groups_that_get_smaller_with_each_loss(
+    waiting: list[int], with_turn: list[int], chosen: set[int]
+) -> None:
+    found = next_turns(
+        [suspect(number, losses) for number, losses in enumerate(waiting)], [suspect(0, losses)[1] for losses in with_turn]
+    )
+    assert found == {UUID(int=number) for number in chosen}
+
+
+def test_suspects_that_have_spent_fewer_attempts_come_first() -> None:
+    assert next_turns([suspect(0, 4, attempt=1), suspect(1, 5)], []) == {UUID(int=1)}
+    assert [group_of(suspect(0, losses)[1]) for losses in range(2, 9)] == [4, 2, 1, 1, 1, 1, 1]
+
+
 def test_12a_the_first_commit_ends_all_suspicion() -> None:
-    runs = snapshot(State.RUNNING, handle=RUNS, losses=ALONE_AFTER, attempt=2)
+    runs = snapshot(State.RUNNING, handle=RUNS, losses=SUSPECT_AFTER, attempt=2)
     assert decide(runs, LIMITS) == WAIT
     action = decide(replace(runs, has_progressed=True), LIMITS)
     assert action.rule == "12a"
