@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from engine.definition.aggregates import AGGREGATE_NAMES, AggregateFunction, read_call, result_type
 from engine.definition.expressions import compile_tree, qualify
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.syntax import parse, render
 from engine.definition.types import BIGINT, ColumnType, Schema
+from engine.sql.tree import Call, Column, Identifier, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,10 @@ def name_aggregates(text: str, schema: Schema, named: Mapping[str, AggregateCall
     Raises:
         ExpressionInvalid: as ``parse_aggregate``, and ``aggregate_unnamed`` where no column holds it.
     """
-    tree = parse(text)
-    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.lower() in AGGREGATE_NAMES]
-    if not calls:
-        return text
-    for node in calls:
+
+    def held(node: Node) -> Node | None:
+        if not isinstance(node, Call) or node.name.text not in AGGREGATE_NAMES:
+            return None
         written = render(node)
         call = parse_aggregate(written, schema)
         name = next((name for name, own in named.items() if own == call), None)
@@ -68,9 +66,8 @@ def name_aggregates(text: str, schema: Schema, named: Mapping[str, AggregateCall
             raise ExpressionInvalid(
                 "aggregate_unnamed", f'no column holds {written}; add it to `aggregate`, as in "n": "{written}"'
             )
-        column = exp.column(exp.to_identifier(name, quoted=True))
-        if node is tree:
-            tree = column
-        else:
-            node.replace(column)
-    return render(tree)
+        return Column(Identifier(name, is_quoted=True))
+
+    tree = parse(text)
+    replaced = tree.mapped(held)
+    return text if replaced == tree else render(replaced)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from sqlglot import exp
-
 from engine.definition.documented import JsonValue
 from engine.definition.limits import MAX_COLLECTED_VALUES, MAX_DISTINCT_VALUES
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.suggestions import meant
 from engine.definition.types import BIGINT, DOUBLE, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal, parse_type
+from engine.sql.tree import Call, Node, Number, Star
 
 AggregateName = Literal[
     "count", "count_distinct", "sum", "avg", "min", "max", "stddev", "variance", "first", "last", "first_by_arrival",
@@ -91,23 +90,23 @@ class WrittenAggregate(NamedTuple):
     """
 
     function: AggregateFunction
-    argument: exp.Expr | None
+    argument: Node | None
     limit: int | None = None
 
 
-def read_call(tree: exp.Expr) -> WrittenAggregate:
+def read_call(tree: Node) -> WrittenAggregate:
     """Read one aggregate call.
 
     Raises:
         ExpressionInvalid: ``not_supported_yet``, ``unknown_function``, ``type_mismatch`` or ``expression_malformed``.
     """
-    if not isinstance(tree, exp.Anonymous):
-        if any(node.name.lower() in AGGREGATE_NAMES for node in tree.find_all(exp.Anonymous)):
+    if not isinstance(tree, Call):
+        if any(isinstance(node, Call) and node.name.text in AGGREGATE_NAMES for node in tree.walk()):
             raise ExpressionInvalid(
                 "not_supported_yet", "an aggregate is one call, such as sum(x); compute from several of them in `select`"
             )
         raise ExpressionInvalid("expression_malformed", f"this is no aggregate; write one of {FORMS}")
-    name, arguments = tree.name.lower(), tree.expressions
+    name, arguments = tree.name.text, tree.arguments
     if name in _LATER:
         raise ExpressionInvalid("not_supported_yet", f"{name} comes later; there are {FORMS}")
     entry = _SUPPORTED.get(name)
@@ -116,38 +115,38 @@ def read_call(tree: exp.Expr) -> WrittenAggregate:
         ending = f"; there are {FORMS}" if near is None else f"; did you mean {near}?"
         raise ExpressionInvalid("unknown_function", f"there is no aggregate {name[:60]!r}{ending}")
     if entry.largest_k is not None:
-        return _with_k(entry, entry.largest_k, arguments)
+        return _with_k(entry, entry.largest_k, tree)
+    if tree.is_distinct:
+        return _distinct(entry, arguments)
     if len(arguments) != 1:
         raise ExpressionInvalid("type_mismatch", f"{name} takes one argument, not {len(arguments)}")
     argument = arguments[0]
-    if isinstance(argument, exp.Star):
+    if isinstance(argument, Star):
         if entry.takes_rows:
             return WrittenAggregate(entry.name, None)
         raise ExpressionInvalid("type_mismatch", f"{name} takes a column, not *")
-    if isinstance(argument, exp.Distinct):
-        return _distinct(entry, argument)
     return WrittenAggregate(entry.name, argument)
 
 
-def _distinct(entry: Aggregate, argument: exp.Distinct) -> WrittenAggregate:
+def _distinct(entry: Aggregate, arguments: Sequence[Node]) -> WrittenAggregate:
     if entry.of_distinct is None:
         those = " and ".join(each.name for each in _LIST if each.of_distinct is not None)
         raise ExpressionInvalid("not_supported_yet", f"{entry.name}(distinct …) comes later; only {those} takes distinct")
-    if len(argument.expressions) != 1:
+    if len(arguments) != 1:
         raise ExpressionInvalid(
             "not_supported_yet", f"{entry.name}(distinct …) takes one expression for now; join several with ||"
         )
-    return WrittenAggregate(entry.of_distinct, argument.expressions[0])
+    return WrittenAggregate(entry.of_distinct, arguments[0])
 
 
-def _with_k(entry: Aggregate, largest: int, arguments: list[exp.Expr]) -> WrittenAggregate:
-    name, as_in = entry.name, f"as in {entry.name}(x, 3)"
+def _with_k(entry: Aggregate, largest: int, tree: Call) -> WrittenAggregate:
+    name, arguments, as_in = entry.name, tree.arguments, f"as in {entry.name}(x, 3)"
     if len(arguments) != 2:
         raise ExpressionInvalid("type_mismatch", f"{name} takes a column and how many, {as_in}; not {len(arguments)}")
     argument, written = arguments
-    if isinstance(argument, exp.Star | exp.Distinct):
+    if isinstance(argument, Star) or tree.is_distinct:
         raise ExpressionInvalid("type_mismatch", f"{name} takes a column first, {as_in}")
-    text = written.name if isinstance(written, exp.Literal) and not written.is_string else ""
+    text = written.text if isinstance(written, Number) else ""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and 1 <= int(text) <= largest):
         raise ExpressionInvalid("type_mismatch", f"{name} takes its k written out, 1 to {largest}")
     return WrittenAggregate(name, argument, int(text))

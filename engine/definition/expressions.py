@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from typing import Any, Final
 
 import polars as pl
-from sqlglot import exp
 
 from engine.definition import arithmetic, functions, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
@@ -32,8 +32,31 @@ from engine.definition.operands import (
 )
 from engine.definition.patterns import like
 from engine.definition.suggestions import hint, meant
-from engine.definition.syntax import described, flatten, parse, render
+from engine.definition.syntax import parse, render
 from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema, parse_type
+from engine.sql.tree import (
+    Between,
+    Binary,
+    Boolean,
+    Call,
+    Case,
+    Cast,
+    Chain,
+    Column,
+    Extract,
+    Identifier,
+    In,
+    Is,
+    Like,
+    Negative,
+    Node,
+    Not,
+    Null,
+    Number,
+    Paren,
+    Star,
+    Text,
+)
 
 __all__ = [
     "ExpressionInvalid", "Scalar", "columns_of", "compile_scalar", "compile_tree", "qualify", "resolve",
@@ -44,7 +67,7 @@ _TYPE_NAMES = {
     "real": "double", "double precision": "double", "bool": "boolean", "numeric": "decimal", "timestamptz": "timestamp",
     "datetime": "timestamp", "varbinary": "bytes", "binary": "bytes",
 }  # fmt: skip
-"""SQL's own names of our types, as sqlglot writes them."""
+"""SQL's own names of our types, as the language prints them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +101,7 @@ def compile_scalar(text: str, schema: Schema) -> Scalar:
     return compile_tree(parse(text), schema)
 
 
-def compile_tree(tree: exp.Expr, schema: Schema) -> Scalar:
+def compile_tree(tree: Node, schema: Schema) -> Scalar:
     """Compile a tree that ``syntax.parse`` made. Raises ExpressionInvalid."""
     compiler = _Compiler(schema)
     try:
@@ -95,16 +118,16 @@ def compile_tree(tree: exp.Expr, schema: Schema) -> Scalar:
     return Scalar(expr, operand.type, frozenset(compiler.columns), gaps, compiler.gaps.is_strict)
 
 
-def resolve(column: exp.Column, schema: Schema) -> str:
+def resolve(column: Column, schema: Schema) -> str:
     """Return the schema's name of a column reference.
 
     Raises:
         ExpressionInvalid: ``unknown_column`` or ``ambiguous_column``.
     """
-    name = f"{column.table}.{column.name}" if column.table else column.name
+    name = column.full_name
     if name in schema:
         return name
-    if not column.table:
+    if column.table is None:
         found = schema.qualified(name)
         if len(found) == 1:
             return found[0]
@@ -117,27 +140,29 @@ def resolve(column: exp.Column, schema: Schema) -> str:
 
 def columns_of(text: str, schema: Schema) -> frozenset[str]:
     """Return the schema's names of the columns that an expression reads, without compiling it. Raises ExpressionInvalid."""
-    return frozenset(resolve(node, schema) for node in parse(text).find_all(exp.Column))
+    return frozenset(resolve(node, schema) for node in parse(text).walk() if isinstance(node, Column))
 
 
-def qualify(written: str | exp.Expr, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
+def qualify(written: str | Node, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
     """Return the canonical text of an expression: every column by its full name in ``schema``, quoted.
 
     Args:
-        written: an expression that compiles against ``schema``, or its tree, which is changed.
+        written: an expression that compiles against ``schema``, or its tree.
         schema: names and types.
         rename: from a name of the schema to (alias, column) as it shall be written; by default the name itself, split at its dot.
 
     Raises:
         ExpressionInvalid: the expression does not parse, or names an unknown column.
     """
-    tree = parse(written) if isinstance(written, str) else written
-    for node in list(tree.find_all(exp.Column)):
-        name = resolve(node, schema)
-        alias, column = rename(name) if rename is not None else split(name)
-        node.set("this", exp.to_identifier(column, quoted=True))
-        node.set("table", None if alias is None else exp.to_identifier(alias, quoted=True))
-    return render(tree)
+    name_of = split if rename is None else rename
+
+    def named(node: Node) -> Node | None:
+        if not isinstance(node, Column):
+            return None
+        alias, column = name_of(resolve(node, schema))
+        return Column(Identifier(column, is_quoted=True), None if alias is None else Identifier(alias, is_quoted=True))
+
+    return render((parse(written) if isinstance(written, str) else written).mapped(named))
 
 
 def split(name: str) -> tuple[str | None, str]:
@@ -154,23 +179,17 @@ class _Compiler:
     columns: set[str] = field(default_factory=set)
     gaps: Gaps = field(default_factory=Gaps)
 
-    def compile(self, node: exp.Expr) -> Operand:
+    def compile(self, node: Node) -> Operand:
         build = _BUILDERS.get(type(node))
         if build is None:
-            raise ExpressionInvalid("not_a_scalar", f"{described(node, render(node))} is not a value here")
-        self.gaps.is_strict &= type(node) in _STRICT
+            raise ExpressionInvalid("not_a_scalar", f"{render(node)[:60]} is not a value here")
+        self.gaps.is_strict &= isinstance(node, _STRICT) or (isinstance(node, Binary) and node.sign in _STRICT_SIGNS)
         return build(self, node)
 
-    def child(self, node: exp.Expr, name: str) -> Operand:
-        value: exp.Expr = node.args[name]
-        return self.compile(value)
-
-    def condition(self, node: exp.Expr, where: str) -> pl.Expr:
+    def condition(self, node: Node, where: str) -> pl.Expr:
         return coerce(self.compile(node), BOOLEAN, where)
 
-    def column(self, node: exp.Expr) -> Operand:
-        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
-            raise ExpressionInvalid("not_a_scalar", "* stands for many columns; name one")
+    def column(self, node: Column) -> Operand:
         name = resolve(node, self.schema)
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             # Polars reads these as "all columns" and as a regex over column names.
@@ -178,27 +197,30 @@ class _Compiler:
         self.columns.add(name)
         return Operand(pl.col(name), self.schema[name])
 
-    def literal(self, node: exp.Expr) -> Operand:
-        text: str = node.args["this"]
-        return text_literal(text) if node.args["is_string"] else number_literal(text)
+    def star(self, _node: Star) -> Operand:
+        raise ExpressionInvalid("not_a_scalar", "* stands for many columns; name one")
 
-    def boolean(self, node: exp.Expr) -> Operand:
-        return Operand(pl.lit(node.args["this"], dtype=pl.Boolean), BOOLEAN)
+    def negation(self, node: Not) -> Operand:
+        return Operand(~self.condition(node.operand, "NOT"), BOOLEAN)
 
-    def negation(self, node: exp.Expr) -> Operand:
-        return Operand(~self.condition(node.args["this"], "NOT"), BOOLEAN)
-
-    def chain(self, node: exp.Expr) -> Operand:
-        is_and = isinstance(node, exp.And)
+    def chain(self, node: Chain) -> Operand:
+        if node.sign == "||":
+            return self.joined_text(node)
+        is_and = node.sign == "AND"
         parts: list[pl.Expr] = []
-        for part in flatten(node):
+        for part in node.operands:
             with self.gaps.where(partial(undecided, parts, is_and=is_and)):
-                parts.append(self.condition(part, "AND" if is_and else "OR"))
+                parts.append(self.condition(part, node.sign))
         return Operand(pl.all_horizontal(parts) if is_and else pl.any_horizontal(parts), BOOLEAN)
 
-    def comparison(self, node: exp.Expr) -> Operand:
-        sign, build = _COMPARISONS[type(node)]
-        return self.compare(sign, build, self.child(node, "this"), self.child(node, "expression"))
+    def binary(self, node: Binary) -> Operand:
+        left, right = self.compile(node.left), self.compile(node.right)
+        if node.sign in _COMPARISONS:
+            return self.compare(node.sign, _COMPARISONS[node.sign], left, right)
+        sign = _ARITHMETIC[node.sign]
+        result = arithmetic.binary(sign, left, right)
+        self.gaps.after_arithmetic(sign, left, right, result)
+        return result
 
     def compare(self, sign: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Operand, right: Operand) -> Operand:
         for side in (left, right):
@@ -209,25 +231,24 @@ class _Compiler:
             return Operand(pl.lit(None, dtype=pl.Boolean), BOOLEAN)
         return Operand(build(a, b), BOOLEAN)
 
-    def is_test(self, node: exp.Expr) -> Operand:
-        wanted = node.args["expression"]
-        if isinstance(wanted, exp.Null):
-            return Operand(self.child(node, "this").expr.is_null(), BOOLEAN)
-        if isinstance(wanted, exp.Boolean):
-            value = self.condition(node.args["this"], "IS")
-            return Operand(value.eq_missing(pl.lit(wanted.args["this"])), BOOLEAN)
+    def is_test(self, node: Is) -> Operand:
+        if isinstance(node.wanted, Null):
+            return Operand(self.compile(node.operand).expr.is_null(), BOOLEAN)
+        if isinstance(node.wanted, Boolean):
+            value = self.condition(node.operand, "IS")
+            return Operand(value.eq_missing(pl.lit(node.wanted.value)), BOOLEAN)
         raise ExpressionInvalid("expression_malformed", "IS is followed by NULL, NOT NULL, TRUE or FALSE")
 
-    def between(self, node: exp.Expr) -> Operand:
+    def between(self, node: Between) -> Operand:
         def build(value: Operand, low: Operand, high: Operand) -> pl.Expr:
             above = self.compare("BETWEEN", pl.Expr.ge, value, low)
             return above.expr & self.compare("BETWEEN", pl.Expr.le, value, high).expr
 
-        return Operand(_once(build, *(self.child(node, name) for name in ("this", "low", "high"))), BOOLEAN)
+        return Operand(_once(build, *map(self.compile, (node.operand, node.low, node.high))), BOOLEAN)
 
-    def is_in(self, node: exp.Expr) -> Operand:
-        value = self.child(node, "this")
-        items = [self.compile(item) for item in node.args["expressions"]]
+    def is_in(self, node: In) -> Operand:
+        value = self.compile(node.operand)
+        items = [self.compile(item) for item in node.items]
         if not items:
             raise ExpressionInvalid("expression_malformed", "IN needs at least one value")
 
@@ -236,35 +257,24 @@ class _Compiler:
 
         return Operand(_once(build, value, *items), BOOLEAN)
 
-    def pattern(self, node: exp.Expr) -> Operand:
-        escape: str | None = None
-        if isinstance(node, exp.Escape):
-            mark = self.child(node, "expression").literal
-            if not isinstance(mark, str) or not isinstance(node.this, (exp.Like, exp.ILike)):
-                raise ExpressionInvalid("expression_malformed", "ESCAPE belongs to LIKE and takes a text")
-            escape, node = mark, node.this
-        value = coerce(self.child(node, "this"), STRING, "LIKE")
-        text = self.child(node, "expression").literal
+    def pattern(self, node: Like) -> Operand:
+        value = coerce(self.compile(node.operand), STRING, "LIKE")
+        text = self.compile(node.pattern).literal
         if not isinstance(text, str):
             raise ExpressionInvalid("type_mismatch", "LIKE needs its pattern written out, as in 'AB%'; or use contains(a, b)")
-        matches = like(value, text, escape, is_case_sensitive=isinstance(node, exp.Like))
-        return Operand(~matches if node.args.get("negate") else matches, BOOLEAN)
+        escape = None if node.escape is None else node.escape.value
+        matches = like(value, text, escape, is_case_sensitive=node.is_case_sensitive)
+        return Operand(~matches if node.is_negated else matches, BOOLEAN)
 
-    def arithmetic(self, node: exp.Expr) -> Operand:
-        sign, left, right = _ARITHMETIC[type(node)], self.child(node, "this"), self.child(node, "expression")
-        result = arithmetic.binary(sign, left, right)
-        self.gaps.after_arithmetic(sign, left, right, result)
-        return result
-
-    def negative(self, node: exp.Expr) -> Operand:
-        value = self.child(node, "this")
+    def negative(self, node: Negative) -> Operand:
+        value = self.compile(node.operand)
         result = arithmetic.negate(value)
         self.gaps.after_negation(value, result)
         return result
 
-    def joined_text(self, node: exp.Expr) -> Operand:
+    def joined_text(self, node: Chain) -> Operand:
         parts = []
-        for part in flatten(node):
+        for part in node.operands:
             operand = self.compile(part)
             if operand.type not in (None, STRING):
                 raise ExpressionInvalid("type_mismatch", f"|| joins texts, not {operand.kind}; use CAST(… AS string)")
@@ -272,23 +282,23 @@ class _Compiler:
         self.gaps.add("text_too_long", texts.is_joined_too_long(parts, passes_nulls=False))
         return Operand(texts.joined(parts, passes_nulls=False), STRING)
 
-    def case(self, node: exp.Expr) -> Operand:
-        subject = None if node.args.get("this") is None else self.child(node, "this")
+    def case(self, node: Case) -> Operand:
+        subject = None if node.subject is None else self.compile(node.subject)
         conditions: list[pl.Expr] = []
         compared: list[Operand] = []
         values: list[Operand] = []
-        for branch in node.args["ifs"]:
+        for branch in node.branches:
             with self.gaps.where(partial(none_of, conditions)):
                 if subject is None:
-                    condition = self.condition(branch.args["this"], "WHEN")
+                    condition = self.condition(branch.condition, "WHEN")
                 else:
-                    compared.append(self.child(branch, "this"))
+                    compared.append(self.compile(branch.condition))
                     condition = self.compare("CASE", pl.Expr.eq, subject, compared[-1]).expr
                 with self.gaps.where(condition):
-                    values.append(self.child(branch, "true"))
+                    values.append(self.compile(branch.result))
             conditions.append(condition)
         with self.gaps.where(partial(none_of, conditions)):
-            values.append(null() if node.args.get("default") is None else self.child(node, "default"))
+            values.append(null() if node.default is None else self.compile(node.default))
         results, kind = coerce_all(values, "CASE")
         if subject is None:
             return Operand(chosen(conditions, results), kind)
@@ -300,29 +310,32 @@ class _Compiler:
 
         return Operand(_once(build, subject, *compared, *branches), kind)
 
-    def cast(self, node: exp.Expr) -> Operand:
-        written = render(node.args["to"]).lower()
+    def cast(self, node: Cast) -> Operand:
+        written = render(node.type).lower()
         head, bracket, rest = written.partition("(")
         known = _TYPE_NAMES.get(head.strip(), head.strip())
         try:
             target = parse_type(known if known == "string" else known + bracket + rest)
         except ValueError as error:
             raise ExpressionInvalid("type_mismatch", f"CAST: {error}") from error
-        value = self.child(node, "this")
+        value = self.compile(node.operand)
         result = cast(value, target)
         self.gaps.after_cast(value, result)
         return result
 
-    def extract(self, node: exp.Expr) -> Operand:
-        return functions.extract(node.args["this"].name, self.child(node, "expression"))
+    def extract(self, node: Extract) -> Operand:
+        part = node.part.value if isinstance(node.part, Text) else node.part.text
+        return functions.extract(part, self.compile(node.operand))
 
-    def call(self, node: exp.Expr) -> Operand:
-        name = node.name.lower()
+    def call(self, node: Call) -> Operand:
+        name = node.name.text
         if name in AGGREGATE_NAMES:
             raise ExpressionInvalid("not_a_scalar", f"{name} is an aggregate; it belongs into `aggregate`")
-        function = function_of(node.name)
+        function = function_of(name)
+        if node.is_distinct:
+            raise ExpressionInvalid("not_a_scalar", f"{name} is no aggregate, so it takes no DISTINCT")
         arguments: list[Operand] = []
-        for argument in node.expressions:
+        for argument in node.arguments:
             with self.gaps.where(partial(all_null, arguments if function.is_lazy else ())):
                 arguments.append(self.compile(argument))
         result = call(function, arguments)
@@ -340,46 +353,39 @@ def _once(build: Callable[..., pl.Expr], *operands: Operand) -> pl.Expr:
     return once(of, *(operand.expr for operand in operands))
 
 
-_COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
-    exp.EQ: ("=", pl.Expr.eq),
-    exp.NEQ: ("<>", pl.Expr.ne),
-    exp.LT: ("<", pl.Expr.lt),
-    exp.LTE: ("<=", pl.Expr.le),
-    exp.GT: (">", pl.Expr.gt),
-    exp.GTE: (">=", pl.Expr.ge),
-    exp.NullSafeEQ: ("IS NOT DISTINCT FROM", pl.Expr.eq_missing),
-    exp.NullSafeNEQ: ("IS DISTINCT FROM", pl.Expr.ne_missing),
+_COMPARISONS: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    "=": pl.Expr.eq,
+    "<>": pl.Expr.ne,
+    "<": pl.Expr.lt,
+    "<=": pl.Expr.le,
+    ">": pl.Expr.gt,
+    ">=": pl.Expr.ge,
+    "IS NOT DISTINCT FROM": pl.Expr.eq_missing,
+    "IS DISTINCT FROM": pl.Expr.ne_missing,
 }
-_ARITHMETIC: dict[type[exp.Expr], arithmetic.Operator] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
-}  # fmt: skip
-_STRICT: tuple[type[exp.Expr], ...] = (
-    exp.Paren, exp.Column, exp.Literal, exp.Boolean, exp.Not, exp.Neg, exp.Cast, exp.Extract, *_ARITHMETIC,
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE,
-)  # fmt: skip
-"""Nodes that are NULL where one of their parts is."""
+_ARITHMETIC: Final[dict[str, arithmetic.Operator]] = {"+": "+", "-": "-", "*": "*", "/": "/", "%": "%"}
+_STRICT: Final = (Paren, Column, Number, Text, Boolean, Not, Negative, Cast, Extract)
+_STRICT_SIGNS: Final = frozenset({*_ARITHMETIC, "=", "<>", "<", "<=", ">", ">="})
+"""Nodes, and signs of them, that are NULL where one of their parts is."""
 
-_BUILDERS: dict[type[exp.Expr], Callable[[_Compiler, exp.Expr], Operand]] = {
-    exp.Paren: lambda compiler, node: compiler.child(node, "this"),
-    exp.Column: _Compiler.column,
-    exp.Literal: _Compiler.literal,
-    exp.Boolean: _Compiler.boolean,
-    exp.Null: lambda _compiler, _node: null(),
-    exp.Not: _Compiler.negation,
-    exp.And: _Compiler.chain,
-    exp.Or: _Compiler.chain,
-    **dict.fromkeys(_COMPARISONS, _Compiler.comparison),
-    **dict.fromkeys(_ARITHMETIC, _Compiler.arithmetic),
-    exp.Is: _Compiler.is_test,
-    exp.Between: _Compiler.between,
-    exp.In: _Compiler.is_in,
-    exp.Like: _Compiler.pattern,
-    exp.ILike: _Compiler.pattern,
-    exp.Escape: _Compiler.pattern,
-    exp.Neg: _Compiler.negative,
-    exp.DPipe: _Compiler.joined_text,
-    exp.Case: _Compiler.case,
-    exp.Cast: _Compiler.cast,
-    exp.Extract: _Compiler.extract,
-    exp.Anonymous: _Compiler.call,
+_BUILDERS: Final[dict[type[Node], Callable[[_Compiler, Any], Operand]]] = {
+    Paren: lambda compiler, node: compiler.compile(node.inner),
+    Column: _Compiler.column,
+    Star: _Compiler.star,
+    Number: lambda _, node: number_literal(node.text),
+    Text: lambda _, node: text_literal(node.value),
+    Boolean: lambda _, node: Operand(pl.lit(node.value, dtype=pl.Boolean), BOOLEAN),
+    Null: lambda _, __: null(),
+    Not: _Compiler.negation,
+    Chain: _Compiler.chain,
+    Binary: _Compiler.binary,
+    Is: _Compiler.is_test,
+    Between: _Compiler.between,
+    In: _Compiler.is_in,
+    Like: _Compiler.pattern,
+    Negative: _Compiler.negative,
+    Case: _Compiler.case,
+    Cast: _Compiler.cast,
+    Extract: _Compiler.extract,
+    Call: _Compiler.call,
 }

@@ -61,7 +61,7 @@ MAX_DISTINCT_BYTES: Final = 64 << 20
 """Of the same: a million texts of 60 bytes."""
 
 MAX_NESTING: Final = 16
-"""Brackets, CASEs and prefix operators inside each other. sqlglot and the compiler recurse some twenty Python frames a level, of
+"""Brackets, CASEs and prefix operators inside each other. The parser and the compiler recurse some twenty Python frames a level, of
 1,000 in all: what the service accepts must also compile deep inside a driver's stack."""
 
 MAX_TREE_DEPTH: Final = 64

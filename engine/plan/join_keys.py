@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import Join
-from engine.definition.syntax import flatten, parse, quoted, render
+from engine.definition.syntax import parse, quoted, render
 from engine.definition.types import ColumnType, Schema
 from engine.plan.problems import Problems
 from engine.plan.scope import Checked, Scope, Side, check_expression
+from engine.sql.tree import Binary, Chain, Column, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +103,30 @@ def _equalities(join: Join, side: Side, pointer: str, before: Schema, problems: 
     return found
 
 
-def _conjunction(tree: exp.Expr) -> list[exp.Expr]:
+def _conjunction(tree: Node) -> list[Node]:
     """Return the parts of ``a AND (b AND c)``, brackets taken off."""
-    bare = tree.unnest()
-    if not isinstance(bare, exp.And):
+    bare = tree.bare
+    if not isinstance(bare, Chain) or bare.sign != "AND":
         return [bare]
-    return [part for operand in flatten(bare) for part in _conjunction(operand)]
+    return [part for operand in bare.operands for part in _conjunction(operand)]
 
 
-def _sides(node: exp.Expr, alias: str) -> tuple[exp.Expr, str] | None:
+def _sides(node: Node, alias: str) -> tuple[Node, str] | None:
     """Return (expression before the join, column of the joined relation) of one equality, None where it is something else."""
-    if not isinstance(node, exp.EQ):
+    if not isinstance(node, Binary) or node.sign != "=":
         return None
-    one, other = node.this.unnest(), node.expression.unnest()
-    if _is_of(one, alias) and not _is_of(other, alias):
+    one, other = node.left.bare, node.right.bare
+    if _of(one, alias) is not None and _of(other, alias) is None:
         one, other = other, one
-    if not _is_of(other, alias) or any(_is_of(column, alias) for column in one.find_all(exp.Column)):
+    name = _of(other, alias)
+    return None if name is None or any(_of(part, alias) is not None for part in one.walk()) else (one, name)
+
+
+def _of(node: Node, alias: str) -> str | None:
+    """Return the name of a column of that relation; None for whatever else a node is."""
+    if not isinstance(node, Column) or node.table is None or node.table.text != alias:
         return None
-    return one, other.name
-
-
-def _is_of(node: exp.Expr, alias: str) -> bool:
-    return isinstance(node, exp.Column) and node.table == alias
+    return node.name.text
 
 
 def _is_comparable(part: KeyPart, side: Side, pointer: str, problems: Problems) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sqlglot import exp
-
 from engine.definition.queries import Join
 from engine.definition.syntax import parse
 from engine.definition.types import ColumnType
 from engine.plan.join_keys import KeyPart
 from engine.plan.scope import Side
 from engine.plan.table_joins import result_key, wider
+from engine.sql.tree import Call, Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +79,12 @@ class Running:
         Args:
             text: canonical. It is one for a column, and for a ``coalesce`` of key columns, one of which is always there.
         """
-        tree = parse(text).unnest()
-        is_coalesce = isinstance(tree, exp.Anonymous) and tree.name.lower() == "coalesce"
-        parts = [part.unnest() for part in tree.expressions] if is_coalesce else [tree]
-        if not all(isinstance(part, exp.Column) for part in parts):
+        tree = parse(text).bare
+        parts = [part.bare for part in tree.arguments] if isinstance(tree, Call) and tree.name.text == "coalesce" else [tree]
+        columns = [part for part in parts if isinstance(part, Column)]
+        if len(columns) < len(parts):
             return None
-        names = {self.original(f"{part.text('table')}.{part.name}") for part in parts}
+        names = {self.original(column.full_name) for column in columns}
         return next((key for key in self.key if self._is_key(key, names)), None)
 
     def _is_key(self, key: str, columns: set[str]) -> bool:

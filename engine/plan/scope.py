@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlglot import exp
-
 from engine.definition.expressions import Scalar, compile_tree, qualify, resolve
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import QueryDefinition
@@ -15,6 +13,7 @@ from engine.definition.syntax import parse
 from engine.definition.types import BOOLEAN, STRING, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.problems import Problems
+from engine.sql.tree import Column, Node
 
 Rename = Callable[[str], tuple[str | None, str]]
 
@@ -144,10 +143,10 @@ def check_condition(pointer: str, text: str, schema: Schema, problems: Problems,
     return None if checked is None or not problems.is_condition(pointer, text, checked.scalar) else checked.text
 
 
-def plain_column(tree: exp.Expr, schema: Schema) -> str | None:
+def plain_column(tree: Node, schema: Schema) -> str | None:
     """Return the name of the column that an expression is, None if it is more than a column."""
-    bare = tree.unnest()
-    return resolve(bare, schema) if isinstance(bare, exp.Column) else None
+    bare = tree.bare
+    return resolve(bare, schema) if isinstance(bare, Column) else None
 
 
 def unqualified(name: str) -> tuple[str | None, str]:

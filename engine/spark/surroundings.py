@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.errors import ExternalError
 
-PACKAGES = ("numpy", "polars", "polars-hash", "pyarrow", "pyspark", "sqlglot")
+PACKAGES = ("numpy", "polars", "polars-hash", "pyarrow", "pyspark")
 """What results depend on: hashes, rounding, formats of state. Python's own version is compared by Spark."""
 
 MARKER = "layout.json"

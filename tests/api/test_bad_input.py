@@ -307,7 +307,7 @@ async def test_no_message_speaks_of_python(client: httpx.AsyncClient) -> None:
     ]  # fmt: skip
     half = {"name": "q", "from": {"stream": "departures"}, "where": "flight + ", "into": {"stream": "x"}}
     found = await client.post("/v1/validations", json=half)
-    assert found.json()["problems"][0]["detail"] == '"flight + " is not a SQL expression: it is not complete'
+    assert found.json()["problems"][0]["detail"] == '"flight + " is not complete: it ends where a value is needed'
 
 
 async def test_a_time_whose_plus_became_a_space_says_so(client: httpx.AsyncClient, problem: Problem) -> None:

@@ -1,0 +1,99 @@
+"""From a tree back to its canonical text: parsed again it gives the same tree. Kept state depends on each character (``state_fingerprint``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from engine.sql.tree import (
+    Between,
+    Binary,
+    Boolean,
+    Call,
+    Case,
+    Cast,
+    Chain,
+    Column,
+    Extract,
+    Identifier,
+    In,
+    Is,
+    Like,
+    Negative,
+    Node,
+    Not,
+    Null,
+    Number,
+    Paren,
+    Star,
+    Text,
+    TypeName,
+    When,
+)
+
+
+def show(node: Node) -> str:
+    """Return the canonical text of a tree."""
+    return _SHOWN[type(node)](node)
+
+
+def quoted(name: str) -> str:
+    """Return a name in quotes, so that it is read as it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _negative(node: Negative) -> str:
+    inner = show(node.operand)
+    return f"- {inner}" if inner.startswith("-") else f"-{inner}"  # -- begins a comment
+
+
+def _like(node: Like) -> str:
+    sign = ("NOT " if node.is_negated else "") + ("LIKE" if node.is_case_sensitive else "ILIKE")
+    ending = "" if node.escape is None else f" ESCAPE {show(node.escape)}"
+    return f"{show(node.operand)} {sign} {show(node.pattern)}{ending}"
+
+
+def _case(node: Case) -> str:
+    subject = [] if node.subject is None else [show(node.subject)]
+    default = [] if node.default is None else ["ELSE", show(node.default)]
+    return " ".join(["CASE", *subject, *map(show, node.branches), *default, "END"])
+
+
+def _type(node: TypeName) -> str:
+    numbers = f"({', '.join(node.numbers)})" if node.numbers else ""
+    types = f"<{', '.join(map(show, node.types))}>" if node.types else ""
+    return node.name + numbers + types
+
+
+def _call(node: Call) -> str:
+    return f"{show(node.name)}({'DISTINCT ' if node.is_distinct else ''}{', '.join(map(show, node.arguments))})"
+
+
+def _qualified(table: Identifier | None, name: str) -> str:
+    return name if table is None else f"{show(table)}.{name}"
+
+
+_SHOWN: Final[dict[type[Node], Callable[[Any], str]]] = {
+    Identifier: lambda node: quoted(node.text) if node.is_quoted else node.text,
+    Column: lambda node: _qualified(node.table, show(node.name)),
+    Star: lambda node: _qualified(node.table, "*"),
+    Number: lambda node: node.text,
+    Text: lambda node: "'" + node.value.replace("'", "''") + "'",
+    Boolean: lambda node: str(node.value).upper(),
+    Null: lambda _: "NULL",
+    Paren: lambda node: f"({show(node.inner)})",
+    Not: lambda node: f"NOT {show(node.operand)}",
+    Negative: _negative,
+    Chain: lambda node: f" {node.sign} ".join(map(show, node.operands)),
+    Binary: lambda node: f"{show(node.left)} {node.sign} {show(node.right)}",
+    Is: lambda node: f"{show(node.operand)} IS {show(node.wanted)}",
+    Between: lambda node: f"{show(node.operand)} BETWEEN {show(node.low)} AND {show(node.high)}",
+    In: lambda node: f"{show(node.operand)} IN ({', '.join(map(show, node.items))})",
+    Like: _like,
+    When: lambda node: f"WHEN {show(node.condition)} THEN {show(node.result)}",
+    Case: _case,
+    TypeName: _type,
+    Cast: lambda node: f"CAST({show(node.operand)} AS {show(node.type)})",
+    Extract: lambda node: f"EXTRACT({show(node.part)} FROM {show(node.operand)})",
+    Call: _call,
+}

@@ -1,0 +1,81 @@
+"""From text to tokens. Every token knows where it stands; what is no token of the language is one of its own, for the parser to refuse."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from engine.sql.faults import SyntaxFault
+
+Kind = Literal["word", "quoted", "text", "number", "sign", "end"]
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>\s+)
+    | (?P<comment>--|/\*)
+    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<text>'(?:[^']|'')*')
+    | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+    | (?P<word>[^\W\d][\w$]*|\$[\w$]*)
+    | (?P<sign><=>|<>|!=|<=|>=|==|\|\||->|=>|::|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token.
+
+    Attributes:
+        text: as it stands in the text; of a quoted name and of a text what is between the quotes, doubled ones made single.
+        start: of its first character, from 0.
+        end: behind its last one.
+    """
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """A word in upper case, as the language's own words are compared; of other tokens ''."""
+        return self.text.upper() if self.kind == "word" else ""
+
+    def is_sign(self, *signs: str) -> bool:
+        """Whether it is one of these signs."""
+        return self.kind == "sign" and self.text in signs
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of a text; the last one is the end.
+
+    Raises:
+        SyntaxFault: ``comment``, or ``open_quote``.
+    """
+    found: list[Token] = []
+    at = 0
+    while match := _after_name(text, at, found) or _TOKEN.match(text, at):  # any character is a sign
+        kind, part, start, at = match.lastgroup, match.group(), at, match.end()
+        if kind == "comment":
+            raise SyntaxFault("comment", start, at)
+        if kind == "sign" and part in "'\"":
+            raise SyntaxFault("open_quote", start, len(text))
+        if kind in ("quoted", "text"):
+            quote = part[0]
+            part = part[1:-1].replace(quote * 2, quote)
+        if kind != "space":
+            found.append(Token(kind, part, start, at))  # type: ignore[arg-type]
+    found.append(Token("end", "", len(text), len(text)))
+    return found
+
+
+_DOT: Final = re.compile(r"(?P<sign>\.)")
+
+
+def _after_name(text: str, at: int, found: list[Token]) -> re.Match[str] | None:
+    """Return the dot behind a name: in ``a.1`` it begins no number."""
+    is_behind = bool(found) and found[-1].kind in ("word", "quoted") and found[-1].end == at
+    return _DOT.match(text, at) if is_behind else None
