@@ -110,10 +110,13 @@ def depends_on_tasks(plan: Plan) -> bool:
 
 
 def in_order(records: Sequence[Record]) -> list[Record]:
-    """The records at rising times, and behind them one of each relation that releases and closes what waits."""
+    """The records at rising times, and behind them, twice, one of each relation that releases and closes what waits.
+
+    The second time for what a later operator holds of what the first time brought it.
+    """
     rising = [record._replace(ts=place * 300_000) for place, record in enumerate(records)]
     names = {record.relation: record for record in records if record.op == 0}
-    return [*rising, *(record._replace(ts=FAR_MS) for record in names.values())]
+    return [*rising, *(record._replace(ts=far_ms) for far_ms in (FAR_MS, 2 * FAR_MS) for record in names.values())]
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
@@ -136,7 +139,7 @@ def test_records_in_the_order_of_time_give_the_same_whatever_the_number_of_tasks
             changes += made
         tasks.change(1)
         for place in range(final[0], final[1]):
-            made, _ = tasks.process(records[place : place + 1], place, FAR_MS + place)
+            made, _ = tasks.process(records[place : place + 1], place, FAR_MS + place * MINUTE_MS)
             changes += made
         found.append(changes)
     assert comparable(plan, found[1]) == comparable(plan, found[0])
