@@ -44,4 +44,5 @@ def _behind(operator: Operator, key: tuple[str, ...], equal: dict[str, set[str]]
     for left, right in operator.always_equal:
         united = {left, right} | equal.get(left, set()) | equal.get(right, set())
         equal.update(dict.fromkeys(united, united))
-    return tuple(operator.renamed.get(name, name) for name in key)
+    names = operator.renamed
+    return tuple(names.get(name, name) for name in key)

@@ -57,23 +57,19 @@ class Aggregation(StatefulOperator):
         return replace(self, having=having)  # type: ignore[call-arg]  # a field of every aggregation
 
     def folded(self, *, is_read: bool) -> Self:
-        """See ``Operator``."""
         if is_read and not any(ENTRIES[column.function].is_growing for column in self.aggregates):
             return self
         return replace(self, is_folded=True)  # type: ignore[call-arg]  # a field of every aggregation
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        """See ``Operator``."""
         return {source: name for name, source in reversed(self.group)}
 
     @property
     def kept_by(self) -> tuple[str, ...]:
-        """See ``Operator``."""
         return tuple(source for _, source in self.group)
 
     def values_behind(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """See ``Operator``."""
         return {name: values[source] for name, source in self.group if source in values}
 
 
@@ -108,7 +104,6 @@ class TableRegrouping(StatefulOperator):
 
     @property
     def kept_by(self) -> tuple[str, ...]:
-        """See ``Operator``."""
         return self.key
 
 

@@ -61,7 +61,6 @@ class ForeignKeyLookup(StatefulOperator):
         return len(self.right_key)
 
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
-        """See ``Operator``."""
         return replace(self, table_index=index_of[self.table_index])
 
     def foreign_key(self, operators: Iterable[Operator]) -> tuple[str, ...]:

@@ -46,29 +46,23 @@ class StreamStreamJoin(StatefulOperator):
         return f"{self.name}.$state"
 
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
-        """See ``Operator``."""
         return replace(self, stream_index=index_of[self.stream_index])
 
     def gauge(self, stage: int) -> Gauge:
-        """See ``Operator``."""
         allowance = Allowance(self.after_ms, self.before_ms)
         return Gauge(f"{self.name}.grace", stage, self.stream_index, self.name, self.name, (), allowance, self.grace_ms)
 
     def setting(self, source: str | None, gauge: str) -> Setting:
-        """See ``Operator``."""
         return Setting("join_grace", self.name, source, gauge, self.grace_ms, "T1")
 
     @property
     def equalities(self) -> tuple[tuple[str, str], ...]:
-        """See ``Operator``."""
         return tuple(zip(self.left_key, self.right_key, strict=True))
 
     @property
     def always_equal(self) -> tuple[tuple[str, str], ...]:
-        """See ``Operator``."""
         return self.equalities if self.type == "inner" else ()
 
     @property
     def time_bounds(self) -> tuple[TimeBound, ...]:
-        """See ``Operator``."""
         return (TimeBound("/within/grace", "records_let_go", self.name, self.name, self.grace_ms + 1),)

@@ -67,12 +67,10 @@ class StreamTableJoin(StatefulOperator):
         return replace(self, grace_ms=grace_ms, late="join", expired="null", hold=hold)
 
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
-        """See ``Operator``."""
         return replace(self, table_index=index_of[self.table_index])
 
     @property
     def awaited_table(self) -> int | None:
-        """See ``Operator``."""
         return None if self.hold is None else self.table_index
 
     def gauge(self, stage: int) -> Gauge | None:
@@ -82,31 +80,25 @@ class StreamTableJoin(StatefulOperator):
         return Gauge(f"{self.name}.grace", stage, None, self.name, self.name, self.stream_key, grace_ms=self.grace_ms)
 
     def setting(self, source: str | None, gauge: str) -> Setting:
-        """See ``Operator``."""
         return Setting("join_grace", self.name, source, gauge, self.grace_ms, "J3")
 
     @property
     def entry_clock(self) -> JudgingClock | None:
-        """See ``Operator``."""
         return None if self.grace_ms is None else JudgingClock(self.name, self.grace_ms)
 
     def side_clock(self, input_index: int) -> JudgingClock | None:
-        """See ``Operator``."""
         return JudgingClock(f"{self.name}.table", self.history_retention_ms) if input_index == self.table_index else None
 
     @property
     def equalities(self) -> tuple[tuple[str, str], ...]:
-        """See ``Operator``."""
         return tuple(zip(self.stream_key, self.table_key, strict=True))
 
     @property
     def always_equal(self) -> tuple[tuple[str, str], ...]:
-        """See ``Operator``."""
         return self.equalities if self.type == "inner" else ()
 
     @property
     def time_bounds(self) -> tuple[TimeBound, ...]:
-        """See ``Operator``."""
         grace = () if self.grace_ms is None else (TimeBound("/grace", "records_let_go", self.name, self.name, self.grace_ms),)
         if self.hold is None:
             return grace
@@ -114,7 +106,6 @@ class StreamTableJoin(StatefulOperator):
 
     @property
     def row_bounds(self) -> tuple[RowBound, ...]:
-        """See ``Operator``."""
         if self.hold is None:
             return ()
         return (RowBound("/hold/max_rows", "records_let_go", f"{self.name}.hold", self.hold.max_rows),)

@@ -59,12 +59,10 @@ class Suppression(StatefulOperator):
 
     @property
     def needs_ticks(self) -> bool:
-        """See ``Operator``."""
         return self.stops_when_full
 
     @property
     def row_bounds(self) -> tuple[RowBound, ...]:
-        """See ``Operator``."""
         is_early = self.buffer is not None and self.buffer.when_full == "emit_early"
         max_rows = None if self.buffer is None else self.buffer.max_rows
         return (RowBound("/buffer", "updates_let_go" if is_early else "buffer_overrun", self.name, max_rows),)
@@ -84,7 +82,6 @@ class TimeLimitSuppression(Suppression):
 
     @property
     def time_bounds(self) -> tuple[TimeBound, ...]:
-        """See ``Operator``."""
         return (TimeBound("/limit", "updates_let_go", self.name, self.name, self.limit_ms),)
 
 
@@ -103,5 +100,4 @@ class WallClockSuppression(Suppression):
 
     @property
     def needs_ticks(self) -> bool:
-        """See ``Operator``."""
         return not self.is_event_driven or self.stops_when_full

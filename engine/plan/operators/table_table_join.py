@@ -43,15 +43,12 @@ class TableTableJoin(StatefulOperator):
     is_result_versioned: bool = False
 
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
-        """See ``Operator``."""
         return replace(self, table_index=index_of[self.table_index])
 
     @property
     def equalities(self) -> tuple[tuple[str, str], ...]:
-        """See ``Operator``."""
         return tuple(zip(self.left_key, self.right_key, strict=True))
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        """See ``Operator``."""
         return dict(zip(self.left_key, self.key, strict=True))

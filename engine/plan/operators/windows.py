@@ -37,11 +37,9 @@ class WindowedAggregation(Aggregation):
 
     @property
     def is_final(self) -> bool:
-        """See ``Aggregation``."""
         return self.emit == "final"
 
     def folded(self, *, is_read: bool) -> Self:
-        """See ``Operator``."""
         return super().folded(is_read=is_read) if self.emit == "changes" else self
 
     def showing_changes(self) -> Self:
@@ -59,7 +57,6 @@ class WindowedAggregation(Aggregation):
         raise NotImplementedError
 
     def span_of(self, at_ms: int) -> Span:
-        """See ``Operator``."""
         raise NotImplementedError
 
     def is_late(self, at_ms: int, now_ms: int) -> bool:
@@ -67,16 +64,13 @@ class WindowedAggregation(Aggregation):
         raise NotImplementedError
 
     def gauge(self, stage: int) -> Gauge:
-        """See ``Operator``."""
         return Gauge(f"{self.name}.grace", stage, None, self.name, self.name, self.kept_by, self.allowance, self.grace_ms)
 
     def setting(self, source: str | None, gauge: str) -> Setting:
-        """See ``Operator``."""
         return Setting("window_grace", self.name, source, gauge, self.grace_ms, self.rule, self.is_late_surely)
 
     @property
     def time_bounds(self) -> tuple[TimeBound, ...]:
-        """See ``Operator``."""
         return (TimeBound("/grace", "windows_closed", self.name, self.name, self.closing_delay_ms),)
 
 
@@ -97,21 +91,17 @@ class WindowAggregation(WindowedAggregation):
 
     @property
     def closing_delay_ms(self) -> int:
-        """See ``WindowedAggregation``."""
         return self.grace_ms
 
     @property
     def allowance(self) -> Allowance:
-        """See ``WindowedAggregation``."""
         return Allowance(size_ms=self.size_ms, advance_ms=self.advance_ms)
 
     def span_of(self, at_ms: int) -> Span:
-        """See ``Operator``."""
         start = max((at_ms - self.size_ms) // self.advance_ms + 1, 0) * self.advance_ms
         return Span(start, start + self.size_ms, start + self.size_ms + self.grace_ms)
 
     def is_late(self, at_ms: int, now_ms: int) -> bool:
-        """See ``WindowedAggregation``."""
         last_end = at_ms // self.advance_ms * self.advance_ms + self.size_ms
         return last_end + self.grace_ms <= now_ms
 
@@ -133,21 +123,17 @@ class SessionAggregation(WindowedAggregation):
 
     @property
     def closing_delay_ms(self) -> int:
-        """See ``WindowedAggregation``."""
         return self.gap_ms + self.grace_ms + 1
 
     @property
     def allowance(self) -> Allowance:
-        """See ``WindowedAggregation``."""
         return Allowance(self.gap_ms)
 
     def span_of(self, at_ms: int) -> Span:
-        """See ``Operator``."""
         closes_at_ms = at_ms + self.closing_delay_ms
         return Span(at_ms - self.gap_ms, at_ms + self.gap_ms, closes_at_ms, is_certain=False, can_grow=True)
 
     def is_late(self, at_ms: int, now_ms: int) -> bool:
-        """See ``WindowedAggregation``."""
         return at_ms + self.closing_delay_ms <= now_ms
 
 
@@ -167,18 +153,14 @@ class SlidingAggregation(WindowedAggregation):
 
     @property
     def closing_delay_ms(self) -> int:
-        """See ``WindowedAggregation``."""
         return self.grace_ms + 1
 
     @property
     def allowance(self) -> Allowance:
-        """See ``WindowedAggregation``."""
         return Allowance(self.difference_ms)
 
     def span_of(self, at_ms: int) -> Span:
-        """See ``Operator``."""
         return Span(max(at_ms - self.difference_ms, 0), at_ms, at_ms + self.closing_delay_ms)
 
     def is_late(self, at_ms: int, now_ms: int) -> bool:
-        """See ``WindowedAggregation``."""
         return at_ms + self.difference_ms + self.closing_delay_ms <= now_ms
