@@ -209,6 +209,7 @@ _DEFINITION: _Texts = {
     "buffer_without_bound": ("A buffer says what to do when it is full, and has no bound.", "Give `max_rows` or `max_bytes`."),
     "buffer_without_mode": ("Nothing is held back in this mode.", "Leave `buffer` out, or choose a mode."),
     "conflict_needs_event_time": ("Event time cannot decide where there is none.", "Name the column in `event_time`."),
+    "definition_too_expensive": ("Checking the definition takes more time than the service gives.", "Compute parts of it in a query before."),
     "duration_malformed": ("The text is no duration.", "Write 500ms, 10s, 5m, 2h, 1d, or ISO 8601."),
     "emit_early_not_final": ("Letting results go early would break what the mode promises.", "Leave `buffer` out, or use until_time_limit."),
     "expression_malformed": ("The expression cannot be read.", "See the detail; `GET /v1/functions` lists what there is."),

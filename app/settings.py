@@ -156,6 +156,7 @@ class LimitSettings(BaseModel):
         read_timeout_ms: after it the database ends a statement that only reads, and the answer is 504 ``read_too_expensive``.
         planning: definitions that are checked and laid out, the one work of a request that may take a second; others wait for their turn.
         planning_wait_s: how long they wait (503 ``planning_busy``).
+        planning_cpu_s: how much CPU the checking of one definition may take (422 ``definition_too_expensive``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -167,6 +168,7 @@ class LimitSettings(BaseModel):
     read_timeout_ms: int = Field(default=10_000, ge=100, le=3_600_000)
     planning: int = Field(default=2, ge=1, le=64)
     planning_wait_s: float = Field(default=10.0, gt=0)
+    planning_cpu_s: float = Field(default=5.0, gt=0)
 
 
 class LogSettings(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.tails import Tails
 from app.telemetry import Metrics
+from engine.definition.patience import patience
+from engine.errors import DefinitionInvalid, Problem
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
@@ -101,9 +104,25 @@ async def _planning(services: ServicesOf) -> AsyncIterator[None]:
         detail = "many definitions are being checked; try again in a moment (SLACKWATER_LIMITS__PLANNING)"
         raise Unavailable("planning_busy", detail, headers={"Retry-After": "1"}) from error
     try:
-        yield
+        with patience(_Deadline(services.settings.limits.planning_cpu_s)):
+            yield
     finally:
         services.planning.release()
+
+
+class _Deadline:
+    """Ends the checking of a definition by the CPU that its thread has used; the machine may be busy with others."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._began_s: float | None = None
+
+    def __call__(self) -> None:
+        now_s = time.thread_time()
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if now_s - self._began_s > self._most_s:
+            detail = f"checking it took more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S); compute parts of it in a query before"
+            raise DefinitionInvalid([Problem("", "definition_too_expensive", detail)])
 
 
 PlanningTurn = Annotated[None, Depends(_planning, scope="function")]

@@ -30,6 +30,7 @@ from engine.definition.operands import (
     number_literal,
     text_literal,
 )
+from engine.definition.patience import ask
 from engine.definition.patterns import like
 from engine.definition.suggestions import hint, meant
 from engine.definition.syntax import parse, render
@@ -180,6 +181,7 @@ class _Compiler:
     gaps: Gaps = field(default_factory=Gaps)
 
     def compile(self, node: Node) -> Operand:
+        ask()
         build = _BUILDERS.get(type(node))
         if build is None:
             raise ExpressionInvalid("not_a_scalar", f"{render(node)[:60]} is not a value here")

@@ -108,6 +108,20 @@ async def test_who_waits_too_long_to_be_checked_is_told(settings: Settings, prob
         assert problem(await client.post("/v1/validations", json=WINDOWS), 503, "planning_busy")["retryable"]
 
 
+async def test_a_definition_that_is_checked_for_too_long_is_refused(settings: Settings, problem: Problem) -> None:
+    hasty = settings.model_copy(update={"limits": LimitSettings(planning_cpu_s=0.001)})
+    app = create_app(hasty)
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        costly = {**JOIN, "name": "hasty", "where": " and ".join(f"departures.origin <> '{n}'" for n in range(300))}
+        refused = problem(await client.post("/v1/queries", json=costly), 422, "definition_too_expensive")
+        assert "SLACKWATER_LIMITS__PLANNING_CPU_S" in refused["detail"]
+        found = (await client.post("/v1/validations", json=costly)).json()
+        assert [each["code"] for each in found["problems"]] == ["definition_too_expensive"]
+        # Who is not checked is not held to it, and what runs is planned without it.
+        assert (await client.get("/v1/queries")).status_code == 200
+
+
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
 async def test_a_time_beyond_the_calendar_in_utc_is_a_fault_of_its_field(
     client: httpx.AsyncClient, problem: Problem, at: str
