@@ -121,7 +121,8 @@ class _Deadline:
         now_s = time.thread_time()
         self._began_s = now_s if self._began_s is None else self._began_s
         if now_s - self._began_s > self._most_s:
-            detail = f"checking it took more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S); compute parts of it in a query before"
+            bound = f"more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S)"
+            detail = f"checking it took {bound}; compute parts of it in a query before"
             raise DefinitionInvalid([Problem("", "definition_too_expensive", detail)])
 
 
