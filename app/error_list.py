@@ -152,8 +152,8 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
     },
     errors.Unprocessable: {
         "answer_too_large": (
-            "The answer would be larger than the service gives.",
-            "Ask for less: a lower `limit`, or fewer columns.",
+            "One row, or the keys of one look-up, hold more than an answer may.",
+            "Ask for a lower `limit` or fewer keys, or keep less in a row; SLACKWATER_LIMITS__ANSWER_BYTES is the bound.",
         ),
         "bad_key": ("A key is not of the table's types.", "See each fault's pointer."),
         "bad_name": ("The name cannot be used.", "See the detail for what a name may be."),

@@ -107,7 +107,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Appender(database.appends, metrics),
         bell,
         metrics,
-        Readables(database, gates),
+        Readables(database, gates, settings.limits),
         Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
         asyncio.Semaphore(settings.limits.planning),

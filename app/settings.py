@@ -154,6 +154,10 @@ class LimitSettings(BaseModel):
         page_reads: other reads that may be long: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends that are read, judged or written; one larger than it passes alone.
         read_timeout_ms: after it the database ends a statement that only reads, and the answer is 504 ``read_too_expensive``.
+        page_bytes: where a page ends before its ``limit``, with at least one item; ``next`` goes on. As much as one record may hold: an
+            answer is in memory about four times (database, text, bytes, socket), and dozens of reads are under way at once.
+        answer_bytes: of what cannot end early: one row, or the keys of one look-up; the database hands no more over (422
+            ``answer_too_large``). Four pages: a row that a query has gathered is larger than the records it is made of.
         planning: definitions that are checked and laid out, the one work of a request that may take a second; others wait for their turn.
         planning_wait_s: how long they wait (503 ``planning_busy``).
         planning_cpu_s: how much CPU the checking of one definition may take (422 ``definition_too_expensive``).
@@ -166,6 +170,8 @@ class LimitSettings(BaseModel):
     page_reads: int = Field(default=48, ge=1)
     append_bytes: int = Field(default=128 * 1024 * 1024, ge=1_024)
     read_timeout_ms: int = Field(default=10_000, ge=100, le=3_600_000)
+    page_bytes: int = Field(default=16 * 1024 * 1024, ge=1_024, le=256 * 1024 * 1024)
+    answer_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024, le=512 * 1024 * 1024)
     planning: int = Field(default=2, ge=1, le=64)
     planning_wait_s: float = Field(default=10.0, gt=0)
     planning_cpu_s: float = Field(default=5.0, gt=0)

@@ -9,13 +9,14 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
-from app.api.deps import DEFAULT_LIMIT, OnlyKnownParameters, ServicesOf, bad_parameter
+from app.api.deps import DEFAULT_LIMIT, MOST_OF_PAGE, OnlyKnownParameters, ServicesOf, bad_parameter
 from app.api.documented import answered, problems
 from app.api.leaving import ended_with_client
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import Answer
 from app.domain.values import parse_instant_ms
 from app.store.audit import AuditFilter, audit_entries
+from app.store.page_bounds import Most
 
 MOST_ENTRIES = 1_000
 """Of a page: an entry holds two definitions."""
@@ -104,7 +105,7 @@ async def get_audit(
     outcome: Annotated[Literal["done", "refused"] | None, Query(description="Only what was done, or what was refused.")] = None,
     since: _Moment = None,
     until: _Moment = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many at most.")] = DEFAULT_LIMIT,
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description=MOST_OF_PAGE)] = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> AuditPage:
     """Who changed which source, query or key, from what to what; and who was refused for want of a role or a scope.
@@ -117,7 +118,7 @@ async def get_audit(
     before_id = None if key is None else int(key[0])
     wanted = AuditFilter(resource, actor, outcome, _moment("since", since), _moment("until", until), before_id)
     async with services.database.paging() as connection:
-        found = await audit_entries(connection, wanted, limit + 1)
+        found = await audit_entries(connection, wanted, Most(limit + 1, services.settings.limits.page_bytes))
     rows, following = page(found, limit, lambda row: [row.id])
     return AuditPage(items=[_entry(row) for row in rows], next=following)
 

@@ -92,7 +92,7 @@ class FollowParameters(BaseModel):
     bigints: Literal["number", "string"] = Field(
         "number", description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."
     )
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many at most in a page.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many at most in a page; fewer where they are large.")
     wait: float = Field(0.0, ge=0, le=MAX_WAIT_SECONDS, description="Pages only: seconds to wait for the first change.")
 
 
@@ -197,11 +197,12 @@ async def _checked(services: Services, source: ChangeSource, cursor: ChangeCurso
 
 async def _page(services: Services, source: ChangeSource, cursor: ChangeCursor | None, asked: FollowParameters) -> Response:
     begun = await _checked(services, source, cursor, asked.from_)
+    most = services.settings.limits.page_bytes
     if asked.wait <= 0:
-        follower = ChangeFollower(services.tails, source, begun)
+        follower = ChangeFollower(services.tails, source, begun, most_bytes=most)
         return _page_response(follower, source, await follower.next(asked.limit))
     async with services.tails.following(source) as tail:
-        follower = ChangeFollower(services.tails, source, begun, tail)
+        follower = ChangeFollower(services.tails, source, begun, tail, most_bytes=most)
         deadline = time.monotonic() + asked.wait
         events = await follower.next(asked.limit)
         while not events and (left := deadline - time.monotonic()) > 0 and not services.tails.is_closing:

@@ -194,7 +194,8 @@ OnlyKnownParameters = known_parameters()
 Name = Annotated[
     str, Path(description="Name of the resource.", examples=["departures"], max_length=MAX_NAME_LENGTH, pattern=r"^[^\x00]+$")
 ]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
+MOST_OF_PAGE = "How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`)."
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)]
 
 
 def example(value: Any, summary: str) -> dict[str, Any]:

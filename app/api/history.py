@@ -16,6 +16,7 @@ from app.api.leaving import ended_with_client
 from app.api.paging import Cursor, decode_cursor, page
 from app.domain.access import WITHHELD, may_see_files
 from app.store import history
+from app.store.page_bounds import Most
 from app.store.queries import query_not_found
 from app.store.relations import Kind, of_kind
 from app.store.scopes import find_feed_within_scope
@@ -44,7 +45,7 @@ async def get_runs(
     before = _number(cursor)
     async with services.database.paging() as connection:
         query_id = await _query_id(connection, name)
-        found = await history.runs_of(connection, query_id, limit + 1, before)
+        found = await history.runs_of(connection, query_id, Most(limit + 1, services.settings.limits.page_bytes), before)
     rows, following = page(found, limit, lambda row: [row.epoch])
     items = [
         Run(
@@ -103,7 +104,8 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
     before = _number(cursor)
     async with services.database.paging() as connection:
         relation = of_kind(await find_relation_async(connection, name), kind, name)
-        found = await history.rejects_of(connection, relation.name, limit + 1, before, reason)
+        most = Most(limit + 1, services.settings.limits.page_bytes)
+        found = await history.rejects_of(connection, relation.name, most, before, reason)
         kept = await history.rejects_by_reason(connection, relation.name)
         is_feed_shown = await find_feed_within_scope(connection, relation.name)
     rows, following = page(found, limit, lambda row: [row.id])

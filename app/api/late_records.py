@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 
 from app.api.bodies import JsonBody, request_body, validated
-from app.api.deps import DEFAULT_LIMIT, Limit, LongInspection, Name, Transaction, known_parameters, unknown_parameter
+from app.api.deps import DEFAULT_LIMIT, Limit, LongInspection, Name, ServicesOf, Transaction, known_parameters, unknown_parameter
 from app.api.documented import answered, body_examples, problems
 from app.api.late_records_schemas import (
     LATE_RECORDS,
@@ -30,6 +30,7 @@ from app.domain.explaining.columns import typed
 from app.domain.values import parse_held, parse_instant_ms
 from app.errors import BadRequest, Conflict, Fault, NotFound
 from app.store.late_records import LateFilter, PageOf, Replay, counted_for, key_tokens, late_records_of, replay
+from app.store.page_bounds import Most
 from app.store.query_plans import get_planned
 from engine.plan.model import Plan
 
@@ -60,6 +61,7 @@ Order = Annotated[Literal["desc", "asc"], Query(description="Newest first, or ol
 def get_late_records(
     name: Name,
     request: Request,
+    services: ServicesOf,
     transaction: LongInspection,
     reason: Reason = None,
     judged_by: InputOf = None,
@@ -83,7 +85,8 @@ def get_late_records(
         reason, judged_by, _instant("from", from_time), _instant("to", to_time), _key(found.plan, given, KEY_PREFIX)
     )
     beyond = decode_cursor(cursor, [int])
-    numbered = PageOf(limit + 1, None if beyond is None else int(beyond[0]), is_ascending=order == "asc")
+    most = Most(limit + 1, services.settings.limits.page_bytes)
+    numbered = PageOf(most, None if beyond is None else int(beyond[0]), is_ascending=order == "asc")
     rows, following = page(late_records_of(transaction, found.row.id, wanted, numbered), limit, lambda row: [row.id])
     items = [
         LateRecord(

@@ -12,12 +12,17 @@ from fastapi import Query
 
 from app.domain.values import is_text
 from app.errors import BadRequest, Fault
+from app.store.page_bounds import IS_BEYOND
 
 Item = TypeVar("Item")
 Key = list[str | int]
 Cursor = Annotated[
     str | None,
-    Query(max_length=4096, description="`next` of the page before; absent for the first page."),
+    Query(
+        max_length=4096,
+        description="`next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` "
+        "where its items are large together.",
+    ),
 ]
 
 
@@ -59,8 +64,19 @@ def bad_cursor() -> BadRequest:
     return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
 
 
-def page(found: Sequence[Item], limit: int, key: Callable[[Item], Sequence[str | int]]) -> tuple[Sequence[Item], str | None]:
-    """Split ``limit + 1`` found items into a page and the cursor of the next one."""
-    if len(found) <= limit:
+def page(
+    found: Sequence[Item], limit: int, key: Callable[[Item], Sequence[str | int]], *, is_last_beyond: bool | None = None
+) -> tuple[Sequence[Item], str | None]:
+    """Split found items into a page and the cursor of the next one.
+
+    Args:
+        found: ``limit + 1`` items, or fewer.
+        limit: of the page.
+        key: what the cursor says of an item.
+        is_last_beyond: whether the last item is beyond a page that is full before its limit; None: its own ``IS_BEYOND`` says so.
+    """
+    is_full = len(found) > 1 and (getattr(found[-1], IS_BEYOND, False) if is_last_beyond is None else is_last_beyond)
+    count = min(limit, len(found) - 1) if is_full else limit
+    if len(found) <= count:
         return found, None
-    return found[:limit], encode_cursor(key(found[limit - 1]))
+    return found[:count], encode_cursor(key(found[count - 1]))

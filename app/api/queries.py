@@ -48,6 +48,7 @@ from app.store.catalog import load_visible_catalog
 from app.store.fleet import warning_of_no_room
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
 from app.store.materialisations import refuse_internal
+from app.store.page_bounds import Most
 from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
@@ -209,11 +210,12 @@ def put_query(
     response_model=QueryPage,
     responses={200: answered({"items": [QUERY], "next": None}, "Queries, by name."), **problems(400)},
 )
-def get_queries(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> QueryPage:
+def get_queries(services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> QueryPage:
     """Definitions, wishes and states; progress is in each one's status."""
     after = decode_cursor(cursor, [str])
-    found = list_queries(transaction, limit + 1, None if after is None else str(after[0]))
-    rows, following = page(found, limit, lambda row: [row.name])
+    most = Most(limit + 1, services.settings.limits.page_bytes)
+    found, is_beyond = list_queries(transaction, most, None if after is None else str(after[0]))
+    rows, following = page(found, limit, lambda row: [row.name], is_last_beyond=is_beyond)
     return QueryPage(items=[_answer(row) for row in rows], next=following)
 
 

@@ -20,6 +20,7 @@ from app.api.push import event_stream, events_documented, refuse_of_pages, wants
 from app.errors import BadRequest, Fault, Gone
 from app.store import history, log_tables
 from app.store.event_log import EventFollower, EventSource, mark_of
+from app.store.page_bounds import Most
 from app.store.queries import query_not_found
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
@@ -66,7 +67,8 @@ async def get_events(
         incarnation = (await connection.execute(sa.select(log_tables.incarnation.c.id))).scalar_one_or_none()
         after = _last_id(last_event_id, incarnation) or (0 if key is None else int(key[0]))
         if not is_stream:
-            found = await history.events_of(connection, query_id, limit + 1, after)
+            most = Most(limit + 1, services.settings.limits.page_bytes)
+            found = await history.events_of(connection, query_id, most, after)
             rows, following = page(found, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
     return _stream(request, services, EventSource(query_id, _encode, incarnation), after)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.deps import DEFAULT_LIMIT, MAX_LIMIT, bad_parameter
+from app.api.deps import DEFAULT_LIMIT, MAX_LIMIT, MOST_OF_PAGE, bad_parameter
 from app.api.freshness import MAX_WAIT_SECONDS, Freshness, parse_freshness
 from app.domain.values import MAX_INSTANT_MS, parse_instant_ms
 from app.errors import BadRequest, Fault
@@ -77,11 +77,12 @@ class RowsParameters(FreshParameters):
     )
     window_from: str | None = Field(None, max_length=64, description=f"Least start of a window, inclusive. {_TIME}")
     window_to: str | None = Field(None, max_length=64, description=f"Greatest start of a window, exclusive. {_TIME}")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many at most.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)
     cursor: str | None = Field(
         None,
         max_length=16_384,
-        description="`next` of the page before, with the same filters and order; absent for the first page.",
+        description="`next` of the page before, with the same filters and order; absent for the first page. Read on as long as `next` is "
+        "not null.",
     )
 
     def range_ms(self) -> tuple[int, int] | None:

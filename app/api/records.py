@@ -15,6 +15,7 @@ from app.api.negotiation import described, lines_documented, page_response
 from app.api.reads import Bigints
 from app.api.schemas import RecordsAnswer
 from app.domain.record_json import encode_records
+from app.store.page_bounds import Most
 from app.store.records import read_records
 from app.store.relations import of_kind
 from app.store.results import result_position
@@ -55,6 +56,9 @@ async def get_records(
 ) -> Response:
     """Records of one partition from `offset` on; go on with `next_offset`. Sources and results alike.
 
+    An answer ends early, before `limit`, where its records are large together (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there is more
+    as long as `next_offset` is less than `end_offset`.
+
     A stream that shares its feed skips the records of others, so offsets can have gaps. With `Accept: application/x-ndjson` records come
     as lines.
     """
@@ -63,7 +67,8 @@ async def get_records(
         result = await result_position(connection, relation)
     entry = entry_of_row(relation)
     async with services.database.scans.connection() as scanning, scanning.transaction():
-        page = await read_records(scanning, entry, partition, offset, limit, time.time_ns() // 1_000_000)
+        most = Most(limit, services.settings.limits.page_bytes)
+        page = await read_records(scanning, entry, partition, offset, most, time.time_ns() // 1_000_000)
     records = encode_records(page.frame, entry.relation.columns, has_text_numbers=bigints == "string")
     rest = {
         "stream": name,

@@ -12,7 +12,16 @@ from fastapi import APIRouter, Response
 
 from app.api.bodies import JsonBody, request_body
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
-from app.api.deps import DEFAULT_LIMIT, Inspection, Limit, Name, OnlyKnownParameters, PlanningTurn, ServicesOf, Transaction
+from app.api.deps import (
+    DEFAULT_LIMIT,
+    Inspection,
+    Limit,
+    Name,
+    OnlyKnownParameters,
+    PlanningTurn,
+    ServicesOf,
+    Transaction,
+)
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import (
     REGISTERED_STREAM,
@@ -35,6 +44,7 @@ from app.domain.sources import read_source, source_warnings
 from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.files_root import check_directory
+from app.store.page_bounds import Most
 from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.store.transactions import raw
@@ -131,9 +141,11 @@ def put_table(
     response_model=RelationPage,
     responses={200: answered({"items": [STREAM], "next": None}, "Streams, by name."), **problems(400)},
 )
-def get_streams(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
+def get_streams(
+    services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> RelationPage:
     """Sources and results alike."""
-    return listed(transaction, "stream", limit, cursor)
+    return listed(transaction, "stream", Most(limit, services.settings.limits.page_bytes), cursor)
 
 
 @tables.get(
@@ -142,9 +154,11 @@ def get_streams(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: C
     response_model=RelationPage,
     responses={200: answered({"items": [TABLE], "next": None}, "Tables, by name."), **problems(400)},
 )
-def get_tables(transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> RelationPage:
+def get_tables(
+    services: ServicesOf, transaction: Inspection, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+) -> RelationPage:
     """Sources and results alike."""
-    return listed(transaction, "table", limit, cursor)
+    return listed(transaction, "table", Most(limit, services.settings.limits.page_bytes), cursor)
 
 
 @streams.get(
@@ -242,11 +256,12 @@ def _get(
     return _answers(connection, [row])[0]
 
 
-def listed(connection: sa.Connection, kind: Kind, limit: int, cursor: str | None) -> RelationPage:
+def listed(connection: sa.Connection, kind: Kind, most: Most, cursor: str | None) -> RelationPage:
     """Return a page of relations, in a number of statements that does not depend on theirs."""
     after = decode_cursor(cursor, [str])
-    found = list_relations(connection, kind, limit + 1, None if after is None else str(after[0]))
-    rows, following = page(found, limit, lambda row: [row.name])
+    wanted = Most(most.items + 1, most.bytes)
+    found, is_beyond = list_relations(connection, kind, wanted, None if after is None else str(after[0]))
+    rows, following = page(found, most.items, lambda row: [row.name], is_last_beyond=is_beyond)
     return RelationPage(items=_answers(connection, rows), next=following)
 
 

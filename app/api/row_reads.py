@@ -21,7 +21,7 @@ from app.domain.explaining.sentences import shown
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, FilterInvalid, parse_filters
 from app.domain.values import MAX_INSTANT_MS, instant, parse_value
 from app.errors import BadRequest, Conflict, Fault, Gone, NotFound, TooExpensive
-from app.store.readable import Ask, Head, ReadableTable, Reading
+from app.store.readable import TOO_LARGE, Ask, Head, ReadableTable, Reading
 from app.store.rows import RowsShape, State, lookup_statement, marks_of, order_of, parameters, rows_statement
 from engine.plan.model import Output
 
@@ -83,6 +83,10 @@ async def answer_rows(services: Services, wanted: Wanted, freshness: Freshness) 
             raise read.too_expensive(services.settings.limits.read_timeout_ms) from error
 
     reading = read.counted(await read_fresh(services, wanted.table, freshness, run))
+    if reading.values[3]:
+        raise services.readables.too_large(
+            wanted.table, "?limit", "ask for fewer rows with a smaller `limit`, or keep less in a row"
+        )
     output = reading.table.output
     horizon_ms = reading.head.horizon_ms(output)
     is_expired = wanted.at_ms is not None and horizon_ms is not None and wanted.at_ms < horizon_ms
@@ -107,7 +111,7 @@ async def _outcome(services: Services, wanted: Wanted, key: tuple[object, ...]) 
     ask = lookup_ask([key], at_ms, has_text_numbers=False)
     reading = await services.readables.read(wanted.table, ask)
     outcome: str = reading.values[0][0]
-    return outcome
+    return FOUND if outcome == TOO_LARGE else outcome
 
 
 def lookup_ask(
@@ -225,7 +229,8 @@ class _RowsRead:
         if not self._is_looked_up:
             return reading
         outcome, row = reading.values
-        return replace(reading, values=(int(outcome == FOUND), None, row))
+        found = int(outcome in (FOUND, TOO_LARGE))
+        return replace(reading, values=(found, found, None, outcome == TOO_LARGE, row))
 
     def whole_key(self, output: Output) -> tuple[object, ...] | None:
         """Return the one key that the conditions name and nothing else; None where they say more or less."""
@@ -238,8 +243,8 @@ class _RowsRead:
         """Put the answer together; without rows where those found are as good as forgotten."""
         wanted, output = self._wanted, reading.table.output
         values: tuple[Any, ...] = (0, *(None for _ in reading.values[1:])) if is_empty else reading.values
-        count, last, *found = values
-        is_more = count > wanted.limit and last is not None and output.key
+        count, shown_count, last, _, *found = values
+        is_more = last is not None and count > shown_count and output.key
         following = encode_cursor([wanted.selection, *json.loads(last)]) if is_more else None
         rest = members(wanted.table, reading.head, output, wanted.at_ms)
         horizon_ms = reading.head.horizon_ms(output)

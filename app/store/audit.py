@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.domain.access import PRINCIPAL, Principal
 from app.domain.audit import REQUEST_ID, Body, Change, Refusal
+from app.store.page_bounds import Most, bounded
 from app.store.tables import audit
 
 REFUSALS_KEPT = 10_000
@@ -113,10 +114,10 @@ async def note_refusal(engine: AsyncEngine, principal: Principal, refusal: Refus
         await connection.execute(statement)
 
 
-async def audit_entries(connection: AsyncConnection, wanted: AuditFilter, limit: int) -> list[sa.Row[Any]]:
-    """Return entries, newest first."""
-    statement = sa.select(audit).where(*wanted.conditions()).order_by(audit.c.id.desc()).limit(limit)
-    return list((await connection.execute(statement)).all())
+async def audit_entries(connection: AsyncConnection, wanted: AuditFilter, most: Most) -> list[sa.Row[Any]]:
+    """Return entries, newest first; the last is beyond where they are large (``page_bounds``)."""
+    statement = sa.select(audit).where(*wanted.conditions()).order_by(audit.c.id.desc()).limit(most.items)
+    return list((await connection.execute(bounded(statement, ("before", "after"), most.bytes))).all())
 
 
 def _who(principal: Principal | None) -> dict[str, Any]:

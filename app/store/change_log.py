@@ -6,7 +6,7 @@ A derived relation is followed by the numbers of its rows, as if they were the o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset + rows
     SELECT coalesce(max(base_offset), 0) FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
 )
-ORDER BY base_offset LIMIT %(batches)s
+ORDER BY base_offset LIMIT %(rows)s
 """
 
 _IS_SAME = "(SELECT id FROM log.incarnation) IS NOT DISTINCT FROM %(incarnation)s::uuid"
@@ -45,7 +45,7 @@ SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log
 WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequence >= (
     SELECT coalesce(max(sequence), 0) FROM log.batch WHERE feed_id = %(feed_id)s AND sequence <= %(start)s
 )
-GROUP BY sequence ORDER BY sequence LIMIT %(batches)s
+GROUP BY sequence ORDER BY sequence LIMIT %(rows)s
 """
 
 _MARK = f',"{REPLAYED}":true'
@@ -88,10 +88,23 @@ async def heads(connection: Connection, followed: Followed) -> list[tuple[int, i
 
 async def stretch_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
     """Return how far to read from ``start`` so that neither ``rows`` nor, roughly, ``STRETCH_BYTES`` is exceeded; at least one row."""
-    wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "batches": rows}
-    end, room = start, float(STRETCH_BYTES)
-    sizes = _NUMBERED_SIZES_SQL if followed.is_derived else _SIZES_SQL
-    for base, batch_rows, size in await (await connection.execute(sizes, wanted)).fetchall():
+    wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "rows": rows}
+    return await end_within(connection, wanted, STRETCH_BYTES, is_numbered=followed.is_derived)
+
+
+async def end_within(connection: Connection, wanted: Mapping[str, int], most_bytes: int, *, is_numbered: bool) -> int:
+    """Return how far to read a feed so that neither so many rows nor, roughly, so many bytes are exceeded; at least one row.
+
+    Args:
+        connection: to the database.
+        wanted: ``feed_id``, ``partition``, ``start``, ``rows``.
+        most_bytes: of batches as they are kept, which is uncompressed.
+        is_numbered: read by the numbers of its rows, over all partitions.
+    """
+    start, rows = wanted["start"], wanted["rows"]
+    end, room = start, float(most_bytes)
+    sizes = _NUMBERED_SIZES_SQL if is_numbered else _SIZES_SQL
+    for base, batch_rows, size in await (await connection.execute(sizes, dict(wanted))).fetchall():
         row_bytes = size / batch_rows
         take = min(base + batch_rows - end, start + rows - end, max(int(room / row_bytes), 0 if end > start else 1))
         end += take

@@ -18,8 +18,9 @@ import psycopg
 from app.domain.change_cursors import ChangeCursor
 from app.errors import BadRequest, Fault, Gone
 from app.store import change_log
-from app.store.change_log import STRETCH_ROWS, Connection, Item, Stretch
+from app.store.change_log import STRETCH_BYTES, STRETCH_ROWS, Connection, Item, Stretch
 from app.store.followed import Followed
+from app.store.page_bounds import Most
 from app.store.snapshots import hold, read_rows, up_to
 from app.store.tails import Tail, Tails
 from engine.plan.model import Output
@@ -89,13 +90,29 @@ class ChangeSource:
 class ChangeFollower:
     """One client that follows one relation.
 
+    Args:
+        tails: whose connections it reads through.
+        source: the relation.
+        cursor: where it begins.
+        tail: the source's, to wait for what is new.
+        most_bytes: after so many a step ends, before its limit; at least one event.
+
     Attributes:
         cursor: where it is; moves with what ``next`` returns.
         is_caught_up: the last ``next`` found nothing behind what it returned.
     """
 
-    def __init__(self, tails: Tails, source: ChangeSource, cursor: ChangeCursor, tail: Tail | None = None) -> None:
+    def __init__(
+        self,
+        tails: Tails,
+        source: ChangeSource,
+        cursor: ChangeCursor,
+        tail: Tail | None = None,
+        *,
+        most_bytes: int = STRETCH_BYTES,
+    ) -> None:
         self._tails = tails
+        self._most_bytes = most_bytes
         self._source = source
         self._followed = source.followed
         self._tail = tail
@@ -108,7 +125,7 @@ class ChangeFollower:
         return self.cursor.encode()
 
     async def next(self, limit: int) -> list[PushEvent]:
-        """Return up to ``limit`` events; nothing where there are none at the moment.
+        """Return up to ``limit`` events, fewer where they are large; nothing where there are none at the moment.
 
         Raises:
             CursorExpired: what comes next is no longer known.
@@ -135,14 +152,17 @@ class ChangeFollower:
         if self._tail is None:
             return None
         events: list[PushEvent] = []
+        room = self._most_bytes
         for partition, offset in enumerate(self.cursor.offsets):
-            if len(events) >= limit:
-                break
+            if len(events) >= limit or room <= 0:
+                return events
             taken = self._tail.take(partition, offset, limit - len(events))
             if taken is None:
                 return events or None
-            events += self._events(partition, taken)
-        self.is_caught_up = len(events) < limit
+            cut = _cut(taken, limit - len(events), room)
+            events += self._events(partition, cut)
+            room = 0 if len(cut.items) < len(taken.items) else room - _size(cut.items)
+        self.is_caught_up = len(events) < limit and room > 0
         return events
 
     async def _from_log(self, limit: int) -> list[PushEvent]:
@@ -150,16 +170,19 @@ class ChangeFollower:
         async with self._tails.reading() as connection:
             heads = self._check(await self._source.heads(connection), self.cursor)
             events: list[PushEvent] = []
-            stretches = 0
+            stretches, room = 0, self._most_bytes
             for partition, (_, next_offset) in enumerate(heads):
                 rows = limit - len(events)
                 while (
                     (offset := self.cursor.offsets[partition]) < next_offset
                     and len(events) < limit
+                    and room > 0
                     and stretches < STRETCHES_AT_ONCE
                 ):
                     found = await self._source.stretch(connection, partition, offset, min(next_offset, offset + rows))
-                    events += self._events(partition, _cut(found, limit - len(events)))
+                    cut = _cut(found, limit - len(events), room)
+                    events += self._events(partition, cut)
+                    room -= _size(cut.items)
                     # Every stretch opens its batch anew: where few records are the relation's, a long one costs as much as a short one.
                     rows, stretches = STRETCH_ROWS, stretches + 1
             self.is_caught_up = all(offset >= head[1] for offset, head in zip(self.cursor.offsets, heads, strict=True))
@@ -185,8 +208,9 @@ class ChangeFollower:
             if not self.cursor.rows_after:
                 self.cursor = self.cursor.at(0, next_offset)
             events = await self._caught_up(connection, next_offset, limit)
-            if self.cursor.offsets[0] == next_offset and len(events) < limit:
-                events += await self._rows(connection, output, limit - len(events))
+            room = self._most_bytes - sum(len(event.json) for event in events)
+            if self.cursor.offsets[0] == next_offset and len(events) < limit and room > 0:
+                events += await self._rows(connection, output, limit - len(events), room)
         self.is_caught_up = self.cursor.rows_after is None
         return events
 
@@ -204,15 +228,15 @@ class ChangeFollower:
         )
         return self._events(0, Stretch(items, end))
 
-    async def _rows(self, connection: Connection, output: Output, limit: int) -> list[PushEvent]:
-        rows = await read_rows(
-            connection, self._followed, output, self.cursor, limit, has_text_numbers=self._source.has_text_numbers
+    async def _rows(self, connection: Connection, output: Output, limit: int, room: int) -> list[PushEvent]:
+        rows, is_last = await read_rows(
+            connection, self._followed, output, self.cursor, Most(limit, room), has_text_numbers=self._source.has_text_numbers
         )
         events = []
         for row in rows:
             self.cursor = replace(self.cursor, rows_after=row.key)
             events.append(PushEvent("snapshot", self.cursor.encode(), row.json))
-        if len(rows) < limit:
+        if is_last:
             self.cursor = replace(self.cursor, rows_after=None)
             events.append(PushEvent("snapshot_end", self.cursor.encode(), f'{{"offset":{self.cursor.offsets[0]}}}'))
         return events
@@ -227,9 +251,17 @@ class ChangeFollower:
         return CursorExpired(self._followed.name, "the result was begun anew or deleted, or the database was put back")
 
 
-def _cut(stretch: Stretch, items: int) -> Stretch:
-    """Return the stretch up to so many items."""
-    return stretch if len(stretch.items) <= items else Stretch(stretch.items[:items], stretch.items[items - 1].offset + 1)
+def _cut(stretch: Stretch, items: int, room: int) -> Stretch:
+    """Return the stretch up to so many items, or up to the one with which the room is full."""
+    count = 0
+    while count < min(items, len(stretch.items)) and room > 0:
+        room -= len(stretch.items[count].json)
+        count += 1
+    return stretch if count == len(stretch.items) else Stretch(stretch.items[:count], stretch.items[count - 1].offset + 1)
+
+
+def _size(items: Sequence[Item]) -> int:
+    return sum(len(item.json) for item in items)
 
 
 def read_cursor(followed: Followed, text: str) -> ChangeCursor:

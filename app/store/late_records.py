@@ -14,6 +14,7 @@ from app.domain.audit import Action, Change
 from app.domain.late_records import Refusal, refusal_of
 from app.store.audit import note
 from app.store.log_tables import counter, late_record
+from app.store.page_bounds import Most, bounded
 from app.store.queries import add_event
 from app.store.query_plans import PlannedQuery
 from app.store.transactions import raw
@@ -77,18 +78,19 @@ class PageOf:
         beyond: the last id of the page before.
     """
 
-    limit: int
+    most: Most
     beyond: int | None = None
     is_ascending: bool = False
 
 
 def late_records_of(connection: sa.Connection, query_id: UUID, wanted: LateFilter, page: PageOf) -> Sequence[sa.Row[Any]]:
-    """Return kept late records in the order in which they came, or the other way round."""
-    statement = sa.select(late_record).where(late_record.c.query_id == query_id, *wanted.conditions()).limit(page.limit)
+    """Return kept late records in the order in which they came, or the reverse; the last may be beyond (``page_bounds``)."""
+    statement = sa.select(late_record).where(late_record.c.query_id == query_id, *wanted.conditions()).limit(page.most.items)
     if page.beyond is not None:
         is_beyond = late_record.c.id > page.beyond if page.is_ascending else late_record.c.id < page.beyond
         statement = statement.where(is_beyond)
-    return connection.execute(statement.order_by(late_record.c.id if page.is_ascending else late_record.c.id.desc())).all()
+    ordered = statement.order_by(late_record.c.id if page.is_ascending else late_record.c.id.desc())
+    return connection.execute(bounded(ordered, ("record",), page.most.bytes)).all()
 
 
 def counted_for(connection: sa.Connection, query_id: UUID) -> list[tuple[str, str, int]]:

@@ -14,6 +14,7 @@ from app.domain.audit import Action, Change
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, NotFound
 from app.store.audit import note
+from app.store.page_bounds import Most, bounded
 from app.store.scopes import query_is_visible
 from app.store.tables import query, query_event, query_status
 
@@ -82,12 +83,13 @@ def query_not_found(name: str) -> NotFound:
     return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists those there are")
 
 
-def list_queries(connection: sa.Connection, limit: int, after: str | None) -> list[QueryRow]:
-    """Return up to ``limit`` queries by name, beginning behind ``after``; only what the caller's scope allows."""
-    statement = _LIVE.where(query_is_visible()).order_by(query.c.name).limit(limit)
+def list_queries(connection: sa.Connection, most: Most, after: str | None) -> tuple[list[QueryRow], bool]:
+    """Return queries by name, beginning behind ``after``, and whether the last is beyond; only what the caller's scope allows."""
+    statement = _LIVE.where(query_is_visible()).order_by(query.c.name).limit(most.items)
     if after is not None:
         statement = statement.where(query.c.name > after)
-    return [QueryRow(*row) for row in connection.execute(statement)]
+    rows = connection.execute(bounded(statement, ("definition",), most.bytes)).all()
+    return [QueryRow(*row[:-1]) for row in rows], bool(rows) and rows[-1][-1]
 
 
 def set_desired_state(connection: sa.Connection, name: str, state: str, conditions: Preconditions) -> tuple[QueryRow, bool]:

@@ -17,6 +17,7 @@ import psycopg
 import sqlalchemy as sa
 
 from app.errors import AppError, Conflict, Fault, Unavailable, Unprocessable
+from app.settings import LimitSettings
 from app.store.catalog import output_of
 from app.store.database import Database
 from app.store.gates import Gates
@@ -26,6 +27,9 @@ from app.store.shared_reads import SharedReads
 from app.store.tables import query
 from app.store.targets import find_relation_async
 from engine.plan.model import Output
+
+TOO_LARGE = "answer_too_large"
+"""The outcome of a key whose row, with those of the keys before it, is more than one answer may hold."""
 
 STATEMENTS_KEPT = 256
 """Texts of statements per table: the shapes of reads that a client repeats are few; a client that invents shapes fills no memory."""
@@ -139,9 +143,10 @@ class Reading:
 class Readables:
     """The tables of one database that can be read. Safe for concurrent reads of one event loop."""
 
-    def __init__(self, database: Database, gates: Gates) -> None:
+    def __init__(self, database: Database, gates: Gates, limits: LimitSettings) -> None:
         self._database = database
         self._gates = gates
+        self._bounds = {"page_bytes": limits.page_bytes, "answer_bytes": limits.answer_bytes}
         self._known: dict[str, ReadableTable] = {}
 
     async def read(self, name: str, ask: Callable[[ReadableTable], Ask]) -> Reading:
@@ -177,9 +182,8 @@ class Readables:
             gate.enter()
             try:
                 row = await (self._fetch(wanted, table) if wanted.one_key is None else self._fetch_shared(wanted, table))
-            except psycopg.errors.ProgramLimitExceeded as error:  # 1 GB of text
-                detail = f"this many rows of '{name}' are more than one answer can hold; ask for fewer with a smaller `limit`"
-                raise Unprocessable("answer_too_large", detail, [Fault("?limit", "answer_too_large", detail)]) from error
+            except psycopg.errors.ProgramLimitExceeded as error:  # 1 GB of text, before the statement could measure it
+                raise self.too_large(name, "?limit", "ask for fewer rows with a smaller `limit`") from error
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
                 row = None  # dropped, or made anew with other columns, since it was looked up
             finally:
@@ -189,8 +193,14 @@ class Readables:
             self._known.pop(name, None)
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
 
+    def too_large(self, name: str, pointer: str, cure: str) -> Unprocessable:
+        """Return the refusal to answer more than is read at once of what cannot be answered in parts."""
+        most = f"{self._bounds['answer_bytes']:,} bytes (SLACKWATER_LIMITS__ANSWER_BYTES)"
+        detail = f"these rows of '{name}' hold more than one answer may, {most}; {cure}"
+        return Unprocessable("answer_too_large", detail, [Fault(pointer, "answer_too_large", detail)])
+
     async def _fetch(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
-        params = {**wanted.params, "relation": table.relation_id, "query": table.query_id}
+        params = {**wanted.params, **self._bounds, "relation": table.relation_id, "query": table.query_id}
         pool = self._database.scans if wanted.is_scan else self._database.lookups
         for is_last in (False, True):
             async with pool.connection() as connection:
@@ -211,7 +221,7 @@ class Readables:
             async def fetch(keys: list[Any]) -> tuple[Any, ...] | None:
                 return await self._fetch(Ask(wanted.statement, {**wanted.params, "k0": keys}), table)
 
-            shared = table.shared[wanted.statement] = SharedReads(fetch, _of_one_key)
+            shared = table.shared[wanted.statement] = SharedReads(fetch, _of_one_key, _is_too_large)
         return await shared.read(wanted.one_key)
 
     async def _look_up(self, name: str) -> ReadableTable:
@@ -252,6 +262,10 @@ def not_materialised(relation: RelationRow) -> Conflict:
 
 def _of_one_key(row: tuple[Any, ...], place: int) -> tuple[Any, ...]:
     return *row[:_HEAD_COLUMNS], *(values[place] for values in row[_HEAD_COLUMNS:])
+
+
+def _is_too_large(row: tuple[Any, ...]) -> bool:
+    return TOO_LARGE in row[_HEAD_COLUMNS]
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -10,6 +10,8 @@ import polars as pl
 import psycopg
 
 from app.errors import Conflict, Gone, NotFound
+from app.store.change_log import end_within
+from app.store.page_bounds import Most
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.log import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
@@ -42,9 +44,9 @@ class RecordsPage:
 
 
 async def read_records(
-    connection: Connection, entry: CatalogEntry, partition: int | None, offset: int | None, limit: int, now_ms: int
+    connection: Connection, entry: CatalogEntry, partition: int | None, offset: int | None, most: Most, now_ms: int
 ) -> RecordsPage:
-    """Read up to ``limit`` records from ``offset`` on; None begins with the oldest there is.
+    """Read up to so many records from ``offset`` on; None begins with the oldest there is.
 
     Without a partition: of a source partition 0, of a derived stream all of them in the order of emission.
 
@@ -60,8 +62,12 @@ async def read_records(
     if start < start_offset:
         raise Gone("offset_expired", f"records before {start_offset} were removed by the retention; the oldest is {start_offset}")
     member = None if entry.relation.where is None else compile_scalar(entry.relation.where, entry.relation.columns).expr
+    rows = most.of_rows(entry.relation.columns)
     for _ in range(PAGES_PER_ANSWER):
-        end = max(start, min(start + limit, end_offset))
+        end = start
+        if start < end_offset:
+            wanted = {"feed_id": feed_id, "partition": partition or 0, "start": start, "rows": min(rows, end_offset - start)}
+            end = await end_within(connection, wanted, most.bytes, is_numbered=is_numbered)
         found = []
         params = {"feed_id": feed_id, "partition": partition or 0, "start": start, "end": end}
         async for raw in _numbered(connection, params) if is_numbered else _frames(connection, params):

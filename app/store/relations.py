@@ -11,6 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.errors import NotFound
+from app.store.page_bounds import Most, bounded
 from app.store.scopes import name_is_visible
 from app.store.tables import query, query_read, relation
 
@@ -96,12 +97,13 @@ def of_kind(found: Found | None, kind: Kind, name: str) -> Found:
     return found
 
 
-def list_relations(connection: sa.Connection, kind: Kind, limit: int, after: str | None) -> list[RelationRow]:
-    """Return up to ``limit`` relations of a kind by name, beginning behind ``after``; only what the caller's scope allows."""
-    statement = ROWS.where(relation.c.kind == kind, name_is_visible(relation.c.name)).order_by(relation.c.name).limit(limit)
+def list_relations(connection: sa.Connection, kind: Kind, most: Most, after: str | None) -> tuple[list[RelationRow], bool]:
+    """Return relations of a kind by name, beginning behind ``after``, and whether the last is beyond; only what the scope allows."""
+    statement = ROWS.where(relation.c.kind == kind, name_is_visible(relation.c.name)).order_by(relation.c.name).limit(most.items)
     if after is not None:
         statement = statement.where(relation.c.name > after)
-    return [RelationRow(*row) for row in connection.execute(statement)]
+    rows = connection.execute(bounded(statement, ("definition",), most.bytes)).all()
+    return [RelationRow(*row[:-1]) for row in rows], bool(rows) and rows[-1][-1]
 
 
 def readers_of(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, list[str]]:

@@ -6,7 +6,7 @@ name, an alias of a row among them, could be one of theirs. A statement's text d
 prepared.
 """
 
-# ruff: noqa: S608 - identifiers are quoted by _quoted, values bound; nothing else comes from outside
+# ruff: noqa: S608 - identifiers are quoted by ``quoted``, values bound; nothing else comes from outside
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.domain.row_filters import Operator
-from app.store.readable import with_head
+from app.store.page_bounds import quoted, row_bytes
+from app.store.readable import TOO_LARGE, with_head
 from engine.connectors.column_names import stored_name
 from engine.connectors.views import HISTORY_SCHEMA, IS_DELETED, OPEN_SCHEMA, RESULT_TIME, SCHEMA
 from engine.definition.types import ColumnType
@@ -75,38 +76,55 @@ def marks_of(output: Output, shape: RowsShape) -> tuple[tuple[str, ColumnType], 
 
 
 def rows_statement(output: Output, shape: RowsShape) -> str:
-    """Return the statement of a page of ``%(limit)s`` rows.
+    """Return the statement of a page: ``%(limit)s`` rows, or fewer where those before a row hold ``%(page_bytes)s``.
 
-    Its columns: how many were found, one more than the page where another follows; the key of the page's last row as a JSON array of
-    texts, only then; the rows: one text, or one array for each column and mark.
+    Rows are measured before they are written as text, without reading what Postgres keeps apart from them (TOAST): what is beyond the
+    page costs no more than being counted.
+
+    Its columns: how many were found, more than the page where another follows; how many the page has; the key of its last row as a JSON
+    array of texts, where it ends early or at the limit; whether the rows would hold more than ``%(answer_bytes)s``; the rows: one text, or
+    one array for each column and mark, none where they would.
     """
     order = order_of(output, shape)
     shown = [(name, kind, _own(name)) for name, kind in output.columns.items()]
     shown += [(name, kind, _own(name)) for name, kind in marks_of(output, shape)]
     direction = " DESC" if shape.is_descending else ""
     ordered = ", ".join(f"{_own(name)}{direction}" for name in order)
-    number = f"row_number() OVER (ORDER BY {ordered})" if order else "row_number() OVER ()"
+    window = f"({f'ORDER BY {ordered} ' if order else ''}ROWS UNBOUNDED PRECEDING)"
     keys = "".join(f", {_own(name)}::text AS _k{place}" for place, name in enumerate(order))
     limited = f"{' ORDER BY ' + ordered if order else ''} LIMIT %(limit)s::integer + 1"
-    source = f"SELECT v.* FROM ({_source(output, shape)}) v WHERE {_outer(output, shape)}{limited}"
+    source = f"SELECT v.*, {row_bytes(output.columns)} AS _bytes FROM ({_source(output, shape)}) v WHERE {_outer(output, shape)}{limited}"
     cursor = ", ".join(f"x._k{place}" for place in range(len(order)))
-    last = f"min(json_build_array({cursor})::text) FILTER (WHERE x._n = %(limit)s)"
+    measured = f"SELECT v.*, row_number() OVER w AS _n, sum(v._bytes) OVER w AS _through FROM ({source}) v WINDOW w AS {window}"
+    is_shown = "v._n <= %(limit)s AND (v._n = 1 OR v._through - v._bytes < %(page_bytes)s)"
+    places = f"v._n, v._through, {is_shown} AS _is_shown{keys}"
+    last = (
+        f"min(json_build_array({cursor})::text) FILTER (WHERE x._is_shown AND (x._n = %(limit)s OR x._through >= %(page_bytes)s))"
+    )
     if shape.form == "json":
-        members = ", ".join(f"{_shown(text, kind, shape)} AS {_quoted(name)}" for name, kind, text in shown)
-        inner = f"SELECT {number} AS _n{keys}, row_to_json(_s)::text AS _row FROM ({source}) v CROSS JOIN LATERAL (SELECT {members}) _s"
-        found = "string_agg(x._row, %(separator)s ORDER BY x._n) FILTER (WHERE x._n <= %(limit)s)"
+        members = ", ".join(f"{_shown(text, kind, shape)} AS {quoted(name)}" for name, kind, text in shown)
+        row = f"CASE WHEN {is_shown} THEN row_to_json(_s)::text END"
+        inner = f"SELECT {places}, {row} AS _row FROM ({measured}) v CROSS JOIN LATERAL (SELECT {members}) _s"
+        size = "sum(octet_length(x._row))"
+        rows = ["string_agg(x._row, %(separator)s ORDER BY x._n) FILTER (WHERE x._is_shown)"]
     else:
-        members = ", ".join(f"{_carried(text, kind)} AS _c{place}" for place, (_, kind, text) in enumerate(shown))
-        inner = f"SELECT {number} AS _n{keys}, {members} FROM ({source}) v"
-        found = ", ".join(f"array_agg(x._c{place} ORDER BY x._n) FILTER (WHERE x._n <= %(limit)s)" for place in range(len(shown)))
-    return with_head(f"SELECT count(*), {last}, {found} FROM ({inner}) x")
+        members = ", ".join(
+            f"CASE WHEN {is_shown} THEN {_carried(text, kind)} END AS _c{place}" for place, (_, kind, text) in enumerate(shown)
+        )
+        inner = f"SELECT {places}, {members} FROM ({measured}) v"
+        size = "max(x._through) FILTER (WHERE x._is_shown)"
+        rows = [f"array_agg(x._c{place} ORDER BY x._n) FILTER (WHERE x._is_shown)" for place in range(len(shown))]
+    is_over = f"coalesce({size} > %(answer_bytes)s, false)"
+    found = ", ".join(f"CASE WHEN NOT {is_over} THEN {text} END" for text in rows)
+    return with_head(f"SELECT count(*), count(*) FILTER (WHERE x._is_shown), {last}, {is_over}, {found} FROM ({inner}) x")
 
 
 def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
     """Return the statement that looks many whole keys up: ``%(k<n>)s`` holds the n-th key column's values.
 
     Its columns: one array of outcomes (``found``, ``row_not_found``, and of a versioned table ``row_deleted`` and ``history_expired``,
-    V4), one of rows as JSON texts. A versioned table is read as of ``%(at)s``.
+    V4; ``TOO_LARGE`` where this row and those before it hold more than ``%(answer_bytes)s``), one of rows as JSON texts. A versioned table
+    is read as of ``%(at)s``.
     """
     arrays = ", ".join(f"%(k{place})s::{_bound(output.columns[name])}[]" for place, name in enumerate(output.key))
     names = ", ".join(f"_k{place}" for place in range(len(output.key)))
@@ -114,7 +132,7 @@ def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
     shape = RowsShape(has_text_numbers=has_text_numbers)
     shown = [(name, kind, _own(name)) for name, kind in output.columns.items()]
     if output.history_retention_ms is None:
-        view = f"SELECT v.*, {_state(output)} AS {_quoted(STATE)} FROM {_table(SCHEMA, output)} v WHERE {same}"
+        view = f"SELECT v.*, {_state(output)} AS {quoted(STATE)} FROM {_table(SCHEMA, output)} v WHERE {same}"
         shown += [(name, kind, _own(name)) for name, kind in marks_of(output, shape)]
         joined, outcome = f"LEFT JOIN LATERAL ({view}) v ON true", "CASE WHEN v._ts IS NULL THEN 'row_not_found' ELSE 'found' END"
     else:
@@ -124,11 +142,15 @@ def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
             f"LEFT JOIN LATERAL ({newest} AND v._ts <= %(at)s ORDER BY v._ts DESC LIMIT 1) v ON true"
         )
         outcome = _outcome(output)
-    members = ", ".join(f"{_shown(text, kind, shape)} AS {_quoted(name)}" for name, kind, text in shown)
-    row = f"SELECT row_to_json(_s)::text AS _row FROM (SELECT {members}) _s"
+    members = ", ".join(f"{_shown(text, kind, shape)} AS {quoted(name)}" for name, kind, text in shown)
+    through = f"sum({row_bytes(output.columns)}) OVER (ROWS UNBOUNDED PRECEDING)"
+    keys = f"unnest({arrays}) WITH ORDINALITY AS w({names}, _n)"
+    measured = f"SELECT v.*, w._n, {outcome} AS _found, {through} AS _through FROM {keys} {joined}"
+    is_over = "v._found = 'found' AND v._through > %(answer_bytes)s"
+    row = f"SELECT CASE WHEN NOT ({is_over}) THEN row_to_json(_s)::text END AS _row FROM (SELECT {members}) _s"
     inner = (
-        f"SELECT w._n, {outcome} AS _outcome, r._row FROM unnest({arrays}) WITH ORDINALITY AS w({names}, _n) "
-        f"{joined} CROSS JOIN LATERAL ({row}) r"
+        f"SELECT v._n, CASE WHEN {is_over} THEN '{TOO_LARGE}' ELSE v._found END AS _outcome, r._row "
+        f"FROM ({measured}) v CROSS JOIN LATERAL ({row}) r"
     )
     rows = "array_agg(CASE WHEN x._outcome = 'found' THEN x._row END ORDER BY x._n)"
     return with_head(f"SELECT array_agg(x._outcome ORDER BY x._n), {rows} FROM ({inner}) x")
@@ -162,11 +184,11 @@ def _source(output: Output, shape: RowsShape) -> str:
         return f"SELECT DISTINCT ON ({', '.join(key)}) v.* FROM {history} v WHERE {inner} AND v._ts <= %(at)s ORDER BY {ordered}"
     following = f"lead(v._ts) OVER (PARTITION BY {', '.join(key)} ORDER BY v._ts)"
     versions = f"SELECT v.*, {following} AS {_NEXT} FROM {history} v WHERE {inner}"
-    return f"SELECT v.*, v._ts AS {_quoted(VALID_FROM)}, v.{_NEXT} AS {_quoted(VALID_TO)} FROM ({versions}) v"
+    return f"SELECT v.*, v._ts AS {quoted(VALID_FROM)}, v.{_NEXT} AS {quoted(VALID_TO)} FROM ({versions}) v"
 
 
 def _current(output: Output, shape: RowsShape, conditions: str) -> Iterator[str]:
-    state = f"{_state(output)} AS {_quoted(STATE)}"
+    state = f"{_state(output)} AS {quoted(STATE)}"
     columns = ", ".join(_own(name) for name in (*output.columns.names, RESULT_TIME))
     if not output.is_final:
         yield f"SELECT {columns}, {state} FROM {_table(SCHEMA, output)} v WHERE {conditions}"
@@ -174,7 +196,7 @@ def _current(output: Output, shape: RowsShape, conditions: str) -> Iterator[str]
     if shape.state != "open":
         yield f"SELECT {columns}, {state} FROM {_table(SCHEMA, output)} v WHERE {conditions}"
     if shape.state in ("open", "any"):
-        yield f"SELECT {columns}, 'open' AS {_quoted(STATE)} FROM {_table(OPEN_SCHEMA, output)} v WHERE {conditions}"
+        yield f"SELECT {columns}, 'open' AS {quoted(STATE)} FROM {_table(OPEN_SCHEMA, output)} v WHERE {conditions}"
 
 
 def _state(output: Output) -> str:
@@ -207,7 +229,7 @@ def _outer(output: Output, shape: RowsShape) -> str:
     found += [text for column, text in _comparisons(output, shape) if column not in output.key]
     if shape.source == "now":
         if shape.state in ("final", "open") and not output.is_final:
-            found.append(f"v.{_quoted(STATE)} = '{shape.state}'")
+            found.append(f"v.{quoted(STATE)} = '{shape.state}'")
         return " AND ".join(found)
     found.append(f"NOT v.{IS_DELETED}")
     if shape.source == "history":
@@ -266,17 +288,12 @@ def _carried(text: str, declared: ColumnType) -> str:
 
 
 def _table(schema: str, output: Output) -> str:
-    return f"{schema}.{_quoted(output.name)}"
+    return f"{schema}.{quoted(output.name)}"
 
 
 def _own(name: str) -> str:
     """Return a column of ``v``, which stands for the rows' table everywhere here."""
-    return f"v.{_quoted(stored_name(name))}"
-
-
-def _quoted(name: str) -> str:
-    """Quote an identifier, also against psycopg's placeholders."""
-    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+    return f"v.{quoted(stored_name(name))}"
 
 
 def parameters(comparisons: Sequence[Any], after: Sequence[str] | None, **others: Any) -> dict[str, Any]:

@@ -28,11 +28,18 @@ class SharedReads:
     Args:
         fetch: answers a list of keys with one row, or with None where the table is not what it was.
         split: makes the row of one key out of theirs.
+        is_too_large: whether their row leaves some out, because all together are too large; each is then read alone.
     """
 
-    def __init__(self, fetch: Callable[[list[Any]], Awaitable[Row | None]], split: Callable[[Row, int], Row]) -> None:
+    def __init__(
+        self,
+        fetch: Callable[[list[Any]], Awaitable[Row | None]],
+        split: Callable[[Row, int], Row],
+        is_too_large: Callable[[Row], bool] = lambda _: False,
+    ) -> None:
         self._fetch = fetch
         self._split = split
+        self._is_too_large = is_too_large
         self._waiting: list[tuple[Any, asyncio.Future[Row | None]]] = []
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -67,6 +74,10 @@ class SharedReads:
             for _, answer in wanted:
                 if not answer.done():
                     answer.set_exception(error)
+            return
+        if row is not None and len(wanted) > 1 and self._is_too_large(row):
+            for one in wanted:
+                await self._answer([one])
             return
         for place, (_, answer) in enumerate(wanted):
             if not answer.done():

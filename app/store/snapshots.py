@@ -16,6 +16,7 @@ from app.domain.arrow_rows import LEAVES
 from app.domain.change_cursors import ChangeCursor
 from app.domain.record_json import encode_values
 from app.store.followed import Followed
+from app.store.page_bounds import Most, row_bytes
 from engine.connectors.column_names import bound_column, bound_columns
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
 from engine.definition.types import ColumnType
@@ -49,9 +50,9 @@ async def hold(connection: Connection, output: Output) -> None:
 
 
 async def read_rows(
-    connection: Connection, followed: Followed, output: Output, cursor: ChangeCursor, limit: int, *, has_text_numbers: bool
-) -> list[SnapshotRow]:
-    """Return the rows behind the cursor's key, in key order.
+    connection: Connection, followed: Followed, output: Output, cursor: ChangeCursor, most: Most, *, has_text_numbers: bool
+) -> tuple[list[SnapshotRow], bool]:
+    """Return the rows behind the cursor's key, in key order, and whether they are the last ones.
 
     Raises:
         psycopg.DataError: a text of the cursor's key is not of its column's type.
@@ -60,9 +61,12 @@ async def read_rows(
     is_versioned = output.history_retention_ms is not None
     after = cursor.rows_after or ()
     if after and not output.key:
-        return []
+        return [], True
+    limit = most.of_rows(followed.columns)
     statement = sql.SQL(
-        "SELECT {distinct} {columns}, {time}, {deleted} AS _deleted, {texts} AS _texts FROM {table} {where} {order} LIMIT {limit}"
+        "SELECT * FROM (SELECT v.*, sum(v._bytes) OVER (ROWS UNBOUNDED PRECEDING) AS _through FROM ("
+        "SELECT {distinct} {columns}, {time}, {deleted} AS _deleted, {texts} AS _texts, {bytes} AS _bytes "
+        "FROM {table} v {where} {order} LIMIT {limit}) v) v WHERE v._through - v._bytes < {room}"
     ).format(
         distinct=sql.SQL("DISTINCT ON ({})").format(bound_columns(output.key)) if is_versioned else sql.SQL(""),
         columns=bound_columns(names),
@@ -75,8 +79,10 @@ async def read_rows(
         where=sql.SQL("WHERE ({}) > ({})").format(bound_columns(output.key), _typed(output)) if after else sql.SQL(""),
         order=_order(output, is_versioned=is_versioned),
         limit=sql.Placeholder(),
+        bytes=sql.SQL(row_bytes(followed.columns)),
+        room=sql.Placeholder(),
     )
-    found = await (await connection.execute(statement, [*after, limit])).fetchall()
+    found = await (await connection.execute(statement, [*after, limit, most.bytes])).fetchall()
     frame = pl.DataFrame(
         [[_restated(value, kind) for value, kind in zip(row, followed.columns.types, strict=False)] for row in found],
         schema=dict(followed.columns.polars()),
@@ -84,14 +90,15 @@ async def read_rows(
     )
     keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=has_text_numbers)
     rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
-    return [
+    shown = [
         SnapshotRow(
-            tuple(row[-1]) or KEYLESS,
-            f'{{"op":"{"delete" if row[-2] else "upsert"}","partition":null,"offset":null,"event_time_ms":{row[-3]},'
-            f'"key":{key},"row":{"null" if row[-2] else values}}}',
+            tuple(texts) or KEYLESS,
+            f'{{"op":"{"delete" if is_deleted else "upsert"}","partition":null,"offset":null,"event_time_ms":{time_ms},'
+            f'"key":{key},"row":{"null" if is_deleted else values}}}',
         )
-        for row, key, values in zip(found, keys, rows, strict=True)
+        for (*_, time_ms, is_deleted, texts, _, _), key, values in zip(found, keys, rows, strict=True)
     ]
+    return shown, len(found) < limit and (not found or found[-1][-1] < most.bytes)
 
 
 async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame, cursor: ChangeCursor) -> pl.DataFrame:

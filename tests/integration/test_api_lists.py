@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from app.api.relations import listed
 from app.domain.preconditions import Preconditions
 from app.store.database import engine_for
+from app.store.page_bounds import Most
 from app.store.relation_edits import put_source
 from app.store.transactions import raw
 from engine.definition.relations import StreamDefinition
@@ -30,7 +31,7 @@ def executions(connection: sa.Connection, trace: Path) -> int:
     driver: psycopg.Connection[object] = raw(connection)
     with trace.open("w") as file:
         driver.pgconn.trace(file.fileno())
-        listed(connection, "stream", 100, None)
+        listed(connection, "stream", Most(100, 1 << 24), None)
         driver.pgconn.untrace()
     return sum("\tExecute\t" in line or "\tQuery\t" in line for line in trace.read_text().splitlines())
 
@@ -46,5 +47,5 @@ def test_a_list_of_many_takes_as_many_statements_as_a_list_of_one(connection: sa
     for number in range(1, 6):
         put(number)
     assert executions(connection, tmp_path / "many") == one
-    assert [len(item.partitions or ()) for item in listed(connection, "stream", 100, None).items] == [2] * 6
+    assert [len(item.partitions or ()) for item in listed(connection, "stream", Most(100, 1 << 24), None).items] == [2] * 6
     connection.rollback()

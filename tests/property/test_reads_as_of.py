@@ -125,7 +125,7 @@ def write(connection: psycopg.Connection[Any], ids: dict[str, UUID], batches: li
 
 
 def values(connection: psycopg.Connection[Any], statement: str, params: dict[str, Any]) -> tuple[Any, ...]:
-    row = connection.execute(statement, params).fetchone()
+    row = connection.execute(statement, {"page_bytes": 1 << 20, "answer_bytes": 1 << 20, **params}).fetchone()
     assert row is not None
     return tuple(row[7:])
 
@@ -145,13 +145,13 @@ def test_reads_equal_the_model(table: Any, batches: list[list[Put]], ats: list[i
         ]
         assert shown == [model.as_of(key, at) for key in KEYS]
         if at >= model.horizon:
-            _, _, keys, found = values(connection, as_of, {**ids, "at": at, "limit": 100})
+            _, _, _, _, keys, found = values(connection, as_of, {**ids, "at": at, "limit": 100})
             answers = {key: model.as_of(key, at) for key in KEYS}
             expected = {key: value for key, value in answers.items() if isinstance(value, int)}
             assert dict(zip(keys or [], found or [], strict=True)) == expected
     history = rows_statement(OUTPUT, RowsShape("history", "columns"))
     end = start + length
-    found = values(connection, history, {**ids, "from": start, "to": end, "limit": 100})[2:]
+    found = values(connection, history, {**ids, "from": start, "to": end, "limit": 100})[4:]
     assert list(zip(*(column or [] for column in found), strict=True)) == model.history(start, end)
 
 

@@ -26,11 +26,14 @@ class Fetch:
             raise psycopg.DataError("unreadable")
         if "away" in keys:
             raise psycopg.OperationalError("away")
-        return None if "changed" in keys else ([f"row of {key}" for key in keys],)
+        return None if "changed" in keys else ([f"row of {key}" for key in keys[:MOST]] + ["left out"] * (len(keys) - MOST),)
+
+
+MOST = MAX_KEYS + 1
 
 
 def shared(fetch: Fetch) -> SharedReads:
-    return SharedReads(fetch, lambda row, place: (row[0][place],))
+    return SharedReads(fetch, lambda row, place: (row[0][place],), lambda row: "left out" in row[0])
 
 
 async def test_keys_asked_for_in_one_turn_go_together_and_each_gets_its_own_row() -> None:
