@@ -32,7 +32,7 @@ async def app(settings: Settings) -> AsyncIterator[FastAPI]:
 
 @pytest.fixture
 async def noted(client: httpx.AsyncClient, dsn: str) -> str:
-    """A table of ten rows, the one of the id `7` alone larger than an answer may be."""
+    """A table of ten rows with 1,500 characters each."""
     columns = {"id": "string", "note": "string"}
     await made(client, "/v1/tables/notes", {"key": ["id"], "columns": columns})
     query = {"name": "noted", "from": {"table": "notes"}, "into": {"table": "noted"}}
