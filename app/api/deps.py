@@ -117,10 +117,13 @@ class _Deadline:
         self._most_s = most_s
         self._began_s: float | None = None
 
-    def __call__(self) -> None:
-        now_s = time.thread_time()
-        self._began_s = now_s if self._began_s is None else self._began_s
-        if now_s - self._began_s > self._most_s:
+    def begin(self) -> None:
+        self._began_s = time.thread_time()
+
+    def ask(self) -> None:
+        if self._began_s is None:
+            self.begin()
+        elif time.thread_time() - self._began_s > self._most_s:
             bound = f"more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S)"
             detail = f"checking it took {bound}; compute parts of it in a query before"
             raise DefinitionInvalid([Problem("", "definition_too_expensive", detail)])

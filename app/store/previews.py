@@ -14,12 +14,11 @@ from app.domain.previews import Effect, effects_at_once
 from app.store.catalog import load_catalog
 from app.store.log_tables import commit
 from app.store.queries import QueryRow
-from app.store.stored import opened
+from app.store.stored import planned
 from app.store.transactions import raw
 from engine.connectors.column_names import bound_column, bound_columns
 from engine.connectors.views import RESULT_TIME, history_identifier, view_identifier
 from engine.definition.queries import QueryDefinition
-from engine.plan.build import build_plan
 from engine.plan.model import LateRecords, Output, Plan
 
 Connection = psycopg.Connection[Any]
@@ -52,7 +51,7 @@ def effects_of(connection: sa.Connection, stored: QueryRow, definition: QueryDef
     if committed is None:
         return []
     conn = raw(connection)
-    before = build_plan(opened(QueryDefinition, stored.definition), load_catalog(conn))
+    before = planned(stored.definition, load_catalog(conn))
     wanted = definition.model_dump(mode="json", by_alias=True)
     effects = effects_at_once(before, plan, wanted, committed.detail or {}, committed.now_ms)
     if committed.stream_time_ms is not None:

@@ -24,7 +24,7 @@ from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.relation_edits import in_use
 from app.store.relations import find_relation, kept_result, readers_of
-from app.store.stored import opened
+from app.store.stored import planned
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.dropped_feeds import drop_feed
@@ -245,7 +245,7 @@ def _stored(definition: QueryDefinition) -> dict[str, Any]:
 
 def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> bool:
     try:
-        before = build_plan(opened(QueryDefinition, stored.definition), load_catalog(raw(connection)))
+        before = planned(stored.definition, load_catalog(raw(connection)))
     except DefinitionInvalid:
         return False
     return fits_kept_state(before, plan)
@@ -321,7 +321,7 @@ def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
 
 def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
     try:
-        return changes_with_readers(build_plan(opened(QueryDefinition, stored), catalog))
+        return changes_with_readers(planned(stored, catalog))
     except DefinitionInvalid:
         return False  # no launch of it succeeds either; its readers are not to blame
 

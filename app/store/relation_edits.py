@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +20,16 @@ from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
-from app.store.stored import opened
+from app.store.stored import planned
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.log import ensure_feed, find_feed, heads, set_retention
 from engine.connectors.views import drop_view
 from engine.definition.durations import format_duration
-from engine.definition.queries import QueryDefinition
 from engine.definition.relations import LogConnector, SourceDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import build_plan, state_fingerprint
+from engine.plan.build import state_fingerprint
 from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry
 
 # What stored records were judged by, or where they are: it can change only while there are none.
@@ -232,12 +232,12 @@ def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry:
         .order_by(query.c.name)
     )
     followed = ((name, definition) for name, definition in rows if not is_internal(name))
-    return [name for name, definition in followed if not _fits(opened(QueryDefinition, definition), before, after)]
+    return [name for name, definition in followed if not _fits(definition, before, after)]
 
 
-def _fits(definition: QueryDefinition, before: Catalog, after: Catalog) -> bool:
+def _fits(definition: Mapping[str, Any], before: Catalog, after: Catalog) -> bool:
     try:
-        return state_fingerprint(build_plan(definition, before)) == state_fingerprint(build_plan(definition, after))
+        return state_fingerprint(planned(definition, before)) == state_fingerprint(planned(definition, after))
     except DefinitionInvalid:
         return False
 

@@ -8,10 +8,25 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from engine.definition.limits import STORED
+from engine.definition.patience import patience
+from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.plan.build import build_plan
+from engine.plan.catalog import Catalog
+from engine.plan.model import Plan
 from engine.plan.problems import problems_of
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
+    """Return the plan of a stored query. It was accepted once, so whoever waits has patience.
+
+    Raises:
+        DefinitionInvalid: the relations that it reads have changed, or a newer version has stored it.
+    """
+    with patience(None):
+        return build_plan(opened(QueryDefinition, stored), catalog)
 
 
 def opened(model: type[Model], stored: Mapping[str, Any]) -> Model:

@@ -236,10 +236,8 @@ class _Compiler:
     def is_test(self, node: Is) -> Operand:
         if isinstance(node.wanted, Null):
             return Operand(self.compile(node.operand).expr.is_null(), BOOLEAN)
-        if isinstance(node.wanted, Boolean):
-            value = self.condition(node.operand, "IS")
-            return Operand(value.eq_missing(pl.lit(node.wanted.value)), BOOLEAN)
-        raise ExpressionInvalid("expression_malformed", "IS is followed by NULL, NOT NULL, TRUE or FALSE")
+        value = self.condition(node.operand, "IS")
+        return Operand(value.eq_missing(pl.lit(node.wanted.value)), BOOLEAN)
 
     def between(self, node: Between) -> Operand:
         def build(value: Operand, low: Operand, high: Operand) -> pl.Expr:

@@ -10,6 +10,7 @@ from typing import Final
 
 from engine.definition.limits import MAX_ARGUMENTS, MAX_CANONICAL_CHARS, MAX_IN_VALUES, MAX_NESTING, MAX_TREE_DEPTH
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.patience import ask
 from engine.sql import printing
 from engine.sql.bounds import Bounds
 from engine.sql.expressions import parse_expression
@@ -21,6 +22,7 @@ _BOUNDS: Final = Bounds(MAX_NESTING, MAX_TREE_DEPTH, MAX_IN_VALUES, MAX_ARGUMENT
 _INSTEAD: Final[dict[FaultKind, str]] = {
     "alias": 'names of columns stand beside the expression: {"name": "expression"}',
     "argument_name": "arguments are told by their order and have no names",
+    "cast_of_typed_text": "which type comes first is not clear; write CAST(… AS …), or brackets: (DATE '2013-01-01')::timestamp",
     "comment": "comments are not allowed in an expression; write - (-x) with brackets for a double minus",
     "element": "elements of arrays and maps cannot be taken out",
     "field": "a column is written as column or relation.column; a struct's fields cannot be taken out",
@@ -60,8 +62,11 @@ def parse(text: str) -> Node:
         raise _malformed("the expression is empty")
     if "\0" in text:
         raise _malformed("the expression holds a NUL character")
+    ask()
     try:
         return parse_expression(text, _BOUNDS)
+    except RecursionError as error:
+        raise _malformed(f"an expression may be nested {MAX_NESTING} deep") from error
     except SyntaxFault as fault:
         code = "not_a_scalar" if fault.kind in _NO_SCALARS else "expression_malformed"
         raise ExpressionInvalid(code, _sentence(fault, text)) from fault

@@ -6,8 +6,8 @@ it stands inside an operand. A test (IS …, NOT IN …) that is itself an opera
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from engine.sql.bounds import Bounds
 from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
@@ -101,9 +101,12 @@ def _check_depth(tree: Node, bounds: Bounds) -> None:
         pending.extend((child, depth + 1) for child in node.children)
 
 
+_Read = TypeVar("_Read", bound=Node)
+
+
 class _Parser:
     def __init__(self, tokens: list[Token], bounds: Bounds) -> None:
-        self._tokens, self._bounds, self._at = tokens, bounds, 0
+        self._tokens, self._bounds, self._at, self._depth = tokens, bounds, 0, 0
 
     @property
     def _token(self) -> Token:
@@ -119,10 +122,14 @@ class _Parser:
 
     def _take_word(self, *words: str) -> bool:
         """Go past these words, where all of them stand next."""
-        if any(self._ahead(distance).word != word for distance, word in enumerate(words)):
+        if not self._stands(words):
             return False
         self._at += len(words)
         return True
+
+    def _stands(self, words: Sequence[str]) -> bool:
+        """Whether these words stand next."""
+        return all(self._ahead(distance).word == word for distance, word in enumerate(words))
 
     def _take_sign(self, sign: str) -> bool:
         if not self._token.is_sign(sign):
@@ -233,9 +240,15 @@ class _Parser:
             sign = "IS NOT DISTINCT FROM" if is_negated else "IS DISTINCT FROM"
             left, right = _as_tested(operand, is_distinct=True), _as_asked(self._joined())
             return Binary(sign, left, right, span=self._from(operand))
-        wanted = Null() if self._take_word("NULL") or self._take_word("UNKNOWN") else _as_asked(self._joined())
-        found = Is(_as_tested(operand), wanted, span=self._from(operand))
+        found = Is(_as_tested(operand), self._wanted(), span=self._from(operand))
         return Not(found, span=found.span) if is_negated else found
+
+    def _wanted(self) -> Null | Boolean:
+        token = self._token
+        if token.word not in ("NULL", "UNKNOWN", "TRUE", "FALSE"):
+            raise self._unfit("NULL, NOT NULL, TRUE or FALSE")
+        self._advance()
+        return Null() if token.word in ("NULL", "UNKNOWN") else Boolean(token.word == "TRUE")
 
     def _like(self, operand: Node, *, is_negated: bool) -> Node:
         is_case_sensitive = self._advance().word == "LIKE"
@@ -286,10 +299,19 @@ class _Parser:
             pass
         start = self._token.start
         if self._take_sign("-"):
-            return Negative(self._unary(), span=self._span(start))
+            return Negative(self._deeper(self._unary), span=self._span(start))
         if self._take_word("NOT") or self._take_sign("!"):
-            return Not(self._equality(), span=self._span(start))
+            return Not(self._deeper(self._equality), span=self._span(start))
         return self._cast_behind(self._primary())
+
+    def _deeper(self, operand: Callable[[], _Read]) -> _Read:
+        """Read what stands below a prefix or inside a type: no bracket says how deep."""
+        self._depth += 1
+        if self._depth > 2 * self._bounds.nesting:
+            raise SyntaxFault("too_deep", self._token.start, self._token.end)
+        found = operand()
+        self._depth -= 1
+        return found
 
     def _cast_behind(self, node: Node) -> Node:
         while self._token.kind == "sign":
@@ -357,17 +379,20 @@ class _Parser:
 
     def _typed_text(self) -> Node | None:
         """Read ``DATE '2013-01-01'``; None where something else stands there."""
-        start, before = self._token.start, self._at
-        if self._token.word not in TYPE_WORDS:
+        start = self._token.start
+        phrase = next((words for words in TYPE_PHRASES if self._stands(words)), None)
+        behind = 1 if phrase is None else len(phrase)
+        if phrase is None and self._token.word not in TYPE_WORDS:
             return None
-        try:
-            target = self._type()
-        except SyntaxFault:
-            target = None
-        if target is None or self._token.kind != "text":
-            self._at = before
+        if self._ahead(behind).is_sign("("):
+            behind += next((length for length in (3, 5) if self._ahead(behind + length - 1).is_sign(")")), 0)
+        if self._ahead(behind).kind != "text":
             return None
-        return Cast(self._text(), target, span=self._span(start))
+        target = self._type()
+        found = Cast(self._text(), target, span=self._span(start))
+        if self._token.is_sign("::"):
+            raise SyntaxFault("cast_of_typed_text", self._token.start, self._token.end)
+        return found
 
     def _named(self) -> Node:
         start = self._token.start
@@ -441,9 +466,9 @@ class _Parser:
         start = self._advance().start
         self._need_sign("(")
         token = self._token
-        if token.kind not in ("word", "text"):
+        if token.kind not in ("word", "quoted", "text"):
             raise self._unfit("a part of a time, such as YEAR")
-        part = self._text() if token.kind == "text" else Identifier(self._advance().word, span=(token.start, token.end))
+        part = self._text() if token.kind == "text" else Identifier(self._advance().text.upper(), span=(token.start, token.end))
         self._need_word("FROM")
         operand = self.expression()
         self._need_sign(")")
@@ -455,8 +480,8 @@ class _Parser:
         if name is None:
             if self._token.kind not in ("word", "quoted"):
                 raise self._unfit("a type")
-            written = self._advance()
-            name = TYPE_WORDS.get(written.word, written.text)
+            written = self._advance().text
+            name = TYPE_WORDS.get(written.upper(), written)
         numbers = self._numbers() if self._take_sign("(") else ()
         types = self._types() if name in ("ARRAY", "MAP") and self._take_sign("<") else ()
         found = TypeName(name, numbers, types, span=self._span(start))
@@ -468,16 +493,16 @@ class _Parser:
     def _numbers(self) -> tuple[str, ...]:
         found: list[str] = []
         while not found or self._take_sign(","):
-            if not (self._token.kind == "number" and self._token.text.isdigit()):
+            if not (self._token.kind == "number" and self._token.text.isdigit()) and self._token.word != "MAX":
                 raise self._unfit("a whole number")
-            found.append(self._advance().text)
+            found.append(self._advance().text.upper())
         self._need_sign(")")
         return tuple(found)
 
     def _types(self) -> tuple[TypeName, ...]:
-        found = [self._type()]
+        found = [self._deeper(self._type)]
         while self._take_sign(","):
-            found.append(self._type())
+            found.append(self._deeper(self._type))
         self._need_sign(">")
         return tuple(found)
 
@@ -506,8 +531,8 @@ def _bracketed(node: Node) -> Node:
 def _closed(node: Node) -> Node:
     """Return what stands before an operator, in brackets where it ends with a NOT, which would take what follows for its own."""
     last = node
-    while isinstance(last, Binary):
-        last = last.right
+    while isinstance(last, Binary | Negative):
+        last = last.right if isinstance(last, Binary) else last.operand
     return _bracketed(node) if isinstance(last, Not) else node
 
 

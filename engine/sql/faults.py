@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 FaultKind = Literal[
-    "alias", "argument_name", "comment", "element", "field", "field_of_value", "incomplete", "interval", "lambda", "not_in_list", "open_quote",
-    "parameter", "pattern", "query", "separator", "too_deep", "too_long", "tuple", "try_cast", "unexpected", "window_function",
+    "alias", "argument_name", "cast_of_typed_text", "comment", "element", "field", "field_of_value", "incomplete", "interval", "lambda",
+    "not_in_list", "open_quote", "parameter", "pattern", "query", "separator", "too_deep", "too_long", "tuple", "try_cast", "unexpected",
+    "window_function",
 ]  # fmt: skip
 """What was found: something that the language has not but people try, or ``unexpected``, or nothing more where more is needed."""
 

@@ -10,14 +10,15 @@ from engine.sql.faults import SyntaxFault
 
 Kind = Literal["word", "quoted", "text", "number", "sign", "end"]
 
+_SIGNS: Final = re.escape("()[]{},.;:+-*/%<>=!?@&|^~#`\\\"'")
 _TOKEN: Final = re.compile(
-    r"""
+    rf"""
     (?P<space>\s+)
     | (?P<comment>--|/\*)
     | (?P<quoted>"(?:[^"]|"")*")
     | (?P<text>'(?:[^']|'')*')
     | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
-    | (?P<word>[^\W\d][\w$]*|\$[\w$]*)
+    | (?P<word>[^\s\d{_SIGNS}][^\s{_SIGNS}]*)
     | (?P<sign><=>|<>|!=|<=|>=|==|\|\||->|=>|::|.)
     """,
     re.VERBOSE | re.DOTALL,

@@ -153,10 +153,10 @@ class Binary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Is(Node):
-    """``operand IS wanted``: NULL, TRUE or FALSE, but for what somebody wrote instead."""
+    """``operand IS wanted``."""
 
     operand: Node
-    wanted: Node
+    wanted: Null | Boolean
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,21 @@ async def test_a_definition_that_is_checked_for_too_long_is_refused(settings: Se
         assert "SLACKWATER_LIMITS__PLANNING_CPU_S" in refused["detail"]
         found = (await client.post("/v1/validations", json=costly)).json()
         assert [each["code"] for each in found["problems"]] == ["definition_too_expensive"]
-        # Who is not checked is not held to it, and what runs is planned without it.
         assert (await client.get("/v1/queries")).status_code == 200
+
+
+async def test_stored_queries_are_planned_with_patience(client: httpx.AsyncClient, settings: Settings) -> None:
+    """An edit of what they read plans them again: were they hurried, they would be named as what it breaks."""
+    names = " or ".join(f"departures.origin = '{n}'" for n in range(300))
+    costly = {**JOIN, "name": "patient", "where": names, "into": {"stream": "patient"}}
+    assert (await client.post("/v1/queries", json=costly)).status_code == 201
+    source = (await client.get("/v1/streams/departures")).json()["definition"]
+    hasty = settings.model_copy(update={"limits": LimitSettings(planning_cpu_s=0.001)})
+    app = create_app(hasty)
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://localhost") as other:
+        edited = await other.put("/v1/streams/departures", json={**source, "max_future_skew": "1h"})
+        assert edited.status_code == 200, edited.text
 
 
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])

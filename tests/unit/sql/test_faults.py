@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from engine.sql.bounds import Bounds
@@ -41,6 +43,8 @@ FAULTS = [
     ("try_cast(a as int)", "try_cast", "try_cast", ""),
     ("a -- b", "comment", "--", ""),
     ("a = 'b", "open_quote", "'b", ""),
+    ("a is (null)", "unexpected", "(", "NULL, NOT NULL, TRUE or FALSE"),
+    ("date '2013-01-01'::timestamp", "cast_of_typed_text", "::", ""),
 ]
 
 
@@ -72,3 +76,29 @@ def test_nodes_know_where_they_stood() -> None:
     tree = parse_expression(text, BOUNDS)
     spans = {text[slice(*node.span)] for node in tree.walk() if node.span is not None}
     assert {text, "lower(s.t) = 'x'", "lower(s.t)", "s.t", "'x'", "not a between 1 and 2", "a between 1 and 2", "1"} <= spans
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n = not " * 500 + "n",
+        "not " * 500 + "n",
+        "- " * 500 + "n",
+        "cast(a as " + "array<" * 3_000 + "int" + ">" * 3_000 + ")",
+        "(" * 500 + "n" + ")" * 500,
+        "case when a then " * 500 + "1" + " end" * 500,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_what_is_nested_too_deep_is_refused_whatever_nests_it(text: str) -> None:
+    with pytest.raises(SyntaxFault) as caught:
+        parse_expression(text, BOUNDS)
+    assert caught.value.kind == "too_deep"
+
+
+def test_a_word_of_a_type_is_looked_at_once() -> None:
+    """Trying a type at each word and reading it again took a time that grew with the square of the text."""
+    began = time.process_time()
+    with pytest.raises(SyntaxFault):
+        parse_expression("array<map<" * 2_000 + "a", BOUNDS)
+    assert time.process_time() - began < 2
