@@ -23,7 +23,7 @@ LOST = ErrorReport(
 SUSPECT_AFTER = 2
 """Losses of a driver in a row, without a commit in between, after which a query is a suspect."""
 
-FIRST_GROUP = 4
+FIRST_GROUP = 8
 """How many suspects start together at first; half as many with each further loss."""
 
 FIRST_TURN_MS = 10_000

@@ -138,7 +138,7 @@ def test_07_a_launch_in_time_or_waiting_for_its_turn_is_left_alone(age_ms: int |
     assert decided(State.STARTING, handle=HandleReport(HandleKind.LAUNCHING, epoch=7, age_ms=age_ms)) is WAIT
 
 
-ALONE_FROM = SUSPECT_AFTER + 2
+ALONE_FROM = SUSPECT_AFTER + 3
 """Losses from which on a suspect has its turn alone."""
 
 LOST_HANDLES = [ABSENT, dead(None), dead(LOST), dead(FATAL, epoch=6), HandleReport(HandleKind.RUNNING, epoch=6, age_ms=0)]
@@ -196,7 +196,7 @@ def test_a_turn_is_bounded_and_grows_with_the_losses(losses: int, turn_ms: int) 
         assert has_turn(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms)
         assert is_alone(status, NOW, limits.healthy_after_ms) == (age_ms < turn_ms and losses >= ALONE_FROM)
     # Behind its turn others run beside it: their driver's death is not its own fault alone.
-    late = snapshot(State.RUNNING, losses=ALONE_FROM, state_since_ms=NOW - 40_000)
+    late = snapshot(State.RUNNING, losses=ALONE_FROM, state_since_ms=NOW - 80_000)
     assert decide(late, limits).rule == "7c"
 
 
@@ -215,14 +215,15 @@ def suspect(number: int, losses: int, attempt: int = 0) -> tuple[UUID, Status]:
 @pytest.mark.parametrize(
     ("waiting", "with_turn", "chosen"),
     [
-        ([2, 2, 2, 2, 2, 2], [], {0, 1, 2, 3}),
-        ([2, 2, 2], [2, 2, 2], {0}),
-        ([3, 3, 3], [], {0, 1}),
-        ([3, 2], [], {0, 1}),
-        ([3, 2, 2], [], {1, 2}),
-        ([4, 4], [], {0}),
-        ([4, 2], [], {1}),
-        ([2, 2], [4], set()),
+        ([2] * 10, [], {0, 1, 2, 3, 4, 5, 6, 7}),
+        ([2, 2, 2], [2] * 7, {0}),
+        ([3] * 6, [], {0, 1, 2, 3}),
+        ([4, 4, 4], [], {0, 1}),
+        ([4, 2], [], {0, 1}),
+        ([4, 2, 2], [], {1, 2}),
+        ([5, 5], [], {0}),
+        ([5, 2], [], {1}),
+        ([2, 2], [5], set()),
         ([8], [2], set()),
         ([], [], set()),
     ],
@@ -237,8 +238,8 @@ def test_suspects_start_in_groups_that_get_smaller_with_each_loss(
 
 
 def test_suspects_that_have_spent_fewer_attempts_come_first() -> None:
-    assert next_turns([suspect(0, 4, attempt=1), suspect(1, 5)], []) == {UUID(int=1)}
-    assert [group_of(suspect(0, losses)[1]) for losses in range(2, 9)] == [4, 2, 1, 1, 1, 1, 1]
+    assert next_turns([suspect(0, 5, attempt=1), suspect(1, 6)], []) == {UUID(int=1)}
+    assert [group_of(suspect(0, losses)[1]) for losses in range(2, 9)] == [8, 4, 2, 1, 1, 1, 1]
 
 
 def test_12a_the_first_commit_ends_all_suspicion() -> None:
