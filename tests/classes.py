@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from engine.spark.class_archive import remove_stale
-from engine.spark.java import find_java
-from engine.spark.session import SparkSettings, class_archive
+from engine.spark.session import SparkSettings
 from engine.spark.warm_up import make_class_archive
 from tests.conftest import CLASSES
 
 
 def main() -> None:
     with TemporaryDirectory() as scratch:
-        settings = SparkSettings(data_dir=Path(scratch), class_dir=CLASSES)
-        remove_stale(class_archive(settings, find_java()))
-        made = make_class_archive(settings)
+        made = make_class_archive(SparkSettings(data_dir=Path(scratch), class_dir=CLASSES))
     print("made an archive of Spark's classes" if made else "there is no archive of Spark's classes")
 
 

@@ -25,6 +25,9 @@ _WIDTHS: Final[dict[type[pl.DataType], int]] = {
 
 _OFFSET_BYTES: Final = 4
 
+_OTHER_WIDTH: Final = 16
+"""Of types that no column of a user has."""
+
 
 class RowBytes:
     """Counts the bytes of rows.
@@ -64,7 +67,7 @@ def _size(value: pl.Expr, kind: pl.DataType) -> int | pl.Expr:
         if isinstance(size, int):
             return _counted(value.list.len() * size)
         return _counted(value.list.eval(size).list.sum())
-    return _WIDTHS[type(kind)]
+    return _WIDTHS.get(type(kind), _OTHER_WIDTH)
 
 
 def _counted(length: pl.Expr) -> pl.Expr:

@@ -8,12 +8,15 @@ stale is never looked at.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from engine.spark.java import Java
 
 _PREFIX, _SUFFIX = "classes-", ".jsa"
+_HOUR_S, _MONTH_S = 3_600, 30 * 86_400
 
 
 def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Path:
@@ -35,8 +38,16 @@ def can_archive(java: Java) -> bool:
     return any((java.home / "lib" / "server").glob("classes*.jsa"))
 
 
-def remove_stale(archive: Path) -> None:
-    """Remove the archives beside this one: of another Java or another Spark, and drafts that were left."""
+def remove_stale(archive: Path, *, is_shared: bool = False) -> None:
+    """Remove the archives beside this one: of another Java or another Spark, and drafts that were left.
+
+    Args:
+        archive: the one that counts.
+        is_shared: others may be somebody's: only what has not been changed for a month goes, and drafts after an hour.
+    """
     for path in archive.parent.glob(f"{_PREFIX}*"):
-        if path != archive:
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            age_s = time.time() - path.stat().st_mtime
+            patience_s = 0 if not is_shared else _MONTH_S if path.suffix == _SUFFIX else _HOUR_S
+            if path != archive and age_s >= patience_s:
+                path.unlink()

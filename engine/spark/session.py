@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import pyspark
@@ -230,7 +231,7 @@ def _spark_home(settings: SparkSettings) -> Path:
         link = spark_home / name
         if link.is_symlink() and link.readlink() == installed / name:
             continue
-        draft = spark_home / f".{name}-{os.getpid()}"
+        draft = spark_home / f".{name}-{uuid4().hex}"  # other containers have the same process ids
         draft.symlink_to(installed / name)
         draft.replace(link)
     return spark_home

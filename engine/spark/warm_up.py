@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pyarrow as pa
@@ -127,8 +128,7 @@ def make_class_archive(settings: SparkSettings) -> bool:
         return archive.exists()
     if not can_archive(java) or psutil.virtual_memory().available < _ARCHIVING_BYTES:
         return False
-    if settings.class_dir is None:
-        remove_stale(archive)
+    remove_stale(archive, is_shared=settings.class_dir is not None)
     given = {"data_dir": str(settings.data_dir), "master": settings.master, "class_dir": str(archive.parent)}
     done = subprocess.run(
         python_command("engine.spark.warm_up"),
@@ -147,7 +147,7 @@ def main() -> None:
     given = json.load(sys.stdin)
     settings = SparkSettings(Path(given["data_dir"]), given["master"], _ARCHIVING_MEMORY, class_dir=Path(given["class_dir"]))
     archive = class_archive(settings, find_java())
-    draft = archive.with_suffix(f".draft-{os.getpid()}")
+    draft = archive.with_suffix(f".draft-{uuid4().hex}")
     with session_of(replace(settings, archive_to=draft)) as session:
         warm_up(session)
     draft.replace(archive)

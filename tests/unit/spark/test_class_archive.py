@@ -51,6 +51,19 @@ def test_archives_of_another_java_are_removed_and_nothing_else(tmp_path: Path, j
     assert [path.exists() for path in (archive, stale, draft, other)] == [True, False, False, True]
 
 
+def test_what_others_may_use_stays_for_a_while(tmp_path: Path, java: Java, jars: list[Path]) -> None:
+    archive = archive_of(tmp_path, java, "", jars)
+    others = {
+        name: tmp_path / name for name in ("classes-new.jsa", "classes-old.jsa", "classes-1.draft-new", "classes-1.draft-old")
+    }
+    for name, path in others.items():
+        path.touch()
+        if "old" in name:
+            os.utime(path, (0, 0))
+    remove_stale(archive, is_shared=True)
+    assert {name for name, path in others.items() if path.exists()} == {"classes-new.jsa", "classes-1.draft-new"}
+
+
 def test_a_java_without_an_archive_of_its_own_classes_gets_none(java: Java) -> None:
     (java.home / "lib" / "server").mkdir(parents=True)
     assert not can_archive(java)
