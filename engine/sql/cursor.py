@@ -1,0 +1,116 @@
+"""Going through tokens: what stands next, what is needed, where a node began, and the fault where something else stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from engine.sql.bounds import Bounds
+from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
+from engine.sql.tokens import Token
+from engine.sql.tree import Node, Span, Text
+
+_TRIED: Final[dict[str, FaultKind]] = {
+    "AS": "alias", "=>": "argument_name", "[": "element", "->": "lambda", "{": "parameter", ":": "parameter", "?": "parameter",
+    "@": "parameter", "~": "pattern", "RLIKE": "pattern", "REGEXP": "pattern", "SIMILAR": "pattern", "GLOB": "pattern", ";": "separator",
+    "OVER": "window_function",
+}  # fmt: skip
+"""What people write that the language has not."""
+
+_QUERIES: Final = ("SELECT", "WITH", "VALUES")
+
+_Read = TypeVar("_Read", bound=Node)
+
+
+class Cursor:
+    """A place among the tokens of a text.
+
+    Args:
+        tokens: the last one is the end.
+        bounds: how large what is read may be.
+    """
+
+    def __init__(self, tokens: Sequence[Token], bounds: Bounds) -> None:
+        self._tokens, self.bounds, self._at, self._depth = tokens, bounds, 0, 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._at]
+
+    def ahead(self, distance: int = 1) -> Token:
+        """The token so far behind the next one."""
+        return self._tokens[min(self._at + distance, len(self._tokens) - 1)]
+
+    def advance(self) -> Token:
+        """Go past the next token and return it."""
+        token = self.token
+        self._at += 1
+        return token
+
+    def take_word(self, *words: str) -> bool:
+        """Go past these words, where all of them stand next."""
+        if not self.stands(words):
+            return False
+        self._at += len(words)
+        return True
+
+    def stands(self, words: Sequence[str]) -> bool:
+        """Whether these words stand next."""
+        return all(self.ahead(distance).word == word for distance, word in enumerate(words))
+
+    def take_sign(self, sign: str) -> bool:
+        """Go past this sign, where it stands next."""
+        if not self.token.is_sign(sign):
+            return False
+        self._at += 1
+        return True
+
+    def need_word(self, word: str) -> None:
+        """Go past this word; raises ``SyntaxFault`` where another token stands next."""
+        if not self.take_word(word):
+            raise self.unfit(word)
+
+    def need_sign(self, sign: str) -> None:
+        """The same for a sign."""
+        if not self.take_sign(sign):
+            raise self.unfit(sign)
+
+    def span(self, start: int) -> Span:
+        """Return from a character to the end of what was read last."""
+        return start, self._tokens[self._at - 1].end
+
+    def span_from(self, node: Node) -> Span:
+        """Return from the beginning of a node to the end of what was read last."""
+        return self.span(node.span[0] if node.span is not None else 0)
+
+    def unfit(self, expected: str) -> SyntaxFault:
+        """Return the fault of the next token where something else is needed."""
+        token = self.token
+        if token.kind == "end":
+            return SyntaxFault("incomplete", token.start, token.end, expected)
+        is_first = self._at > 0 and self._tokens[self._at - 1].is_sign("(")
+        if is_first and token.word in _QUERIES:
+            return SyntaxFault("query", token.start, token.end)
+        kind = _TRIED.get(token.word or (token.text if token.kind == "sign" else ""), "unexpected")
+        return SyntaxFault(kind, token.start, token.end, expected)
+
+    def deeper(self, operand: Callable[[], _Read]) -> _Read:
+        """Read what stands below a prefix or inside a type: no bracket says how deep."""
+        self._depth += 1
+        if self._depth > 2 * self.bounds.nesting:
+            raise SyntaxFault("too_deep", self.token.start, self.token.end)
+        found = operand()
+        self._depth -= 1
+        return found
+
+    def text(self) -> Text:
+        """Read a text; the next token is one."""
+        token = self.advance()
+        return Text(token.text, span=(token.start, token.end))
+
+    @staticmethod
+    def check_list(of: str, count: int, most: int, span: Span) -> None:
+        """Refuse a list that is too long."""
+        if count > most:
+            raise ListTooLong(of, count, most, *span)
