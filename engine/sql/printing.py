@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from engine.sql.tree import (
+    AllFields,
+    ArrayOf,
     Between,
     Binary,
     Boolean,
@@ -14,11 +16,18 @@ from engine.sql.tree import (
     Cast,
     Chain,
     Column,
+    Element,
+    Entry,
     Extract,
+    Field,
+    FieldType,
+    FieldValue,
     Identifier,
     In,
     Is,
+    Lambda,
     Like,
+    MapOf,
     Negative,
     Node,
     Not,
@@ -26,6 +35,7 @@ from engine.sql.tree import (
     Number,
     Paren,
     Star,
+    StructOf,
     Text,
     TypeName,
     When,
@@ -61,8 +71,18 @@ def _case(node: Case) -> str:
 
 def _type(node: TypeName) -> str:
     numbers = f"({', '.join(node.numbers)})" if node.numbers else ""
-    types = f"<{', '.join(map(show, node.types))}>" if node.types else ""
+    inner = (*node.types, *node.fields)
+    types = f"<{', '.join(map(show, inner))}>" if inner else ""
     return node.name + numbers + types
+
+
+def _listed(opening: str, parts: Iterable[Node], closing: str) -> str:
+    return f"{opening}{', '.join(map(show, parts))}{closing}"
+
+
+def _lambda(node: Lambda) -> str:
+    names = ", ".join(map(show, node.parameters))
+    return f"{names if len(node.parameters) == 1 else f'({names})'} => {show(node.body)}"
 
 
 def _call(node: Call) -> str:
@@ -96,4 +116,14 @@ _SHOWN: Final[dict[type[Node], Callable[[Any], str]]] = {
     Cast: lambda node: f"CAST({show(node.operand)} AS {show(node.type)})",
     Extract: lambda node: f"EXTRACT({show(node.part)} FROM {show(node.operand)})",
     Call: _call,
+    FieldType: lambda node: f"{show(node.name)} {show(node.type)}",
+    Field: lambda node: f"{show(node.operand)}->{show(node.name)}",
+    AllFields: lambda node: f"{show(node.operand)}->*",
+    Element: lambda node: f"{show(node.operand)}[{show(node.index)}]",
+    ArrayOf: lambda node: _listed("ARRAY[", node.items, "]"),
+    Entry: lambda node: f"{show(node.key)} := {show(node.value)}",
+    MapOf: lambda node: _listed("MAP(", node.entries, ")"),
+    FieldValue: lambda node: f"{show(node.name)} := {show(node.value)}",
+    StructOf: lambda node: _listed("STRUCT(", node.fields, ")"),
+    Lambda: _lambda,
 }

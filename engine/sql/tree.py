@@ -205,12 +205,21 @@ class Case(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class FieldType(Node):
+    """A field of a struct type: ``name type``."""
+
+    name: Identifier
+    type: TypeName
+
+
+@dataclass(frozen=True, slots=True)
 class TypeName(Node):
-    """A type: its name as it is printed, and what stands in its brackets: numbers, or types in ``<>``."""
+    """A type: its name as it is printed, and what stands in its brackets: numbers, or types or fields in ``<>``."""
 
     name: str
     numbers: tuple[str, ...] = ()
     types: tuple[TypeName, ...] = ()
+    fields: tuple[FieldType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +245,71 @@ class Call(Node):
     name: Identifier
     arguments: tuple[Node, ...]
     is_distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Node):
+    """``operand->name``: a field of a struct."""
+
+    operand: Node
+    name: Identifier
+
+
+@dataclass(frozen=True, slots=True)
+class AllFields(Node):
+    """``operand->*``: every field of a struct, as columns of a SELECT."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Element(Node):
+    """``operand[index]``: an element of an array, counted from 1 (from the end where it is negative), or a map's value of a key."""
+
+    operand: Node
+    index: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf(Node):
+    """``ARRAY[items]``."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Node):
+    """``key := value``, of a map."""
+
+    key: Node
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf(Node):
+    """``MAP(key := value, ...)``."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValue(Node):
+    """``name := value``, of a struct."""
+
+    name: Identifier
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf(Node):
+    """``STRUCT(name := value, ...)``."""
+
+    fields: tuple[FieldValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda(Node):
+    """``x => body``, ``(a, b) => body``: an argument of TRANSFORM, FILTER and REDUCE."""
+
+    parameters: tuple[Identifier, ...]
+    body: Node
