@@ -101,8 +101,11 @@ class JoinClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class WindowClause(Node):
-    """``WINDOW [name] TUMBLING (SIZE d) | HOPPING (SIZE d, ADVANCE BY d) | SESSION (d) | SLIDING (DIFFERENCE d)`` with ``RETENTION d`` and
-    ``GRACE PERIOD d`` inside. Sliding ones are ours. ``length`` is the size, the gap or the difference."""
+    """A window; sliding ones are ours.
+
+    ``WINDOW [name] TUMBLING (SIZE d) | HOPPING (SIZE d, ADVANCE BY d) | SESSION (d) | SLIDING (DIFFERENCE d)``, with ``RETENTION d`` and
+    ``GRACE PERIOD d`` inside. ``length`` is the size, the gap or the difference.
+    """
 
     type: Literal["tumbling", "hopping", "session", "sliding"]
     length: Duration
@@ -123,8 +126,11 @@ class BufferClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class EmitClause(Node):
-    """``EMIT CHANGES | FINAL`` and ours: ``EMIT FINAL KEEP OPEN``, ``EMIT CHANGES EVERY d [EVENT DRIVEN]`` (wall clock, KIP-424),
-    ``EMIT CHANGES WAIT d`` (event time), each with ``BUFFER ...``; ``EMIT AT WINDOW END THEN CHANGES``; ``EMIT ALL``; ``IDLE AFTER d``."""
+    """When results are shown.
+
+    ``EMIT CHANGES | FINAL`` and ours: ``EMIT FINAL KEEP OPEN``, ``EMIT CHANGES EVERY d [EVENT DRIVEN]`` (wall clock, KIP-424),
+    ``EMIT CHANGES WAIT d`` (event time), each with ``BUFFER ...``; ``EMIT AT WINDOW END THEN CHANGES``; ``EMIT ALL``; ``IDLE AFTER d``.
+    """
 
     mode: Literal["changes", "final", "window_end", "all"]
     keeps_open: bool = False
