@@ -57,6 +57,7 @@ class Aggregate:
         takes_rows: ``*`` in place of an argument counts rows.
         of_distinct: the aggregate that ``name(distinct x)`` is.
         largest_k: a second argument says how many values are kept, written out, 1 to this.
+        ksqldb: what the dialect ``ksqldb`` calls it; None: the same, unless another entry has that name there; empty: it is not known there.
     """
 
     name: AggregateFunction
@@ -73,6 +74,7 @@ class Aggregate:
     takes_rows: bool = False
     of_distinct: AggregateName | None = None
     largest_k: int | None = None
+    ksqldb: tuple[str, ...] | None = None
 
     @property
     def form(self) -> str:

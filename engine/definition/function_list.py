@@ -38,6 +38,7 @@ class Function:
         gaps: notes where it has no result (``engine.definition.gaps``); None: it has one wherever it has arguments.
         is_lazy: an argument counts only where all before it are NULL.
         elsewhere: what other systems call it.
+        ksqldb: what the dialect ``ksqldb`` calls it; None: the same, unless another entry has that name there; empty: it is not known there.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Function:
     gaps: GapsOfCall | None = None
     is_lazy: bool = False
     elsewhere: Sequence[str] = ()
+    ksqldb: Sequence[str] | None = None
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
