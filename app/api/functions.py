@@ -43,6 +43,7 @@ class FunctionItem(Answer):
     result: str = Field(description="Type of its result.", examples=["double"])
     description: str = Field(description="What it gives.")
     examples: list[ExpressionExample] = Field(description="Calls with their results.")
+    ksqldb: list[str] = Field(description="Its names in SQL, and in definitions of the dialect ksqldb.", examples=[["ROUND"]])
 
 
 class AggregateExampleItem(Answer):
@@ -98,7 +99,7 @@ def listed() -> FunctionsAnswer:
         functions=[
             FunctionItem(
                 name=each.name, arguments=[_argument(one) for one in each.arguments], result=each.result, description=each.doc,
-                examples=[_example(one) for one in each.examples],
+                examples=[_example(one) for one in each.examples], ksqldb=list(each.ksqldb),
             )
             for each in FUNCTIONS.values()
         ],

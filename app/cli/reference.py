@@ -57,9 +57,10 @@ def reference() -> str:
     parts.append(_table(("form", "gives", "meaning", "examples"), operators))
     parts.append("## Functions\n")
     functions = (
-        (_code(f"{each.name}({each.takes})"), each.result, each.doc, _examples(each.examples)) for each in FUNCTIONS.values()
+        (_code(f"{each.name}({each.takes})"), each.result, each.doc, _examples(each.examples), ", ".join(map(_code, each.ksqldb)))
+        for each in FUNCTIONS.values()
     )
-    parts.append(_table(("function", "gives", "meaning", "examples"), functions))
+    parts.append(_table(("function", "gives", "meaning", "examples", "in SQL"), functions))
     parts.append("## Aggregates\n\nOver a table only those marked *undoable* work: a change takes the old row out again.\n")
     parts.append(_table(("aggregate", "of", "gives", "meaning", "example"), _aggregates()))
     return "\n".join(parts)

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from engine.definition import arithmetic, functions, texts
+from engine.definition import arithmetic, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.choosing import all_null, chosen, none_of, undecided
 from engine.definition.function_list import call, function_of
 from engine.definition.gaps import Gap, Gaps
+from engine.definition.library.times import extract
 from engine.definition.once import once
 from engine.definition.operands import (
     ExpressionInvalid,
@@ -325,7 +326,7 @@ class _Compiler:
 
     def extract(self, node: Extract) -> Operand:
         part = node.part.value if isinstance(node.part, Text) else node.part.text
-        return functions.extract(part, self.compile(node.operand))
+        return extract(part, self.compile(node.operand))
 
     def call(self, node: Call) -> Operand:
         name = node.name.text

@@ -1,0 +1,57 @@
+"""One entry of the list of functions (``engine.definition.function_list``), which says everything of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.definition.documented import Argument, Example, arguments_of
+from engine.definition.gaps import GapsOfCall
+from engine.definition.operands import Operand
+
+Arguments = Sequence[Operand]
+
+
+@dataclass(frozen=True)
+class Function:
+    """One entry of the allow-list.
+
+    Attributes:
+        name: as it is called.
+        takes: its arguments in order, as ``documented.arguments_of`` reads them.
+        result: type of its result, in words.
+        doc: what it gives.
+        examples: calls of literals, each with its result.
+        build: compiles a call with as many arguments as it takes.
+        gaps: notes where it has no result (``engine.definition.gaps``); None: it has one wherever it has arguments.
+        is_lazy: an argument counts only where all before it are NULL.
+        elsewhere: what other systems call it.
+        ksqldb: its names in definitions of the dialect ksqldb, in capital letters: a call of one of them there means this entry.
+            Where ksqlDB's function differs from the one called so here, another entry (``ksql_round``) has the name.
+    """
+
+    name: str
+    takes: str
+    result: str
+    doc: str
+    examples: Sequence[Example]
+    build: Callable[[Arguments], Operand]
+    gaps: GapsOfCall | None = None
+    is_lazy: bool = False
+    elsewhere: Sequence[str] = ()
+    ksqldb: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Its arguments in order."""
+        return arguments_of(self.takes)
+
+    @property
+    def fewest(self) -> int:
+        """How many arguments it takes at least."""
+        return sum(not argument.is_optional for argument in self.arguments)
+
+    @property
+    def most(self) -> int | None:
+        """How many arguments it takes at most; None: any number."""
+        return None if any(argument.is_repeated for argument in self.arguments) else len(self.arguments)

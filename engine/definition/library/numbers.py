@@ -1,0 +1,130 @@
+"""Functions of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Literal
+
+import polars as pl
+
+from engine.definition import arithmetic, gaps
+from engine.definition.documented import Example
+from engine.definition.library.arguments import numbers_of, of_double
+from engine.definition.library.entry import Arguments, Function
+from engine.definition.once import once
+from engine.definition.operands import ExpressionInvalid, Operand
+from engine.definition.types import INT, MAX_DECIMAL_PRECISION, ColumnType, decimal
+
+MAX_ROUND_DIGITS = 30
+
+
+def absolute(arguments: Arguments) -> Operand:
+    ((operand, kind),) = numbers_of("abs", arguments)
+    return arithmetic.absolute(operand, kind)
+
+
+def sign(arguments: Arguments) -> Operand:
+    ((operand, _),) = numbers_of("sign", arguments)
+
+    def build(value: pl.Expr) -> pl.Expr:
+        return pl.when(value > 0).then(1).when(value < 0).then(-1).when(value == 0).then(0).cast(pl.Int32)
+
+    return Operand(once(build, operand.expr), INT)
+
+
+def rounding(
+    name: Literal["floor", "ceil", "round"], build: Callable[[pl.Expr], pl.Expr], digits: int = 0
+) -> Callable[[Arguments], Operand]:
+    """Compile floor and ceil: the argument's own type, a decimal one digit wider (9.9 gives 10.0)."""
+
+    def compiled(arguments: Arguments) -> Operand:
+        ((operand, kind),) = numbers_of(name, arguments)
+        if kind.is_integer:
+            return operand
+        result = _wider(kind)
+        fitting = once(lambda value: _roundable(name, value, kind, digits), operand.expr)
+        return Operand(build(fitting).cast(result.polars, strict=False), result)
+
+    return compiled
+
+
+def _roundable(name: Literal["floor", "ceil", "round"], value: pl.Expr, kind: ColumnType, digits: int) -> pl.Expr:
+    """Return decimals of the most digits with NULL where rounding makes one more of them: Polars fails there."""
+    scale = kind.scale or 0
+    if kind.kind != "decimal" or kind.precision != MAX_DECIMAL_PRECISION or digits >= scale:
+        return value
+    beyond, step = 10**MAX_DECIMAL_PRECISION, 10 ** (scale - digits)  # counted in units of the last digit
+
+    def number(units: int) -> pl.Expr:
+        return pl.lit(Decimal(f"{units}e-{scale}"), dtype=kind.polars)
+
+    match name:
+        case "ceil":
+            fits = value <= number(beyond - step)
+        case "floor":
+            fits = value >= number(step - beyond)
+        case "round":
+            fits = value.abs() < number(beyond - step // 2)
+    return pl.when(fits).then(value)
+
+
+def _wider(kind: ColumnType) -> ColumnType:
+    if kind.kind != "decimal" or kind.precision is None or kind.precision == MAX_DECIMAL_PRECISION:
+        return kind
+    return decimal(kind.precision + 1, kind.scale or 0)
+
+
+def round_to(arguments: Arguments) -> Operand:
+    ((operand, _),) = numbers_of("round", arguments[:1])
+    digits = arguments[1].literal if len(arguments) > 1 else 0
+    if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
+        raise ExpressionInvalid("type_mismatch", f"round takes its digits written out, 0 to {MAX_ROUND_DIGITS}")
+    return rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"), digits)([operand])
+
+
+_OF_ROUNDING = gaps.without_result("number_overflow", "int", "bigint", "double")
+
+NUMBERS: Sequence[Function] = (
+    Function(
+        "abs", "x: number", "type of x; of an int bigint", "The number without its sign.",
+        (Example("abs(-2)", 2), Example("abs(1.5)", 1.5)), absolute,
+        gaps=gaps.without_result("number_overflow", "int", "double", "decimal"), ksqldb=("ABS",),
+    ),
+    Function(
+        "round", "x: number, digits?: whole number", "type of x; a decimal is one digit wider",
+        "The nearest number with so many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
+        (Example("round(2.5)", 3.0), Example("round(-1.25, 1)", -1.3)), round_to, gaps=_OF_ROUNDING, ksqldb=("ROUND",),
+    ),
+    Function(
+        "floor", "x: number", "type of x; a decimal is one digit wider", "The next whole number below.", (Example("floor(-1.5)", -2.0),),
+        rounding("floor", lambda e: e.floor()), gaps=_OF_ROUNDING, ksqldb=("FLOOR",),
+    ),
+    Function(
+        "ceil", "x: number", "type of x; a decimal is one digit wider", "The next whole number above.", (Example("ceil(1.2)", 2.0),),
+        rounding("ceil", lambda e: e.ceil()), gaps=_OF_ROUNDING, elsewhere=("ceiling",), ksqldb=("CEIL",),
+    ),
+    Function("sign", "x: number", "int", "-1, 0 or 1.", (Example("sign(-3)", -1),), sign, ksqldb=("SIGN",)),
+    Function(
+        "sqrt", "x: number", "double", "The square root; NULL below zero.", (Example("sqrt(9)", 3.0), Example("sqrt(-1)", None)),
+        of_double("sqrt", lambda e: e.sqrt()), gaps=gaps.without_result("outside_domain"), ksqldb=("SQRT",),
+    ),
+    Function(
+        "power", "base: number, exponent: number", "double", "The base to the power of the exponent; NULL where that is no number.",
+        (Example("power(2, 10)", 1024.0),), of_double("power", lambda a, b: a.pow(b)),
+        gaps=gaps.without_result("number_overflow"), elsewhere=("pow",), ksqldb=("POWER",),
+    ),
+    Function(
+        "ln", "x: number", "double", "The natural logarithm; NULL for zero and below.", (Example("ln(1)", 0.0), Example("ln(0)", None)),
+        of_double("ln", lambda e: e.log()), gaps=gaps.without_result("outside_domain"), elsewhere=("log",), ksqldb=("LN",),
+    ),
+    Function(
+        "exp", "x: number", "double", "e to the power of x.", (Example("exp(0)", 1.0),), of_double("exp", lambda e: e.exp()),
+        gaps=gaps.without_result("number_overflow"), ksqldb=("EXP",),
+    ),
+    Function(
+        "mod", "x: number, divisor: number", "as of x % divisor", "The remainder, with the sign of x; NULL where the divisor is zero.",
+        (Example("mod(7, 3)", 1), Example("mod(-7, 3)", -1), Example("mod(7, 0)", None)),
+        lambda arguments: arithmetic.binary("%", arguments[0], arguments[1]), gaps=gaps.of_remainder,
+    ),
+)  # fmt: skip
