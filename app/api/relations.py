@@ -49,7 +49,7 @@ from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.store.transactions import raw
 from engine.connectors.log import Head, feed_heads
-from engine.definition.queries import NAME_PATTERN
+from engine.definition.names import NAME_PATTERN
 from engine.definition.relations import FilesConnector, SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import CatalogEntry

@@ -15,7 +15,7 @@ from app.testing.slicing import Slicing
 from app.testing.sources import Json, add_below, held_tables, partitions_of, read_sources
 from engine.definition.durations import parse_duration
 from engine.definition.model import Model
-from engine.definition.queries import Name
+from engine.definition.names import Name
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, read_query

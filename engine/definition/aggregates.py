@@ -57,7 +57,7 @@ class Aggregate:
         takes_rows: ``*`` in place of an argument counts rows.
         of_distinct: the aggregate that ``name(distinct x)`` is.
         largest_k: a second argument says how many values are kept, written out, 1 to this.
-        ksqldb: what the dialect ``ksqldb`` calls it; None: the same, unless another entry has that name there; empty: it is not known there.
+        ksqldb: its names in definitions of the dialect ksqldb, in capital letters: a call of one of them there means this entry.
     """
 
     name: AggregateFunction
@@ -74,7 +74,7 @@ class Aggregate:
     takes_rows: bool = False
     of_distinct: AggregateName | None = None
     largest_k: int | None = None
-    ksqldb: tuple[str, ...] | None = None
+    ksqldb: tuple[str, ...] = ()
 
     @property
     def form(self) -> str:
@@ -312,6 +312,9 @@ ENTRIES: Final[Mapping[AggregateFunction, Aggregate]] = {each.name: each for eac
 _CALLED: Final = tuple(each for each in _LIST if each.name not in {other.of_distinct for other in _LIST})
 _SUPPORTED: Final[Mapping[str, Aggregate]] = {written: each for each in _CALLED for written in (each.name, *each.aliases)}
 """As written → which aggregate. The names of SQL and of ksqlDB mean the same ones."""
+
+KSQLDB_AGGREGATES: Final[Mapping[str, str]] = {name: each.name for each in _LIST for name in each.ksqldb}
+"""Names of ksqlDB, in capital letters → the entry that a call means in the dialect ksqldb."""
 
 AGGREGATE_NAMES: Final = frozenset((*_SUPPORTED, *_LATER))
 FORMS: Final = ", ".join(each.form for each in _LIST)

@@ -23,9 +23,9 @@ from engine.definition.limits import (
     at_most,
 )
 from engine.definition.model import Model
+from engine.definition.names import NAME_PATTERN, ColumnName, Name
 from engine.definition.start import Start
 
-NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
 DAY_MS = 86_400_000
 EAGER_GRACE = "1d"
 """Of an eager join, as ksqlDB's without GRACE: results do not wait for it, only how long partners are looked for depends on it (SS5)."""
@@ -33,8 +33,7 @@ EAGER_GRACE = "1d"
 DEFAULT_TASKS = 4
 MAX_TASKS = 256
 """Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
-
-Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower case letters, digits and _, starting with a letter.")]
+Dialect = Literal["standard", "ksqldb"]
 
 
 class From(Model):
@@ -277,6 +276,11 @@ class QueryDefinition(Model):
     name: Name = Field(
         description="Its name: lower case letters, digits and _, starting with a letter.", examples=["priced_orders"]
     )
+    dialect: Dialect = Field(
+        default="standard",
+        description="How its expressions are understood: `standard` SQL, or `ksqldb`: as ksqlDB does, where a comparison with NULL is false, "
+        "texts are joined by +, and functions have ksqlDB's names and corner cases. Statements make `ksqldb` ones.",
+    )
     source: From = Field(alias="from", description="What it reads: a stream, or a table's changes.")
     start: Start = Field(
         default="earliest",
@@ -302,14 +306,14 @@ class QueryDefinition(Model):
         "is called group_<n>.",
     )
     window: Window | None = Field(default=None, description="Windows in event time; absent: one running row for each group.")
-    aggregate: Annotated[dict[Name, Expression], at_most(MAX_AGGREGATES, "aggregates")] = Field(
+    aggregate: Annotated[dict[ColumnName, Expression], at_most(MAX_AGGREGATES, "aggregates")] = Field(
         default={},
         description="Column of the result → aggregate, one call each.",
         examples=[{"orders": "count(*)", "quantity": "sum(quantity)"}],
     )
     having: Expression | None = Field(default=None, description="Condition over the groups' results.", examples=["count(*) > 1"])
     suppress: Suppress = Field(default=Suppress(), description="Which updates of the result are held back, and until when.")
-    select: Annotated[dict[Name, Expression] | None, at_most(MAX_COLUMNS, "columns")] = Field(
+    select: Annotated[dict[ColumnName, Expression] | None, at_most(MAX_COLUMNS, "columns")] = Field(
         default=None,
         description="Column of the result → expression; absent: all columns.",
         examples=[{"item": "orders.item", "price": "p.price"}],

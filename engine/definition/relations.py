@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from engine.definition.durations import Duration
 from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, Expression, at_most
 from engine.definition.model import Model
+from engine.definition.names import NAME_PATTERN, ColumnName
 from engine.definition.queries import DAY_MS
 from engine.definition.types import Schema, parse_type
 
@@ -20,13 +21,6 @@ def _readable(text: str) -> str:
     return text
 
 
-def _usable(name: str) -> str:
-    is_reserved = name.startswith(("_", "$", "^")) or name == "*"
-    if is_reserved or "." in name or '"' in name or not name.isprintable() or not 1 <= len(name.encode()) <= 63:
-        raise ValueError(f"column {name!r}: 1 to 63 printable bytes, without . and quotes, not * and not starting with _, $ or ^")
-    return name
-
-
 TypeText = Annotated[
     str,
     AfterValidator(_readable),
@@ -34,7 +28,6 @@ TypeText = Annotated[
         description="A column's type: boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, array<T>, …"
     ),
 ]
-ColumnName = Annotated[str, AfterValidator(_usable)]
 Key = Annotated[tuple[str, ...], at_most(MAX_KEY_PARTS, "key_columns")]
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
 
@@ -46,7 +39,7 @@ class LogConnector(Model):
     partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS, description="Partitions of the log; records of a key share one.")
     feed: str | None = Field(
         default=None,
-        pattern=r"^[a-z][a-z0-9_]{0,62}$",
+        pattern=NAME_PATTERN,
         description="Name of a feed that several relations share, each with its own `where`; absent: one of its own.",
     )
     where: Expression | None = Field(default=None, description="Which records of the feed are this relation's.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from engine.definition.dialects import elaborated
 from engine.definition.patience import begin
 from engine.definition.queries import QueryDefinition
 from engine.definition.suggestions import meant
@@ -80,7 +81,7 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
         DefinitionInvalid: with every problem found, each with the pointer to its field.
     """
     begin()
-    definition = normalise(definition)
+    definition = elaborated(normalise(definition))
     problems = Problems()
     check_support(definition, problems)
     check_suppress(definition, problems)

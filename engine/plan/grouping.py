@@ -11,7 +11,7 @@ from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, TIMESTAMP, Schema
 from engine.plan.operators.aggregation import AggregateColumn, Aggregation, RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.windows import Emit, SessionAggregation, SlidingAggregation, WindowAggregation
-from engine.plan.problems import Problems
+from engine.plan.problems import Problems, pointer_of
 from engine.plan.running import Running
 from engine.plan.scope import STATE, Checked, Scope, check_condition, check_expression
 from engine.plan.windows import Sizes
@@ -209,7 +209,7 @@ def _aggregates(scope: Scope, group: set[str], schema: Schema, *, is_table: bool
         problems.add("/aggregate", code, "say what to compute, such as {'records': 'count(*)'}")
     found: dict[str, AggregateCall] = {}
     for name, text in definition.aggregate.items():
-        pointer = f"/aggregate/{name}"
+        pointer = pointer_of(("aggregate", name))
         if name in taken:
             problems.add(pointer, "name_clash", f"{name} is a group column or a bound of the window; choose another name")
             continue

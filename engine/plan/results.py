@@ -11,6 +11,7 @@ from engine.definition.types import ColumnType, Schema
 from engine.plan.grouping import Grouping
 from engine.plan.model import Output
 from engine.plan.operators.row_operators import Projection
+from engine.plan.problems import pointer_of
 from engine.plan.running import PlannedJoin, Running
 from engine.plan.scope import FORCED, STATE, Checked, Scope, check_expression
 from engine.plan.suppressing import closes_after
@@ -54,7 +55,10 @@ def plan_select(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping
         scope.problems.add("/select", "too_many_columns", detail)
         return None
     rename = None if grouping is None else grouping.rename
-    checked = {name: check_expression(f"/select/{name}", text, before, scope.problems, rename) for name, text in wanted.items()}
+    checked = {
+        name: check_expression(pointer_of(("select", name)), text, before, scope.problems, rename)
+        for name, text in wanted.items()
+    }
     found: dict[str, Checked] = {name: item for name, item in checked.items() if item is not None}
     if len(found) < len(checked):
         return None

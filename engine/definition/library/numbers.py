@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial, reduce
 from typing import Literal
 
 import polars as pl
 
-from engine.definition import arithmetic, gaps
+from engine.definition import arithmetic, gaps, texts
 from engine.definition.documented import Example
 from engine.definition.library.arguments import numbers_of, of_double
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.once import once
-from engine.definition.operands import ExpressionInvalid, Operand
-from engine.definition.types import INT, MAX_DECIMAL_PRECISION, ColumnType, decimal
+from engine.definition.operands import ExpressionInvalid, Operand, coerce
+from engine.definition.types import INT, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal
 
 MAX_ROUND_DIGITS = 30
 
@@ -83,6 +84,14 @@ def round_to(arguments: Arguments) -> Operand:
     return rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"), digits)([operand])
 
 
+def plus(arguments: Arguments) -> Operand:
+    """Compile ``plus(x, y, ...)``: the sum from left to right, or the texts one after the other."""
+    if all(argument.type in (None, STRING) for argument in arguments):
+        values = [coerce(argument, STRING, "plus") for argument in arguments]
+        return Operand(texts.joined(values, passes_nulls=False), STRING)
+    return reduce(partial(arithmetic.binary, "+"), arguments)
+
+
 _OF_ROUNDING = gaps.without_result("number_overflow", "int", "bigint", "double")
 
 NUMBERS: Sequence[Function] = (
@@ -103,6 +112,11 @@ NUMBERS: Sequence[Function] = (
     Function(
         "ceil", "x: number", "type of x; a decimal is one digit wider", "The next whole number above.", (Example("ceil(1.2)", 2.0),),
         rounding("ceil", lambda e: e.ceil()), gaps=_OF_ROUNDING, elsewhere=("ceiling",), ksqldb=("CEIL",),
+    ),
+    Function(
+        "plus", "x...: number or string", "as of x + y; string", "The sum of numbers; texts one after the other, NULL where one is.",
+        (Example("plus(1, 2, 3)", 6), Example("plus('tea', 'pot')", "teapot"), Example("plus('tea', NULL)", None)), plus,
+        gaps=gaps.without_result("number_overflow"),
     ),
     Function("sign", "x: number", "int", "-1, 0 or 1.", (Example("sign(-3)", -1),), sign, ksqldb=("SIGN",)),
     Function(

@@ -69,7 +69,7 @@ def test_what_is_no_fixed_number_of_milliseconds_is_no_duration(text: str) -> No
         ({"joins": [{}]}, ("/joins/0", "invalid_value")),
         ({"window": {"type": "tumbling", "size": "soon"}}, ("/window/size", "duration_malformed")),
         ({"into": {}}, ("/into", "invalid_value")),
-        ({"aggregate": {"N": "count(*)"}}, ("/aggregate/N", "malformed_name")),
+        ({"aggregate": {"n.n": "count(*)"}}, ("/aggregate/n.n", "invalid_value")),
         ({"select": {"x": "1" * 20_000}}, ("/select/x", "expression_too_long")),
     ],
 )

@@ -22,6 +22,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}(D)",) for name in ("abs", "round", "floor", "ceil", "sign", "sqrt", "ln", "exp")},
     **{name: (f"{name}(S)",) for name in ("lower", "upper", "trim", "ltrim", "rtrim")},
     "power": ("power(D, 1)", "power(1, D)"),
+    "plus": ("plus(D, 1)", "plus(1, D)"),
     "mod": ("mod(N, 3)", "mod(7, N)", "mod(D, 3)", "mod(3, D)"),
     "length": ("length(cast(N as string))",),
     "substring": ("substring(S, 1, 2)", "length(substring('abc', N, 2))", "length(substring('abc', 1, N))", "length(substring('abc', N))"),

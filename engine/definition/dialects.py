@@ -1,0 +1,204 @@
+"""Elaboration: expressions of a dialect written out in the standard language, which is all that plans, workers and kept state know.
+
+It rewrites trees and looks at no types: ``a = b`` of ksqlDB, which is false where one side is NULL, becomes ``coalesce(a = b, FALSE)``, its
+``a + b``, which also joins texts, ``plus(a, b)``, and its functions become the entries of our lists that do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from engine.definition.aggregates import KSQLDB_AGGREGATES
+from engine.definition.function_list import KSQLDB
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.queries import Join, QueryDefinition
+from engine.definition.syntax import parse, render
+from engine.sql.tree import (
+    Between,
+    Binary,
+    Boolean,
+    Call,
+    Case,
+    Chain,
+    Column,
+    Identifier,
+    In,
+    Like,
+    Node,
+    Not,
+    Number,
+    Paren,
+    Text,
+    When,
+)
+
+_NAMES: Final = {name.lower(): entry for name, entry in {**KSQLDB, **KSQLDB_AGGREGATES}.items()}
+_EVENT_TIME: Final = "$event_time_ms"
+_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
+
+
+def elaborated(definition: QueryDefinition) -> QueryDefinition:
+    """Return a definition that says the same in the standard dialect. What cannot be parsed stays as it is: whoever checks it says why."""
+    if definition.dialect == "standard":
+        return definition
+    source = definition.source.model_copy(update={"where": _of(definition.source.where, _condition)})
+    select = None if definition.select is None else {name: _value(text) for name, text in definition.select.items()}
+    return definition.model_copy(
+        update={
+            "dialect": "standard",
+            "source": source,
+            "joins": tuple(map(_join, definition.joins)),
+            "where": _of(definition.where, _condition),
+            "group_by": tuple(map(_value, definition.group_by)),
+            "aggregate": {name: _value(text) for name, text in definition.aggregate.items()},
+            "having": _of(definition.having, _condition),
+            "select": select,
+        }
+    )
+
+
+def _of(text: str | None, change: Callable[[str], str]) -> str | None:
+    return None if text is None else change(text)
+
+
+def _value(text: str) -> str:
+    return _rewritten(text, lambda tree: _elaborated(tree, is_condition=False))
+
+
+def _condition(text: str) -> str:
+    return _rewritten(text, lambda tree: _elaborated(tree, is_condition=True))
+
+
+def _join(join: Join) -> Join:
+    return join if join.on is None else join.model_copy(update={"on": _rewritten(join.on, _equalities)})
+
+
+def _rewritten(text: str, change: Callable[[Node], Node]) -> str:
+    try:
+        tree = parse(text)
+    except ExpressionInvalid:
+        return text
+    changed = change(tree)
+    return text if changed == tree else render(changed)
+
+
+def _equalities(tree: Node) -> Node:
+    """Elaborate both sides of each equality of `on`; what is none stays, to be refused."""
+    match tree:
+        case Paren(inner=inner):
+            return replace(tree, inner=_equalities(inner))
+        case Chain(sign="AND", operands=operands):
+            return replace(tree, operands=tuple(map(_equalities, operands)))
+        case Binary(sign="=", left=left, right=right):
+            return replace(tree, left=_elaborated(left, is_condition=False), right=_elaborated(right, is_condition=False))
+    return tree
+
+
+def _elaborated(node: Node, *, is_condition: bool) -> Node:
+    """Return a tree of the standard language.
+
+    Args:
+        node: of the dialect ``ksqldb``.
+        is_condition: NULL counts as FALSE where it stands, so that a comparison may stay as it is.
+    """
+    match node:
+        case Paren(inner=inner):
+            return replace(node, inner=_elaborated(inner, is_condition=is_condition))
+        case Chain(sign="AND" | "OR", operands=operands):
+            return replace(node, operands=tuple(_elaborated(part, is_condition=is_condition) for part in operands))
+        case Case(subject=None, branches=branches, default=default):
+            cases = tuple(_branch(branch) for branch in branches)
+            return replace(node, branches=cases, default=None if default is None else _elaborated(default, is_condition=False))
+        case Like(is_negated=True):
+            return Not(_elaborated(replace(node, is_negated=False), is_condition=False))
+        case Binary(sign=sign, left=left, right=right) if sign in _COMPARISONS:
+            left, right = _moments(left, right)
+            node = replace(node, left=left, right=right)
+        case Between(operand=operand, low=low, high=high):
+            node = replace(node, low=_moments(operand, low)[1], high=_moments(operand, high)[1])
+    changed = _renamed(_with_parts(node))
+    is_judged = isinstance(changed, Between | In | Like) or (isinstance(changed, Binary) and changed.sign in _COMPARISONS)
+    return changed if is_condition or not is_judged else Call(Identifier("coalesce"), (changed, Boolean(False)))
+
+
+def _branch(branch: When) -> When:
+    return When(_elaborated(branch.condition, is_condition=True), _elaborated(branch.result, is_condition=False))
+
+
+def _with_parts(node: Node) -> Node:
+    """Return the node with what is right below it elaborated."""
+    return node.mapped(lambda part: None if part is node else _elaborated(part, is_condition=False))
+
+
+def _renamed(node: Node) -> Node:
+    """Return what a call or a sign of the dialect is in the standard language."""
+    if isinstance(node, Binary) and node.sign == "+":
+        before = node.left.arguments if isinstance(node.left, Call) and node.left.name.text == "plus" else (node.left,)
+        return Call(Identifier("plus"), (*before, node.right))
+    if not isinstance(node, Call):
+        return node
+    if node.name.text == "as_value" and len(node.arguments) == 1:
+        return Paren(node.arguments[0])
+    if node.name.text == "count_distinct":
+        return replace(node, name=Identifier("count"), is_distinct=True)
+    name = _NAMES.get(node.name.text)
+    return node if name is None else replace(node, name=Identifier(name))
+
+
+def _moments(one: Node, other: Node) -> tuple[Node, Node]:
+    """Write texts that are compared with the event time, or with a window's bounds, as milliseconds."""
+    if _is_moment(one) and isinstance(other, Text):
+        return one, _milliseconds(other)
+    if _is_moment(other) and isinstance(one, Text):
+        return _milliseconds(one), other
+    return one, other
+
+
+def _is_moment(node: Node) -> bool:
+    bare = node.bare
+    if isinstance(bare, Column):
+        return bare.name.text == _EVENT_TIME
+    if not isinstance(bare, Call) or bare.name.text != "epoch_ms" or len(bare.arguments) != 1:
+        return False
+    argument = bare.arguments[0]
+    return isinstance(argument, Column) and argument.name.text in ("window_start", "window_end")
+
+
+def _milliseconds(text: Text) -> Node:
+    """Read a time, of which the end may be missing: ``2013``, ``2013-01``, ``2013-01-01T12``. What is none stays a text."""
+    moment = moment_of(text.value)
+    return text if moment is None else Number(str(moment))
+
+
+def moment_of(text: str) -> int | None:
+    """Return the milliseconds since 1970 of a time as ksqlDB lets people write it, None where it is none."""
+    date, _, time = text.strip().partition("T")
+    if not date or not date[0].isdigit():
+        return None
+    parts = date.split("-")
+    whole = "-".join((*(part.zfill(2) for part in parts), *("01",) * (3 - len(parts))))
+    clock, sign, offset = _clock(time)
+    hours = clock.split(":") if clock else ["00"]
+    shown = ":".join((*(part.zfill(2) for part in hours), *("00",) * (2 - len(hours))))
+    try:
+        moment = datetime.fromisoformat(f"{whole}T{shown}{sign}{offset}")
+    except ValueError:
+        return None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _clock(time: str) -> tuple[str, str, str]:
+    """Take the offset off a time of the day."""
+    for sign in ("Z", "z"):
+        if time.endswith(sign):
+            return time[:-1], "+", "00:00"
+    for sign in ("+", "-"):
+        clock, found, offset = time.partition(sign)
+        if found:
+            digits = offset.replace(":", "").ljust(4, "0")
+            return clock, sign, f"{digits[:2]}:{digits[2:4]}"
+    return time, "", ""

@@ -1,0 +1,66 @@
+"""Expressions of the dialect ksqldb, written out in the standard language."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.definition.dialects import elaborated, moment_of
+from engine.definition.queries import QueryDefinition
+
+
+def _definition(**fields: object) -> QueryDefinition:
+    return QueryDefinition.model_validate(
+        {"name": "q", "dialect": "ksqldb", "from": {"stream": "rides", "as": "r"}, "into": {"stream": "out"}, **fields}
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ("r.fare = 3", "COALESCE(r.fare = 3, FALSE)"),
+        ("NOT r.fare IN (1, 2)", "NOT COALESCE(r.fare IN (1, 2), FALSE)"),
+        ("r.city NOT LIKE 'A%'", "NOT COALESCE(r.city LIKE 'A%', FALSE)"),
+        ("CASE WHEN r.fare > 1 THEN 'a' ELSE 'b' END", "CASE WHEN r.fare > 1 THEN 'a' ELSE 'b' END"),
+        ("r.city + '-' + r.zone", "PLUS(r.city, '-', r.zone)"),
+        ("r.fare IS NULL", "r.fare IS NULL"),
+        ("UCASE(r.city)", "UPPER(r.city)"),
+        ("AS_VALUE(r.city)", "(r.city)"),
+        ("r.$event_time_ms > '2013-01-02'", None),
+    ],
+)
+def test_a_value_is_written_out(written: str, wanted: str | None) -> None:
+    if wanted is None:
+        written, wanted = "r.\"$event_time_ms\" > '2013-01-02'", 'COALESCE(r."$event_time_ms" > 1357084800000, FALSE)'
+    found = elaborated(_definition(select={"X": written})).select
+    assert found is not None
+    assert found["X"].lower() == wanted.lower()
+
+
+def test_a_condition_needs_no_false_for_null() -> None:
+    found = elaborated(_definition(where="r.fare > 3 AND (r.city = 'Rome' OR NOT r.fare < 9)")).where
+    assert found == "r.fare > 3 AND (r.city = 'Rome' OR NOT coalesce(r.fare < 9, FALSE))"
+
+
+def test_equalities_of_a_join_stay() -> None:
+    definition = _definition(joins=[{"table": "zones", "as": "z", "on": "LCASE(r.zone) = z.id"}])
+    assert elaborated(definition).joins[0].on == "lower(r.zone) = z.id"
+
+
+def test_a_standard_definition_stays_as_it_is() -> None:
+    definition = _definition(where="fare = 3").model_copy(update={"dialect": "standard"})
+    assert elaborated(definition) is definition
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1970-01-01T00:00:01", 1000),
+        ("1970", 0),
+        ("1970-01-02", 86_400_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_times_may_end_early(text: str, wanted: int | None) -> None:
+    assert moment_of(text) == wanted
