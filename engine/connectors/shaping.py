@@ -20,7 +20,7 @@ from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
 from engine.core.frames import HEAD, Counters
 from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
-from engine.definition.expressions import compile_scalar
+from engine.definition.expressions import Scalar, compile_scalar
 from engine.plan.model import Feed, Input, RelationSchema
 
 MAX_REJECTS_PER_PIECE = 1_000
@@ -166,9 +166,11 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
         accepted = accepted.filter(where)
     if isinstance(source_input.start, int):
         accepted = accepted.filter(pl.col("_ts") >= source_input.start)
+    if source_input.computed:
+        accepted = accepted.with_columns(_scalar(each.text, source_input).expr.alias(each.name) for each in source_input.computed)
     hashed = accepted.with_columns(key_hash(accepted, source_input.hash_key).alias("_key_hash"))
     heads = [HEAD] if HEAD in hashed.columns else []
-    return hashed.select("_key_hash", "_ts", "_offset", "_op", *heads, *source_input.columns)
+    return hashed.select("_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names)
 
 
 def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: ReadRequest) -> Iterator[Packet]:
@@ -183,11 +185,15 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
 
 
 def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:
-    """Count what the input's condition could not compute (``engine.definition.gaps``)."""
-    if source_input.where is None:
-        return
+    """Count what the input's condition and computed columns had no value for (``engine.definition.gaps``)."""
     counters: Counters = {}
-    GapCounter(source_input.alias, [compile_scalar(source_input.where, source_input.relation.columns)]).count(accepted, counters)
+    if source_input.where is not None:
+        condition = _scalar(source_input.where, source_input)
+        GapCounter(source_input.alias, [condition]).count(accepted, counters)
+        accepted = accepted.filter(condition.expr)
+    if source_input.computed:
+        columns = [_scalar(each.text, source_input) for each in source_input.computed]
+        GapCounter(source_input.alias, columns).count(accepted, counters)
     if counters:
         yield _counted([[alias, reason, count] for (alias, reason), count in counters.items()], source_input, split, request)
 
@@ -222,6 +228,10 @@ def _readings(inputs: Sequence[Input]) -> list[_Reading]:
         _Reading(relation, _compile(relation.where, relation), tuple((one, _compile(one.where, relation)) for one in readers))
         for relation, readers in by_relation.items()
     ]
+
+
+def _scalar(text: str, source_input: Input) -> Scalar:
+    return compile_scalar(text, source_input.relation.columns)
 
 
 def _compile(text: str | None, relation: RelationSchema) -> pl.Expr | None:

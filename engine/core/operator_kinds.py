@@ -70,7 +70,7 @@ class Site:
 
 def input_schema(stage: Stage, source: Input) -> Schema:
     """Return the qualified columns of one input of a stage."""
-    return stage.schema.select([f"{source.alias}.{name}" for name in source.columns])
+    return stage.schema.select([f"{source.alias}.{name}" for name in source.schema.names])
 
 
 S = TypeVar("S", bound=Spec)

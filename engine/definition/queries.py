@@ -91,8 +91,8 @@ class Within(Model):
     )
     unmatched: Literal["when_closed", "eager"] = Field(
         default="when_closed",
-        description="When a left or outer join shows a record without a partner: `when_closed`, once it can have none any more; `eager`, at "
-        "once as `preliminary`, and again with each partner that comes.",
+        description="When a join that is not inner shows a record without a partner: `when_closed`, once it can have none any more; `eager`, "
+        "at once as `preliminary`, and again with each partner that comes.",
     )
 
     @model_validator(mode="before")
@@ -115,12 +115,14 @@ class Join(Model):
         description="Prefix of its columns in expressions; absent: the relation's name.",
     )
     type: Literal["inner", "left", "right", "outer"] = Field(
-        default="inner", description="`left` also shows what meets nothing, `right` and `outer` where the pair allows them."
+        default="inner",
+        description="`left` also shows what of the left side meets nothing, `right` what of the joined one, `outer` both, where the pair "
+        "allows them.",
     )
     on: Expression | None = Field(
         default=None,
-        description="Equalities, joined by AND, between what comes before and columns of the other side; of a table its whole key. Absent: "
-        "the key's columns by their names.",
+        description="Equalities, joined by AND, between expressions over what comes before and over the other side, whose columns have its "
+        "prefix; of a table its whole key, as plain columns. Absent: the key's columns by their names.",
         examples=["orders.item = p.item"],
     )
     grace: Duration | None = Field(

@@ -29,7 +29,11 @@ def state_fingerprint(plan: Plan) -> str:
         release=0,
         hash_seed=0,
     )
-    parts = {"plan": asdict(kept), "operators": list(map(_operator_types, plan.stages))}
+    values = asdict(kept)
+    for source in values["inputs"]:
+        if not source["computed"]:
+            del source["computed"]  # plans of earlier versions have none
+    parts = {"plan": values, "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

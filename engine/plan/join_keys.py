@@ -9,7 +9,7 @@ from engine.definition.queries import Join
 from engine.definition.syntax import parse, quoted, render
 from engine.definition.types import ColumnType, Schema
 from engine.plan.problems import Problems
-from engine.plan.scope import Checked, Scope, Side, check_expression
+from engine.plan.scope import Checked, Scope, Side, check_expression, unqualified
 from engine.sql.tree import Binary, Chain, Column, Node
 
 
@@ -18,12 +18,22 @@ class KeyPart:
     """One equality of `on`.
 
     Attributes:
-        right: column of the joined relation, unqualified.
+        right: column of the joined relation, unqualified; a made-up name where it is more than a column.
         left: what equals it, over the columns before the join.
+        computed: what the column is made of, over the joined relation's own names; None where the relation has it.
     """
 
     right: str
     left: Checked
+    computed: Checked | None = None
+
+    def type_of(self, side: Side) -> ColumnType:
+        """Return the type of the joined relation's part."""
+        return side.entry.relation.columns[self.right] if self.computed is None else self.computed.scalar.type
+
+    def shown(self, side: Side) -> str:
+        """Return the joined relation's part for a message."""
+        return side.qualified(self.right) if self.computed is None else f"{self.computed.text} of {side.alias}"
 
 
 def key_parts(scope: Scope, index: int) -> tuple[KeyPart, ...] | None:
@@ -36,8 +46,9 @@ def key_parts(scope: Scope, index: int) -> tuple[KeyPart, ...] | None:
     join, side = scope.definition.joins[index], scope.joined[index]
     pointer = f"{side.pointer}/on"
     before = scope.schema(index)
-    found = _by_name(scope.source, side, pointer, before, scope.problems) if join.on is None else None
-    if join.on is not None:
+    if join.on is None:
+        found = _by_name(scope.source, side, pointer, before, scope.problems)
+    else:
         found = _equalities(join, side, pointer, before, scope.problems)
     if found is None:
         return None
@@ -48,59 +59,78 @@ def key_parts(scope: Scope, index: int) -> tuple[KeyPart, ...] | None:
             scope.problems.add(pointer, "join_key_mismatch", f"`on` must equate exactly the key of {side.name}: {wanted}")
             return None
         found = {name: found[name] for name in key}
-    parts = tuple(KeyPart(right, left) for right, left in found.items())
+    parts = tuple(found.values())
     fits = [_is_comparable(part, side, pointer, scope.problems) for part in parts]
     return parts if all(fits) else None
 
 
-def _by_name(source: Side, side: Side, pointer: str, before: Schema, problems: Problems) -> dict[str, Checked] | None:
+def _by_name(source: Side, side: Side, pointer: str, before: Schema, problems: Problems) -> dict[str, KeyPart] | None:
     """Equate the joined relation's key with the input's columns of the same names, as a join without `on` means."""
     key = side.entry.relation.key
     if not key:
         problems.add(pointer, "field_missing", f"{side.name} has no key; say which columns meet, as in {side.alias}.column = …")
         return None
-    found: dict[str, Checked] = {}
+    found: dict[str, KeyPart] = {}
     for name in key:
         if name not in source.entry.relation.columns:
             problems.add(pointer, "unknown_column", f"{source.name} has no column {name}; say with `on` what equals it")
             return None
         checked = check_expression(pointer, quoted(name, source.alias), before, problems)
         if checked is not None:
-            found[name] = checked
+            found[name] = KeyPart(name, checked)
     return found
 
 
-def _equalities(join: Join, side: Side, pointer: str, before: Schema, problems: Problems) -> dict[str, Checked] | None:
-    """Read `on` as a conjunction of equalities: column of the joined relation → what equals it."""
+def _equalities(join: Join, side: Side, pointer: str, before: Schema, problems: Problems) -> dict[str, KeyPart] | None:
+    """Read `on` as a conjunction of equalities: what of the joined relation, by name → the equality."""
     try:
         tree = parse(join.on or "")
     except ExpressionInvalid as error:
         problems.add(pointer, error.code, error.detail)
         return None
-    found: dict[str, Checked] = {}
-    for part in _conjunction(tree):
-        sides = _sides(part, side.alias)
+    found: dict[str, KeyPart] = {}
+    for number, equality in enumerate(_conjunction(tree)):
+        sides = _sides(equality, side.alias)
         if sides is None:
             problems.add(
                 pointer, "join_key_mismatch",
-                f"`on` is made of equalities between an expression over what comes before and a plain column of {side.alias}: "
-                f"… = {side.alias}.column, several with AND; put other conditions into `where`",
+                f"`on` is made of equalities between an expression over what comes before and one over {side.alias} alone, whose columns "
+                f"are written with the prefix: … = {side.alias}.column, several with AND; put other conditions into `where`",
             )  # fmt: skip
             return None
-        left, right = sides
-        if right not in side.entry.relation.columns:
-            problems.add(pointer, "unknown_column", f"{side.name} has no column {right}")
+        part = _part(sides, number, side, pointer, before, problems)
+        if part is None:
             return None
-        checked = check_expression(pointer, render(left), before, problems)
-        if checked is None:
-            return None
-        if found.setdefault(right, checked).text != checked.text:
+        name = part.right if part.computed is None else part.computed.text
+        if found.setdefault(name, part).left.text != part.left.text:
             problems.add(
                 pointer, "join_key_mismatch",
-                f"{side.qualified(right)} is equated with both {found[right].text} and {checked.text}; compare the two in `where`",
+                f"{part.shown(side)} is equated with both {found[name].left.text} and {part.left.text}; compare the two in `where`",
             )  # fmt: skip
             return None
     return found
+
+
+def _part(sides: tuple[Node, Node], number: int, side: Side, pointer: str, before: Schema, problems: Problems) -> KeyPart | None:
+    """Check one equality: what comes before, and what of the joined relation it equals."""
+    left, right = sides
+    name = _of(right, side.alias)
+    if name is not None and name not in side.entry.relation.columns:
+        problems.add(pointer, "unknown_column", f"{side.name} has no column {name}")
+        return None
+    if name is None and side.kind == "table":
+        wanted = " AND ".join(f"… = {side.qualified(key)}" for key in side.entry.relation.key)
+        problems.add(
+            pointer, "join_key_mismatch",
+            f"a table is met by its key, not by an expression of its columns: {wanted}; compute the expression before, by a query that groups "
+            "by it or a stream's `select`, or write its inverse on the other side",
+        )  # fmt: skip
+        return None
+    checked = check_expression(pointer, render(left), before, problems)
+    computed = None if name is not None else check_expression(pointer, render(right), side.schema(), problems, unqualified)
+    if checked is None or (name is None and computed is None):
+        return None
+    return KeyPart(name or f"$right{number}", checked, computed)
 
 
 def _conjunction(tree: Node) -> list[Node]:
@@ -111,15 +141,21 @@ def _conjunction(tree: Node) -> list[Node]:
     return [part for operand in bare.operands for part in _conjunction(operand)]
 
 
-def _sides(node: Node, alias: str) -> tuple[Node, str] | None:
-    """Return (expression before the join, column of the joined relation) of one equality, None where it is something else."""
+def _sides(node: Node, alias: str) -> tuple[Node, Node] | None:
+    """Return (expression before the join, expression of the joined relation) of one equality, None where it is something else."""
     if not isinstance(node, Binary) or node.sign != "=":
         return None
     one, other = node.left.bare, node.right.bare
-    if _of(one, alias) is not None and _of(other, alias) is None:
+    if not _is_of(other, alias):
         one, other = other, one
-    name = _of(other, alias)
-    return None if name is None or any(_of(part, alias) is not None for part in one.walk()) else (one, name)
+    is_apart = not any(_of(part, alias) is not None for part in one.walk())
+    return (one, other) if is_apart and _is_of(other, alias) else None
+
+
+def _is_of(node: Node, alias: str) -> bool:
+    """Whether an expression has columns, all of that relation."""
+    columns = [part for part in node.walk() if isinstance(part, Column)]
+    return bool(columns) and all(_of(column, alias) is not None for column in columns)
 
 
 def _of(node: Node, alias: str) -> str | None:
@@ -130,14 +166,14 @@ def _of(node: Node, alias: str) -> str | None:
 
 
 def _is_comparable(part: KeyPart, side: Side, pointer: str, problems: Problems) -> bool:
-    mine, theirs = part.left.scalar.type, side.entry.relation.columns[part.right]
+    mine, theirs = part.left.scalar.type, part.type_of(side)
     if mine.is_nested or theirs.is_nested:
-        problems.add(pointer, "type_mismatch", f"{side.qualified(part.right)} is {theirs}; nested values cannot be compared")
+        problems.add(pointer, "type_mismatch", f"{part.shown(side)} is {theirs}; nested values cannot be compared")
         return False
     if _family(mine) != _family(theirs):
         problems.add(
             pointer, "type_mismatch",
-            f"{part.left.text} is {mine} and {side.qualified(part.right)} is {theirs}; they can never be equal",
+            f"{part.left.text} is {mine} and {part.shown(side)} is {theirs}; they can never be equal",
         )  # fmt: skip
         return False
     return True

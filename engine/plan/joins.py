@@ -15,14 +15,13 @@ from engine.plan.scope import Scope, Side
 
 _TYPES: dict[str, tuple[str, ...]] = {
     "stream–table": ("inner", "left"),
-    "stream–stream": ("inner", "left", "outer"),
+    "stream–stream": ("inner", "left", "right", "outer"),
     "table–table": ("inner", "left", "right", "outer"),
     "foreign-key": ("inner", "left"),
 }
 
 _WHY_NOT = {
     "stream–table": "only the stream's records trigger output, so a row of the table alone never gives one",
-    "stream–stream": "swap the two streams to keep all of the right one",
     "foreign-key": "the result's key is the left table's, which a right row alone does not have",
 }
 
@@ -88,7 +87,7 @@ def _plan(scope: Scope, index: int, side: Side, running: Running) -> PlannedJoin
     elif form == "stream–stream" and join.type == "inner" and join.within is not None and join.within.unmatched == "eager":
         problems.add(
             f"{side.pointer}/within/unmatched", "unsupported_option",
-            "`eager` shows records without a partner at once, and an inner join shows none; make it a left or outer join, or leave it out",
+            "`eager` shows records without a partner at once, and an inner join shows none; make it another join, or leave it out",
         )  # fmt: skip
     elif form == "table–table":
         _check_history(join, side, running, problems)

@@ -10,7 +10,7 @@ from engine.definition.types import STRING, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
 from engine.plan.joins import hold_of
-from engine.plan.model import LateRecords, Output, Plan
+from engine.plan.model import Computed, LateRecords, Output, Plan
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.row_operators import Filter
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
@@ -103,7 +103,7 @@ def _used(layout: Layout) -> frozenset[str]:
     """Return the qualified columns that anything after the inputs reads."""
     scope, used = layout.scope, set(layout.scope.source.key())
     for join in layout.joins:
-        used |= {join.side.qualified(part.right) for part in join.parts}
+        used |= {join.side.qualified(part.right) for part in join.parts if part.computed is None}
         used |= {column for part in join.parts for column in part.left.scalar.columns}
     schema = scope.schema()
     texts = [layout.where] if layout.where is not None else []
@@ -133,14 +133,18 @@ def _add_stream_join(stages: Stages, join: PlannedJoin, place: int) -> None:
         if part.left.column is None:
             computed[name] = part.left
     stages.gather(tuple(left), computed, side.alias)
-    right = stages.read(place, {name: part.right for name, part in reversed(list(zip(left, join.parts, strict=True)))})
+    hashed_by = {name: part.right for name, part in reversed(list(zip(left, join.parts, strict=True)))}
+    made = tuple(
+        Computed(part.right, part.computed.text, part.computed.scalar.type) for part in join.parts if part.computed is not None
+    )
+    right = stages.read(place, hashed_by, made)
     after = (*stages.schema.items(), *right.items())
     if wanted.within is None:
         stages.add(_stream_table_join(join, place, tuple(left), right.names), Schema((*after, (side.match, STRING))))
         return
     spec = StreamStreamJoin(
         name=side.alias,
-        type="inner" if wanted.type == "right" else wanted.type,
+        type=wanted.type,
         stream_index=place,
         left_key=tuple(left),
         right_key=_right_key(join),

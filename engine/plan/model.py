@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.definition.relations import EventTimeUnit
-from engine.definition.types import Schema
+from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.operator import Operator
 
 
@@ -73,6 +73,20 @@ class RelationSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """A column that an input makes of its relation's own, as records are read.
+
+    Attributes:
+        name: unqualified; no relation's column can be called so.
+        text: canonical, over unqualified columns.
+    """
+
+    name: str
+    text: str
+    type: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """One input. ``index`` is the declared index: a stage's tables before its streams (T2).
 
@@ -81,6 +95,7 @@ class Input:
         relation: the relation it reads.
         feed: where from.
         columns: the unqualified columns the query needs, key columns included (projection at the source).
+        computed: columns that it makes behind those, of any of the relation's.
         hash_key: unqualified columns whose hash chooses the task; equal values of the join or group key meet in one task.
         where: ``from.where``: a condition over unqualified columns, applied before anything else, else None.
         start: where reading begins: earliest, latest, or an event time in ms.
@@ -96,6 +111,13 @@ class Input:
     where: str | None = None
     start: Literal["earliest", "latest"] | int = "earliest"
     stage: int = 0
+    computed: tuple[Computed, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of its records, unqualified."""
+        own = self.relation.columns.select(self.columns).items()
+        return Schema((*own, *((each.name, each.type) for each in self.computed)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def _default(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping | 
     else:
         wanted = [(name, scope.source.qualified(name)) for name in scope.source.entry.relation.columns.names]
         for join in joins:
-            has_own_key = join.side.kind == "stream" and join.join.type == "outer"
+            has_own_key = join.side.kind == "stream" and join.join.type in {"right", "outer"}
             equal = set[str]() if has_own_key else {part.right for part in join.parts}
             columns = join.side.entry.relation.columns.names
             wanted += [(name, join.side.qualified(name)) for name in columns if name not in equal]

@@ -113,6 +113,8 @@ class Running:
                     for part in join.parts
                     if part.left.column is not None
                 }
+            if join.join.type == "right":  # every row has a record of the right stream, and its key
+                self.key, self.has_null_keys = join.side.key(), False
             self.has_null_keys |= join.join.type == "outer"
             return
         if not join.is_foreign_key:

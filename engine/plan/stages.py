@@ -14,7 +14,7 @@ from typing import Literal
 from engine.definition.start import StartAt
 from engine.definition.syntax import reference
 from engine.definition.types import ColumnType, Schema
-from engine.plan.model import Input, Stage
+from engine.plan.model import Computed, Input, Stage
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.row_operators import Projection
 from engine.plan.scope import Checked, Scope, Side
@@ -27,10 +27,12 @@ class _Read:
     Attributes:
         place: in ``Scope.sides``.
         hashed_by: from a column of the spread to the relation's own column that equals it.
+        computed: columns that are made of the relation's own.
     """
 
     place: int
     hashed_by: Mapping[str, str]
+    computed: tuple[Computed, ...] = ()
 
 
 @dataclass(slots=True)
@@ -83,18 +85,20 @@ class Stages:
         self._drafts[-1].operators.append(operator)
         self.schema = schema or self.schema
 
-    def read(self, place: int, hashed_by: Mapping[str, str]) -> Schema:
-        """Let the stage read one more relation and return its columns.
+    def read(self, place: int, hashed_by: Mapping[str, str], computed: tuple[Computed, ...] = ()) -> Schema:
+        """Let the stage read one more relation and return its columns, those that are computed last.
 
         Args:
             place: in ``Scope.sides``; an operator that reads it names it so until ``finish``.
             hashed_by: from the running relation's columns to the relation's own ones that equal them.
+            computed: columns that are made of the relation's own.
         """
         draft = self._drafts[-1]
         entered = {now: name for name, now in draft.names.items()}
         equal = {self._original(name): own for name, own in hashed_by.items()}
-        draft.reads.append(_Read(place, {entered.get(name, name): own for name, own in equal.items()}))
-        return self._schema_of(place)
+        draft.reads.append(_Read(place, {entered.get(name, name): own for name, own in equal.items()}, computed))
+        side = self._scope.sides[place]
+        return Schema((*self._schema_of(place).items(), *((side.qualified(each.name), each.type) for each in computed)))
 
     def compute(self, computed: Mapping[str, Checked], step: str) -> None:
         """Add columns that are more than columns, by name, for a step such as ``group_by``."""
@@ -167,13 +171,14 @@ class Stages:
             hash_key=tuple(read.hashed_by[name] for name in spread),
             start=_start(self._scope) if side.kind == "stream" else "earliest",
             stage=stage,
+            computed=read.computed,
         )
 
     def _stage(self, number: int, draft: _Draft, inputs: tuple[Input, ...], index_of: Mapping[int, int]) -> Stage:
         columns: dict[str, ColumnType] = {} if number == 0 else dict(draft.entering.items())
         for source in inputs:
             if source.stage == number:
-                columns |= {f"{source.alias}.{name}": source.relation.columns[name] for name in source.columns}
+                columns |= {f"{source.alias}.{name}": kind for name, kind in source.schema.items()}
         following = None if number + 1 == len(self._drafts) else self._drafts[number + 1]
         return Stage(
             index=number,

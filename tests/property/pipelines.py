@@ -179,7 +179,17 @@ def _referred(draw: Draw, name: str, known: list[Shape]) -> tuple[Json, str] | N
     }, "other"
 
 
-TEMPLATES = (_filtered, _joined, _windowed, _counted, _kept, _regrouped, _met, _referred)
+def _met_in_time(draw: Draw, name: str, known: list[Shape]) -> tuple[Json, str] | None:
+    """A join of two streams, by expressions of both."""
+    left, right = _pick(draw, known, "stream"), _pick(draw, known, "stream")
+    within = {"before": "2s", "after": "6s", "grace": draw(st.sampled_from(["0s", "10s"]))}
+    kind = draw(st.sampled_from(["inner", "left", "right", "outer"]))
+    join = {"stream": right, "as": "j", "type": kind, "on": f"upper({left}.k) = upper(j.k)", "within": within}
+    select = {"k": f"coalesce({left}.k, j.k)", "g": "j.g", "v": f"{left}.v"}
+    return {"from": {"stream": left}, "joins": [join], "select": select, "into": {"stream": name}}, "stream"
+
+
+TEMPLATES = (_filtered, _joined, _met_in_time, _windowed, _counted, _kept, _regrouped, _met, _referred)
 
 
 def _pick(draw: Draw, known: list[Shape], kind: str) -> str:
@@ -192,7 +202,7 @@ def _timeless(query: Json) -> bool:
     """Whether nothing in a query waits for time or is refused for it: then its result does not depend on the clock of each task (T1)."""
     join = query.get("joins", [{}])[0]
     is_open = query.get("window", {"grace": "1h"})["grace"] == "1h"
-    return is_open and "suppress" not in query and join.get("grace", "0s") == "0s"
+    return is_open and "suppress" not in query and "within" not in join and join.get("grace", "0s") == "0s"
 
 
 @st.composite

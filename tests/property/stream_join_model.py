@@ -85,7 +85,7 @@ class StreamJoinModel:
         return record.ts + record.reach + self.grace_ms < self.clock
 
     def _comes_with_nulls(self, side: Side) -> bool:
-        return self.type == "outer" or (self.type == "left" and side == "left")
+        return self.type in {"outer", side}
 
     def _emit(self, pos: int, ts: int, offset: int, values: dict[Side, str], state: str = "final") -> None:
         states = (state,) if self.is_eager else ()

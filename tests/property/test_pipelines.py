@@ -58,12 +58,13 @@ def test_every_template_is_drawn() -> None:
     """The strategy reaches every kind of query, or the tests above show little."""
     seen: set[str] = set()
 
-    @settings(max_examples=100, database=None, derandomize=True)
+    @settings(max_examples=200, database=None, derandomize=True)
     @given(worlds())
     def look(world: World) -> None:
         for query in world.queries:
             parts = ("window", "joins", "where", "group_by")
-            seen.add(f"{next(iter(query['from']))} {[part for part in parts if part in query]}")
+            is_near = any("within" in join for join in query.get("joins", ()))
+            seen.add(f"{next(iter(query['from']))} {[part for part in parts if part in query]} {is_near}")
 
     look()
     assert len(seen) >= len(TEMPLATES) - 2

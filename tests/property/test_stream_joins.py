@@ -42,12 +42,12 @@ records = st.lists(record, max_size=12) | st.lists(record, min_size=20, max_size
 reach = st.sampled_from([0, 2, 4])
 specs = st.builds(
     lambda kind, before, after, grace: StreamStreamJoin("r", kind, 1, ("l.key",), ("r.key",), before, after, grace, ("r.value",)),
-    st.sampled_from(["inner", "left", "outer"]),
+    st.sampled_from(["inner", "left", "right", "outer"]),
     reach,
     reach,
     st.sampled_from([0, 3, 20]),
 )
-eager = st.builds(lambda spec, kind: replace(spec, type=kind, is_eager=True), specs, st.sampled_from(["left", "outer"]))
+eager = st.builds(lambda spec, kind: replace(spec, type=kind, is_eager=True), specs, st.sampled_from(["left", "right", "outer"]))
 advances = st.dictionaries(st.integers(1, 60), st.integers(0, 15), max_size=3)
 
 
@@ -184,7 +184,7 @@ def test_an_eager_join_shows_each_record_at_once_and_keeps_none_to_show_it_later
     matches = [row[:5] for row in runner.output if None not in row[3:5]]
     assert matches == [row for row in waiting.output if None not in row[3:5]]
     late = {offset for *_, offset in runner.late}
-    outer = {"left": ("left",), "outer": ("left", "right")}[spec.type]
+    outer = ("left", "right") if spec.type == "outer" else (spec.type,)
     expected = {pos for pos, (side, *_) in order if side in outer} - late
     assert expected <= {row[0] for row in runner.output}
     states = {row[5] for row in runner.output if None not in row[3:5]}

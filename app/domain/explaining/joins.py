@@ -188,10 +188,13 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
             f"it was {shown(since)}."
         )
         return Verdict([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")])
-    other = _input(subject, spec.stream_index)
+    other, is_shown = _input(subject, spec.stream_index), spec.shown_alone[0]
     key = {
         right: subject.values[left] for left, right in zip(spec.left_key, spec.right_key, strict=True) if left in subject.values
     }
+    if other.computed:
+        what = ", ".join(column.text for column in other.computed)
+        return Verdict([desk.step("unknown", f"Whether {other.relation.name} has a partner is not known: it is met by {what}.")])
     found = subject.facts.records(other, _own(other, key), subject.at_ms - spec.before_ms, subject.at_ms + spec.after_ms)
     partner = next((record for record in found.records if record.is_read), None)
     name = other.relation.name
@@ -202,7 +205,7 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
         unread = found.records[0]
         sentence = f"Its partner in {name} from {shown(unread.event_time_ms)} is not read yet."
         return Verdict([desk.step("not_read_yet", sentence, is_blocking=True, place=unread.place)])
-    if not is_closed and spec.is_eager and spec.type != "inner":
+    if not is_closed and spec.is_eager and is_shown:
         sentence = (
             f"No record of {name} within reach has been read: it is shown without one, as preliminary; one may come until stream time reaches "
             f"{shown(until_ms)}; it is at {shown(now_ms)}."
@@ -216,10 +219,8 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
         return Verdict([desk.step("buffered_until", sentence, is_blocking=True, clock=clock, reason="partner")])
     if not found.is_complete:
         return Verdict([desk.step("unknown", f"Whether {name} had a partner is not known: its feed cannot be searched.")])
-    what = "no row comes of it" if spec.type == "inner" else "its columns are null"
-    step = desk.step(
-        "no_version", f"{name} had no record within reach; {what}.", is_blocking=spec.type == "inner", reason="no_partner"
-    )
+    what = "its columns are null" if is_shown else "no row comes of it"
+    step = desk.step("no_version", f"{name} had no record within reach; {what}.", is_blocking=not is_shown, reason="no_partner")
     return Verdict([step])
 
 

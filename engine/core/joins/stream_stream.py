@@ -158,7 +158,7 @@ class StreamStreamJoiner(Operator):
         self._no_right = empty_frame(right)
         self._clock: int | None = state.get("clock")
         self._arrivals: int = state.get("arrivals", 0)
-        self._is_outer = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[spec.type]
+        self._is_outer = spec.shown_alone
         states = state.get("left"), state.get("right")
         self._sides = tuple(
             JoinSide(columns, waits=is_outer and not spec.is_eager, state=kept, store=store)

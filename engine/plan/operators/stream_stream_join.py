@@ -30,7 +30,7 @@ class StreamStreamJoin(StatefulOperator):
     part = "joins"
     edited_in_place: ClassVar[Mapping[str, Any]] = {"grace_ms": 0}
 
-    type: Literal["inner", "left", "outer"]
+    type: Literal["inner", "left", "right", "outer"]
     stream_index: int
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
@@ -39,6 +39,11 @@ class StreamStreamJoin(StatefulOperator):
     grace_ms: int
     right_columns: tuple[str, ...]
     is_eager: bool = False
+
+    @property
+    def shown_alone(self) -> tuple[bool, bool]:
+        """Whether records of the left side, and of the right one, are shown without a partner."""
+        return self.type in {"left", "outer"}, self.type in {"right", "outer"}
 
     @property
     def state_column(self) -> str:

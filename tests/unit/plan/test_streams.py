@@ -8,10 +8,11 @@ import pytest
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.definition.types import STRING
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, source_entry
-from engine.plan.model import Plan
+from engine.plan.model import Computed, Plan
 from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
@@ -88,6 +89,42 @@ def test_a_join_key_that_is_computed_becomes_a_column_and_gets_a_stage() -> None
     assert isinstance(join, StreamTableJoin)
     assert (join.stream_key, join.table_key) == (("ads.$on0",), ("ads.ad",))
     assert [(one.alias, one.stage) for one in plan.inputs] == [("views", 0), ("ads", 1)]
+
+
+def test_streams_meet_on_expressions_of_both_sides_and_the_other_input_makes_its_own() -> None:
+    join = {**CLICKS, "on": "upper(views.ad) = trim(lower(c.ad))"}
+    plan = build(joins=[join], select=SELECT)
+    right = plan.inputs[1]
+    assert (right.stage, right.columns, right.hash_key) == (1, ("id",), ("$right0",))
+    assert right.computed == (Computed("$right0", 'trim(lower("ad"))', STRING),)
+    operator = plan.stages[1].operators[0]
+    assert isinstance(operator, StreamStreamJoin)
+    assert (operator.left_key, operator.right_key) == (("c.$on0",), ("c.$right0",))
+    assert build(joins=[{**join, "on": "trim(lower(c.ad)) = upper(views.ad)"}], select=SELECT) == plan
+    both = build(joins=[{**join, "on": f"{join['on']} AND c.id = views.id"}], select=SELECT)
+    assert [(one.stage, one.hash_key) for one in both.inputs] == [(0, ("id",)), (0, ("id",))]
+
+
+@pytest.mark.parametrize(
+    ("join", "code"),
+    [
+        ({**ADS, "on": "views.ad = lower(ads.ad)"}, "join_key_mismatch"),
+        ({**CLICKS, "on": "views.ad = concat(c.ad, views.id)"}, "join_key_mismatch"),
+        ({**CLICKS, "on": "views.ad = lower('x')"}, "join_key_mismatch"),
+        ({**CLICKS, "on": "views.ad = lower(c.ad) AND views.id = lower(c.ad)"}, "join_key_mismatch"),
+        ({**CLICKS, "on": "views.ad = lower(c.nothing)"}, "unknown_column"),
+        ({**CLICKS, "on": "views.ad = length(c.ad)"}, "type_mismatch"),
+    ],
+)
+def test_an_expression_that_cannot_be_met_is_refused(join: dict[str, Any], code: str) -> None:
+    assert ("/joins/0/on", code) in refused(joins=[join], select=SELECT)
+
+
+def test_a_right_join_of_streams_has_the_key_of_the_right_one() -> None:
+    join = {**CLICKS, "type": "right"}
+    plan = build(joins=[join], select={"id": "c.id", "left": "views.id"}, into=OUT)
+    assert plan.output.key == ("id",)
+    assert build(joins=[join], select={"left": "views.id"}).output.key == ()
 
 
 def test_a_join_on_what_a_table_gave_gets_a_stage_by_it() -> None:
@@ -200,7 +237,7 @@ def test_what_may_change_in_place_leaves_state_valid_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        ({"joins": [{**CLICKS, "type": "right"}]}, ("/joins/0/type", "unsupported_pair")),
+        ({"joins": [{**ADS, "type": "right"}]}, ("/joins/0/type", "unsupported_pair")),
         ({"joins": [{**CLICKS, "within": None}]}, ("/joins/0/within", "field_missing")),
         ({"joins": [{**CLICKS, "within": {**WITHIN, "unmatched": "eager"}}]}, ("/joins/0/within/unmatched", "unsupported_option")),
         ({"joins": [{**CLICKS, "grace": "1m"}]}, ("/joins/0/grace", "unsupported_option")),
