@@ -36,6 +36,7 @@ query = sa.Table(
     _moment("created_at"),
     _moment("updated_at"),
     _moment("deleted_at", nullable=True),
+    sa.Column("statement", sa.Text),
 )
 
 relation = sa.Table(
@@ -51,6 +52,15 @@ relation = sa.Table(
     sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
     _moment("created_at"),
     _moment("updated_at"),
+    sa.Column("sql", JSONB),
+)
+
+sql_type = sa.Table(
+    "sql_type",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),
+    _moment("created_at"),
 )
 
 query_read = sa.Table(

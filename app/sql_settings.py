@@ -1,0 +1,22 @@
+"""Settings of SQL: what statements do where they do not say, and how much they may ask for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class SqlSettings(BaseModel):
+    """How statements are understood.
+
+    Attributes:
+        default_grace: of windows without GRACE PERIOD: ``klip10``: none, as KLIP-10 has it; ``ksqldb``: 24 hours less the window's size with
+            EMIT CHANGES, none with EMIT FINAL.
+        max_scanned_rows: how many rows a SELECT without EMIT may look at.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    default_grace: Literal["klip10", "ksqldb"] = "klip10"
+    max_scanned_rows: int = Field(default=100_000, ge=1)

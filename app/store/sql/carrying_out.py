@@ -1,0 +1,165 @@
+"""Carrying out what statements ask for, as far as it is of definitions: each one within the caller's transaction.
+
+Records (INSERT ... VALUES) and reads are not of this: they need no edit of what is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.access import refuse_beyond_scope
+from app.domain.preconditions import Preconditions
+from app.domain.scopes import feeds_in, names_in
+from app.domain.sources import source_warnings
+from app.errors import Unprocessable
+from app.store.queries import set_desired_state
+from app.store.query_edits import Replacement, create_query, delete_query, replace_query
+from app.store.query_warnings import warnings_about
+from app.store.relation_edits import delete_source, put_source
+from app.store.sql.sessions import facts_of
+from app.store.tables import query, relation, sql_type
+from engine.definition.queries import QueryDefinition
+from engine.plan.warnings import DefinitionWarning
+from engine.statements.actions import (
+    Action,
+    ControlQuery,
+    CreateQuery,
+    DropRelation,
+    DropType,
+    InsertInto,
+    Nothing,
+    RegisterSource,
+    RegisterType,
+)
+from engine.statements.session import SqlRelation
+
+ANY = Preconditions()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a statement.
+
+    Attributes:
+        sentence: what was done.
+        relation: name of the relation that it is about, as paths have it; None: of none.
+        kind: of that relation.
+        query: name of the query that it is about.
+        definition: as it was stored.
+        notes: how the statement was understood where it left something open.
+        warnings: what is strange about the definition.
+    """
+
+    sentence: str
+    relation: str | None = None
+    kind: str | None = None
+    query: str | None = None
+    definition: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[DefinitionWarning, ...] = ()
+
+
+def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
+    """Carry an action out.
+
+    Args:
+        connection: in a transaction of the control plane.
+        action: what a statement asks for.
+        text: the statement, as it was written.
+
+    Raises:
+        AppError: as the same edit over HTTP.
+        DefinitionInvalid: with every problem.
+    """
+    match action:
+        case Nothing(sentence=sentence):
+            return Done(sentence)
+        case RegisterSource():
+            return _register(connection, action, text)
+        case CreateQuery():
+            return _create(connection, action, text)
+        case InsertInto(target=target, definition=definition):
+            refuse_beyond_scope(names_in(definition))
+            created = create_query(connection, definition)
+            _note_statement(connection, created.name, text)
+            return _created(connection, definition, f"query {created.name} writes into {target.name}", target, action.notes)
+        case DropRelation(relation=dropped):
+            return _drop(connection, dropped)
+        case ControlQuery(action=wanted, queries=names):
+            return _control(connection, wanted, names)
+        case RegisterType(name=name, type=kind):
+            connection.execute(sa.delete(sql_type).where(sql_type.c.name == name))
+            connection.execute(sa.insert(sql_type).values(name=name, type=str(kind)))
+            return Done(f"type {name} is {kind}")
+        case DropType(name=name):
+            connection.execute(sa.delete(sql_type).where(sql_type.c.name == name))
+            return Done(f"type {name} is forgotten; columns that were declared with it keep their type")
+    raise Unprocessable("not_supported_yet", f"{type(action).__name__} cannot be carried out by this version")
+
+
+def _register(connection: sa.Connection, action: RegisterSource, text: str) -> Done:
+    sql = action.relation
+    name = sql.definition_name
+    refuse_beyond_scope([("/sql", name), *(("/sql", feed) for _, feed in feeds_in(action.definition))])
+    put_source(connection, sql.kind, name, action.definition, ANY)
+    _note_facts(connection, sql, text)
+    stored = action.definition.model_dump(mode="json", by_alias=True)
+    warned = tuple(source_warnings(action.definition))
+    return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warned)
+
+
+def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
+    definition, sql = action.definition, action.relation
+    refuse_beyond_scope(names_in(definition))
+    if action.is_replace:
+        replace_query(connection, definition, Replacement())
+    else:
+        create_query(connection, definition)
+    _note_statement(connection, definition.name, text)
+    _note_facts(connection, sql, text)
+    return _created(connection, definition, f"query {definition.name} writes {sql.kind} {sql.name}", sql, action.notes)
+
+
+def _created(
+    connection: sa.Connection, definition: QueryDefinition, sentence: str, sql: SqlRelation, notes: tuple[str, ...]
+) -> Done:
+    stored = definition.model_dump(mode="json", by_alias=True)
+    warned = tuple(warnings_about(connection, definition))
+    return Done(sentence, sql.definition_name, sql.kind, definition.name, stored, notes, warned)
+
+
+def _drop(connection: sa.Connection, dropped: SqlRelation) -> Done:
+    name, writer = dropped.definition_name, dropped.entry.produced_by
+    refuse_beyond_scope([("/sql", name)])
+    if writer is None:
+        delete_source(connection, dropped.kind, name, ANY)
+        return Done(f"{dropped.kind} {dropped.name} is dropped", name, dropped.kind)
+    delete_query(connection, writer, keeps_result=False, conditions=ANY)
+    return Done(f"{dropped.kind} {dropped.name} is dropped with query {writer}", name, dropped.kind, writer)
+
+
+def _control(connection: sa.Connection, wanted: str, names: Iterable[str]) -> Done:
+    listed = tuple(names)
+    refuse_beyond_scope(("/sql", name) for name in listed)
+    for name in listed:
+        if wanted == "terminate":
+            delete_query(connection, name, keeps_result=True, conditions=ANY)
+        else:
+            set_desired_state(connection, name, "paused" if wanted == "pause" else "running", ANY)
+    done = {"terminate": "ended; its result stays for reading", "pause": "paused", "resume": "wished to run"}[wanted]
+    return Done(
+        "there are no queries" if not listed else f"{', '.join(listed)}: {done}", query=listed[0] if len(listed) == 1 else None
+    )
+
+
+def _note_facts(connection: sa.Connection, sql: SqlRelation, text: str) -> None:
+    wanted = sa.update(relation).where(relation.c.name == sql.definition_name)
+    connection.execute(wanted.values(sql=facts_of(sql, text)))
+
+
+def _note_statement(connection: sa.Connection, name: str, text: str) -> None:
+    connection.execute(sa.update(query).where(query.c.name == name, query.c.deleted_at.is_(None)).values(statement=text))

@@ -1,0 +1,114 @@
+"""The catalog as statements see it: relations with their topics, queries, and named types; one consistent picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+
+from app.domain.internal_queries import is_internal
+from app.store.catalog import load_visible_catalog
+from app.store.scopes import query_is_visible
+from app.store.tables import query, relation, sql_type
+from app.store.transactions import raw
+from engine.definition.durations import parse_duration
+from engine.definition.types import Schema, parse_type
+from engine.plan.catalog import CatalogEntry
+from engine.statements.session import WINDOW_BOUNDS, Format, KeyWindow, Session, Settings, SqlRelation, Topic
+
+_JSON: Final = Format("JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFacts:
+    """What a statement says of a relation beside its definition; kept with it.
+
+    Attributes:
+        topic: see ``SqlRelation``; and so for the others.
+        statement: the text that made the relation.
+    """
+
+    topic: Topic
+    window: KeyWindow | None = None
+    is_read_only: bool = False
+    headers: tuple[str, ...] = ()
+    statement: str = ""
+
+
+_FACTS: Final = TypeAdapter(SqlFacts)
+
+
+def facts_of(sql: SqlRelation, statement: str) -> dict[str, Any]:
+    """Return what is kept of a relation that a statement made, as JSON."""
+    return asdict(SqlFacts(sql.topic, sql.window, sql.is_read_only, tuple(sorted(sql.headers)), statement))
+
+
+def load_session(connection: sa.Connection, settings: Settings, variables: Mapping[str, str]) -> Session:
+    """Return what statements are bound against; what is outside of the caller's scope is not there."""
+    catalog = load_visible_catalog(raw(connection))
+    kept = {name: facts for name, facts in connection.execute(sa.select(relation.c.name, relation.c.sql)) if facts is not None}
+    writing = dict(_queries(connection))
+    writers: dict[str, list[str]] = {}
+    for name, definition in writing.items():
+        writers.setdefault(_result(definition), []).append(name)
+    relations = [
+        _relation(name, entry, kept.get(name), tuple(writers.get(name, ())), writing.get(entry.produced_by or ""))
+        for name, entry in catalog.items()
+    ]
+    types = {name: parse_type(text) for name, text in connection.execute(sa.select(sql_type.c.name, sql_type.c.type))}
+    return Session(
+        {each.name: each for each in relations},
+        {name: _result(definition).upper() for name, definition in writing.items()},
+        types,
+        settings,
+        variables,
+    )
+
+
+def _queries(connection: sa.Connection) -> list[tuple[str, Mapping[str, Any]]]:
+    wanted = sa.select(query.c.name, query.c.definition).where(query.c.deleted_at.is_(None), query_is_visible())
+    return [
+        (name, definition)
+        for name, definition in connection.execute(wanted.order_by(query.c.created_at))
+        if not is_internal(name)
+    ]
+
+
+def _result(definition: Mapping[str, Any]) -> str:
+    into = definition["into"]
+    return str(into.get("stream") or into.get("table"))
+
+
+def _relation(
+    name: str, entry: CatalogEntry, kept: Mapping[str, Any] | None, writers: tuple[str, ...], definition: Mapping[str, Any] | None
+) -> SqlRelation:
+    facts = SqlFacts(Topic(name, _JSON, _JSON)) if kept is None else _FACTS.validate_python(kept)
+    columns, key = entry.relation.columns, entry.relation.key
+    is_windowed = key[-2:] == WINDOW_BOUNDS
+    own_key = key[:-2] if is_windowed else key
+    hidden = WINDOW_BOUNDS if is_windowed else ()
+    values = [column for column in columns.names if column not in own_key and column not in hidden]
+    return SqlRelation(
+        name.upper(),
+        entry.relation.kind,
+        Schema(tuple((column, columns[column]) for column in (*own_key, *values))),
+        own_key,
+        facts.topic,
+        entry,
+        facts.window or (_window(definition) if is_windowed else None),
+        facts.is_read_only,
+        writers,
+        frozenset(facts.headers),
+    )
+
+
+def _window(definition: Mapping[str, Any] | None) -> KeyWindow | None:
+    """Return the windows of a result, by the definition of the query that writes it."""
+    window = None if definition is None else definition.get("window")
+    if window is None:
+        return None
+    size = window.get("size") or window.get("difference")
+    return KeyWindow(window["type"], parse_duration(size) if isinstance(size, str) else size)
