@@ -59,7 +59,13 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
         needed = refuse_newer(connection).needed
         connection.execute("ALTER TABLE slackwater.alembic_version SET SCHEMA public")
         connection.execute("UPDATE alembic_version SET version_num = '0015'")
-        connection.execute("DROP INDEX slackwater.relation_feed")  # what later revisions made
+        for made_later in (
+            "DROP INDEX slackwater.relation_feed",
+            "DROP TABLE slackwater.sql_type",
+            "ALTER TABLE slackwater.relation DROP COLUMN sql",
+            "ALTER TABLE slackwater.query DROP COLUMN statement",
+        ):
+            connection.execute(made_later)
         found = refuse_newer(connection)
         assert (found.found, found.is_behind) == ("0015", True)
         with ThreadPoolExecutor(3) as pool:
