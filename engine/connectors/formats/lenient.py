@@ -116,7 +116,7 @@ def _whole(value: Any, kind: str) -> int:
         raise _not(value, kind)
     if isinstance(value, int):
         return value
-    if isinstance(value, (Decimal, float)) and abs(value) < _MOST:
+    if isinstance(value, (Decimal, float)) and -_MOST < value < _MOST:
         return int(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)

@@ -1,0 +1,138 @@
+"""Topics of SQL tests: records as bytes, as a broker holds them, and what a relation sees in them and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from app.testing.sql_notation import Side
+from engine.connectors.canonical import LOGGED, MAX_EVENT_TIME_MS, OP_DELETE, OP_UPSERT, canonicalise
+from engine.connectors.formats.model import Layout, Payload
+from engine.core.frames import OFFSET, OP, TS
+from engine.definition.types import TIMESTAMP
+from engine.statements.session import WINDOW_BOUNDS, Format, SqlRelation
+
+_WINDOW_TYPES: Final = {"session": "session"}
+"""What tests call the windows of a key: all others are ``time``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a key, in milliseconds."""
+
+    start: int
+    end: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a topic."""
+
+    key: Payload
+    value: Payload
+    timestamp: int
+    window: Window | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The keys and the values of a topic as one relation reads and writes them."""
+
+    key: Side
+    value: Side
+
+
+def sides_of(relation: SqlRelation, *, is_wrapped_by_default: bool) -> Sides:
+    """Say how a relation's topic is read and written."""
+    topic = relation.topic
+    is_wrapped = is_wrapped_by_default if topic.is_wrapped is None else topic.is_wrapped
+    return Sides(
+        _side(topic.key_format, relation, relation.key, is_wrapped=False),
+        _side(topic.value_format, relation, relation.values, is_wrapped=is_wrapped),
+    )
+
+
+def _side(written: Format, relation: SqlRelation, columns: Sequence[str], *, is_wrapped: bool) -> Side:
+    return Side(written.name, Layout(relation.columns.select(columns), is_wrapped, written.delimiter))
+
+
+def record_of(given: Mapping[str, Any], sides: Sides) -> Record:
+    """Return a record as a test gives it."""
+    window = given.get("window")
+    return Record(
+        sides.key.payload(given.get("key")),
+        sides.value.payload(given.get("value")),
+        int(given.get("timestamp") or 0),
+        None if window is None else Window(int(window["start"]), int(window["end"]), str(window["type"]).lower()),
+    )
+
+
+def shown(records: Sequence[Record], sides: Sides) -> list[dict[str, Any]]:
+    """Return records as a test shows them."""
+    keys = sides.key.shown([record.key for record in records])
+    values = sides.value.shown([record.value for record in records])
+    result = []
+    for record, key, value in zip(records, keys, values, strict=True):
+        row = {"key": key, "value": value, "timestamp": record.timestamp}
+        if record.window is not None:
+            row["window"] = {"start": record.window.start, "end": record.window.end, "type": record.window.type}
+        result.append(row)
+    return result
+
+
+def seen(records: Sequence[Record], relation: SqlRelation, sides: Sides) -> pl.DataFrame:
+    """Return the records that a relation can read, judged as those of a log; ``_offset`` is a record's place."""
+    keys = sides.key.decode([record.key for record in records])
+    values = sides.value.decode([record.value for record in records])
+    deletes = relation.kind.lower() == "table"
+    ops = [OP_DELETE if deletes and is_absent else OP_UPSERT for is_absent in values.is_absent]
+    raw = pl.DataFrame(
+        [
+            pl.Series(TS, [record.timestamp for record in records], pl.Int64),
+            pl.Series(OFFSET, range(len(records)), pl.Int64),
+            pl.Series(OP, ops, pl.Int8),
+            *keys.columns.values(),
+            *values.columns.values(),
+            *(_bounds(records) if relation.window is not None else ()),
+        ]
+    )
+    unread = {*keys.faults, *values.faults}
+    accepted, _ = canonicalise(raw, relation.entry.relation, MAX_EVENT_TIME_MS, LOGGED)
+    return accepted.filter(~pl.col(OFFSET).is_in(sorted(unread))) if unread else accepted
+
+
+def written(changes: pl.DataFrame, relation: SqlRelation, sides: Sides) -> list[Record]:
+    """Return what a query's changes are as records."""
+    keys = sides.key.encode(changes)
+    values = sides.value.encode(changes)
+    has_key = changes.select(pl.any_horizontal(pl.col(relation.key).is_not_null()) if relation.key else pl.lit(value=False))
+    windows = _windows(changes, relation)
+    found = zip(keys, values, windows, changes[TS], changes[OP], has_key.to_series().extend_constant(None, 0), strict=True)
+    return [
+        Record(key if is_keyed else None, None if op == OP_DELETE else value, ts, window)
+        for key, value, window, ts, op, is_keyed in found
+    ]
+
+
+def _bounds(records: Sequence[Record]) -> list[pl.Series]:
+    windows = [record.window for record in records]
+    bounds = (
+        [None if each is None else each.start for each in windows],
+        [None if each is None else each.end for each in windows],
+    )
+    return [
+        pl.Series(name, times, pl.Int64).cast(pl.Datetime("ms", "UTC")).cast(TIMESTAMP.polars)
+        for name, times in zip(WINDOW_BOUNDS, bounds, strict=True)
+    ]
+
+
+def _windows(changes: pl.DataFrame, relation: SqlRelation) -> list[Window | None]:
+    if relation.window is None:
+        return [None] * changes.height
+    starts, ends = (changes[name].dt.timestamp("ms") for name in WINDOW_BOUNDS)
+    type_ = _WINDOW_TYPES.get(relation.window.type, "time")
+    return [Window(start, end, type_) for start, end in zip(starts, ends, strict=True)]
