@@ -16,6 +16,7 @@ from engine.definition.aggregates import AGGREGATES
 from engine.definition.documented import Example, JsonValue
 from engine.definition.function_list import FUNCTIONS
 from engine.definition.operator_list import OPERATORS
+from engine.definition.pseudo_columns import PSEUDO_COLUMNS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.definition.type_list import TYPES
@@ -52,6 +53,8 @@ def reference() -> str:
     parts.append(
         _table(("type", "holds", "in JSON"), ((_code(each.form), each.doc, _code(_json(each.example))) for each in TYPES))
     )
+    parts.append("## Pseudo-columns\n")
+    parts.append(_table(("form", "type", "says"), ((_code(each.form), each.type, each.doc) for each in PSEUDO_COLUMNS)))
     parts.append("## Operators\n")
     operators = ((_code(each.form), each.result, each.doc, _examples(each.examples)) for each in OPERATORS)
     parts.append(_table(("form", "gives", "meaning", "examples"), operators))

@@ -21,6 +21,8 @@ from engine.core.frames import HEAD, Counters
 from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.definition.expressions import Scalar, compile_scalar
+from engine.definition.pseudo_columns import EVENT_TIME
+from engine.definition.types import Schema
 from engine.plan.model import Feed, Input, RelationSchema
 
 MAX_REJECTS_PER_PIECE = 1_000
@@ -158,19 +160,24 @@ def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64, before: int | Non
 
 def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
     """Filter, project and hash a relation's judged records for one input."""
-    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation))
+    return _for_input(accepted, source_input, _compile(source_input.where, source_input.relation.readable))
 
 
 def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None) -> pl.DataFrame:
     if where is not None:
-        accepted = accepted.filter(where)
+        accepted = _with_event_time(accepted).filter(where)
     if isinstance(source_input.start, int):
         accepted = accepted.filter(pl.col("_ts") >= source_input.start)
     if source_input.computed:
+        accepted = _with_event_time(accepted)
         accepted = accepted.with_columns(_scalar(each.text, source_input).expr.alias(each.name) for each in source_input.computed)
     hashed = accepted.with_columns(key_hash(accepted, source_input.hash_key).alias("_key_hash"))
     heads = [HEAD] if HEAD in hashed.columns else []
     return hashed.select("_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names)
+
+
+def _with_event_time(accepted: pl.DataFrame) -> pl.DataFrame:
+    return accepted.with_columns(pl.col("_ts").alias(EVENT_TIME))
 
 
 def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: ReadRequest) -> Iterator[Packet]:
@@ -187,6 +194,7 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
 def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:
     """Count what the input's condition and computed columns had no value for (``engine.definition.gaps``)."""
     counters: Counters = {}
+    accepted = _with_event_time(accepted)
     if source_input.where is not None:
         condition = _scalar(source_input.where, source_input)
         GapCounter(source_input.alias, [condition]).count(accepted, counters)
@@ -225,14 +233,18 @@ def _readings(inputs: Sequence[Input]) -> list[_Reading]:
     for source_input in inputs:
         by_relation.setdefault(source_input.relation, []).append(source_input)
     return [
-        _Reading(relation, _compile(relation.where, relation), tuple((one, _compile(one.where, relation)) for one in readers))
+        _Reading(
+            relation,
+            _compile(relation.where, relation.columns),
+            tuple((one, _compile(one.where, relation.readable)) for one in readers),
+        )
         for relation, readers in by_relation.items()
     ]
 
 
 def _scalar(text: str, source_input: Input) -> Scalar:
-    return compile_scalar(text, source_input.relation.columns)
+    return compile_scalar(text, source_input.relation.readable)
 
 
-def _compile(text: str | None, relation: RelationSchema) -> pl.Expr | None:
-    return None if text is None else compile_scalar(text, relation.columns).expr
+def _compile(text: str | None, columns: Schema) -> pl.Expr | None:
+    return None if text is None else compile_scalar(text, columns).expr

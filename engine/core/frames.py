@@ -31,9 +31,6 @@ OPEN_ROW, OPEN_DELETE = 3, 4
 NO_RECORD = -1
 """Offset of a row that is not made of one record: several caused it, or time alone did (T10, ticks)."""
 
-FORCED = "$forced"
-"""Pseudo-column (boolean) of a query with ``idle``: silence let the row go, not a record (T10)."""
-
 SERVICE_COLUMNS: dict[str, pl.DataType] = {
     POS: pl.Int64(),
     TS: pl.Int64(),

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from engine.core.frames import FORCED, SERVICE_COLUMNS, Counters, OperatorOutput, empty_frame
+from engine.core.frames import SERVICE_COLUMNS, TS, Counters, OperatorOutput, empty_frame
 from engine.core.gaps import GapCounter
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import compile_scalar
-from engine.definition.types import BOOLEAN, Schema
+from engine.definition.pseudo_columns import EVENT_TIME, FORCED
+from engine.definition.types import BIGINT, BOOLEAN, Schema
 from engine.plan.operators.row_operators import Filter, Projection
 
 
@@ -35,7 +36,8 @@ class RowFilter(Operator):
 class RowProjection(Operator):
     """The ``select``. Rows may be deletes: whatever their columns give is kept, and what matters of it is the key.
 
-    Counted, under the step's name, is what it could not compute (``engine.definition.gaps``).
+    Counted, under the step's name, is what it could not compute (``engine.definition.gaps``). ``$event_time_ms`` alone is the event time that
+    the row has here.
 
     Args:
         is_forced_known: the query has ``idle``: the expressions may read ``$forced``.
@@ -44,8 +46,10 @@ class RowProjection(Operator):
     def __init__(self, spec: Projection, schema: Schema, *, is_forced_known: bool) -> None:
         known = Schema((*schema.items(), (FORCED, BOOLEAN))) if is_forced_known and FORCED not in schema else schema
         self._adds_forced = known is not schema
+        known = known if EVENT_TIME in known else Schema((*known.items(), (EVENT_TIME, BIGINT)))
         compiled = [(name, compile_scalar(text, known)) for name, text in spec.columns]
         self.schema = Schema(tuple((name, item.type) for name, item in compiled))
+        self._reads_time = any(EVENT_TIME in item.columns for _, item in compiled)
         self._nothing = empty_frame(self.schema)
         self._columns = [item.expr.cast(item.type.polars).alias(name) for name, item in compiled]
         self._gaps = GapCounter(spec.step, [item for _, item in compiled])
@@ -55,6 +59,8 @@ class RowProjection(Operator):
             return OperatorOutput(self._nothing)
         if self._adds_forced:
             frame = frame.with_columns(pl.Series(FORCED, moment.are_forced(frame)))
+        if self._reads_time:
+            frame = frame.with_columns(pl.col(TS).alias(EVENT_TIME))
         counters: Counters = {}
         projected = frame.select(*SERVICE_COLUMNS, *self._columns)
         self._gaps.count(frame, counters, projected.get_columns()[len(SERVICE_COLUMNS) :])

@@ -8,12 +8,13 @@ from engine.definition.aggregate_calls import AggregateCall, name_aggregates, pa
 from engine.definition.aggregates import UNDOABLE, is_undoable
 from engine.definition.expressions import columns_of
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.pseudo_columns import STATE
 from engine.definition.types import STRING, TIMESTAMP, Schema
 from engine.plan.operators.aggregation import AggregateColumn, Aggregation, RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.windows import Emit, SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.plan.problems import Problems, pointer_of
 from engine.plan.running import Running
-from engine.plan.scope import STATE, Checked, Scope, check_condition, check_expression
+from engine.plan.scope import Checked, Scope, check_condition, check_expression
 from engine.plan.windows import Sizes
 
 WINDOW_OPERATOR = "window"
@@ -189,7 +190,7 @@ def _group(pointer: str, index: int, text: str, schema: Schema, problems: Proble
     checked = check_expression(pointer, text, schema, problems)
     if checked is None:
         return None
-    is_computed = checked.column is None or checked.column.partition(".")[2].startswith("$")
+    is_computed = checked.column is None or checked.column.rpartition(".")[2].startswith("$")
     name = f"group_{index + 1}" if is_computed or checked.column is None else checked.column.partition(".")[2]
     source = f"group.{name}" if is_computed or checked.column is None else checked.column
     if checked.scalar.type.is_nested:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.queries import Join
 from engine.definition.syntax import parse, quoted, render
 from engine.definition.types import ColumnType, Schema
@@ -115,6 +116,7 @@ def _part(sides: tuple[Node, Node], number: int, side: Side, pointer: str, befor
     """Check one equality: what comes before, and what of the joined relation it equals."""
     left, right = sides
     name = _of(right, side.alias)
+    name = None if name == EVENT_TIME else name
     if name is not None and name not in side.entry.relation.columns:
         problems.add(pointer, "unknown_column", f"{side.name} has no column {name}")
         return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.definition.expressions import columns_of
+from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.types import STRING, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
@@ -128,9 +129,10 @@ def _add_stream_join(stages: Stages, join: PlannedJoin, place: int) -> None:
     computed: dict[str, Checked] = {}
     left: list[str] = []
     for number, part in enumerate(join.parts):
-        name = part.left.column or side.qualified(f"$on{number}")
+        column = None if part.left.column == EVENT_TIME else part.left.column
+        name = column or side.qualified(f"$on{number}")
         left.append(name)
-        if part.left.column is None:
+        if column is None:
             computed[name] = part.left
     stages.gather(tuple(left), computed, side.alias)
     hashed_by = {name: part.right for name, part in reversed(list(zip(left, join.parts, strict=True)))}
@@ -206,6 +208,8 @@ def _add_foreign_key(stages: Stages, join: PlannedJoin, place: int) -> None:
     side, key = join.side, join.left_key
     kind: Literal["inner", "left"] = "left" if join.join.type == "left" else "inner"
     stages.gather(key, {})
+    if any(EVENT_TIME in part.left.scalar.columns for part in join.parts):
+        stages.note_time(side.alias)
     subscription = ForeignKeySubscription(
         name=side.alias,
         type=kind,
@@ -239,6 +243,8 @@ def _add_where(stages: Stages, layout: Layout) -> None:
     if layout.where is None:
         return
     running = layout.running
+    if EVENT_TIME in columns_of(layout.where, layout.scope.schema()):
+        stages.note_time(FILTER)
     if running.kind == "table":
         stages.add(_table_filter(layout, FILTER, layout.where, running.key, running.retention_ms, is_last=True))
     else:
@@ -266,6 +272,8 @@ def _add_grouping(stages: Stages, layout: Layout) -> None:
             stages.gather(layout.running.key, {})
         return
     sources = tuple(group.source for group in grouping.groups)
+    if EVENT_TIME in grouping.reads:
+        stages.note_time("group_by")
     computed = {group.source: group.value for group in grouping.groups if group.is_computed}
     if grouping.regrouping is None:
         stages.gather(sources, computed)

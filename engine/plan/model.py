@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.relations import EventTimeUnit
-from engine.definition.types import ColumnType, Schema
+from engine.definition.types import BIGINT, ColumnType, Schema
 from engine.plan.operators.operator import Operator
 
 
@@ -71,6 +72,11 @@ class RelationSchema:
     conflict: Literal["latest_arrival", "latest_event_time"] = "latest_arrival"
     event_time_unit: EventTimeUnit = "ms"
 
+    @property
+    def readable(self) -> Schema:
+        """What a condition on its records may read: its columns and ``$event_time_ms``."""
+        return Schema((*self.columns.items(), (EVENT_TIME, BIGINT)))
+
 
 @dataclass(frozen=True, slots=True)
 class Computed:
@@ -78,7 +84,7 @@ class Computed:
 
     Attributes:
         name: unqualified; no relation's column can be called so.
-        text: canonical, over unqualified columns.
+        text: canonical, over what of the relation is readable, unqualified.
     """
 
     name: str

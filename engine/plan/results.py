@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
 from engine.definition.limits import MAX_COLUMNS
+from engine.definition.pseudo_columns import FORCED, STATE
 from engine.definition.syntax import reference
 from engine.definition.types import ColumnType, Schema
 from engine.plan.grouping import Grouping
@@ -13,7 +14,7 @@ from engine.plan.model import Output
 from engine.plan.operators.row_operators import Projection
 from engine.plan.problems import pointer_of
 from engine.plan.running import PlannedJoin, Running
-from engine.plan.scope import FORCED, STATE, Checked, Scope, check_expression
+from engine.plan.scope import Checked, Scope, check_expression
 from engine.plan.suppressing import closes_after
 from engine.plan.table_joins import wider
 from engine.plan.table_limits import check_table_size

@@ -8,20 +8,15 @@ from typing import Literal
 
 from engine.definition.expressions import Scalar, compile_tree, qualify, resolve
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.pseudo_columns import EVENT_TIME, FORCED, MATCH, STATE
 from engine.definition.queries import QueryDefinition
 from engine.definition.syntax import parse
-from engine.definition.types import BOOLEAN, STRING, Schema
+from engine.definition.types import BIGINT, BOOLEAN, STRING, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.problems import Problems
 from engine.sql.tree import Column, Node
 
 Rename = Callable[[str], tuple[str | None, str]]
-
-STATE = "$state"
-"""The pseudo-column that says how final a result is: of windows (S6), and, with the joined stream's alias, of an eager join (SS5)."""
-
-FORCED = "$forced"
-"""The pseudo-column that says whether silence let a row go (T10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +46,25 @@ class Side:
     @property
     def match(self) -> str:
         """The pseudo-column that says what a record of a stream found in this table."""
-        return self.qualified("$match")
+        return self.qualified(MATCH)
 
     @property
     def state(self) -> str:
         """The pseudo-column that says whether a row of an eager join with this stream is preliminary (SS5)."""
         return self.qualified(STATE)
 
+    @property
+    def event_time(self) -> str:
+        """The pseudo-column that holds the event time of each of its records."""
+        return self.qualified(EVENT_TIME)
+
     def qualified(self, column: str) -> str:
         """Return a column's name inside the plan."""
         return f"{self.alias}.{column}"
 
     def schema(self) -> Schema:
-        """Return its columns under their qualified names."""
-        return Schema(tuple((self.qualified(name), kind) for name, kind in self.entry.relation.columns.items()))
+        """Return its columns under their qualified names, its event time included."""
+        return Schema(tuple((self.qualified(name), kind) for name, kind in self.entry.relation.readable.items()))
 
     def key(self) -> tuple[str, ...]:
         """Return its key columns under their qualified names."""
@@ -92,12 +92,17 @@ class Scope:
         return (self.source, *self.joined)
 
     def schema(self, joins: int | None = None) -> Schema:
-        """Return every column after the first ``joins`` joins (default: all of them), ``<table>.$match`` included."""
+        """Return every column after the first ``joins`` joins (default: all of them), ``<table>.$match`` included.
+
+        Behind a join ``$event_time_ms`` alone is the event time of its rows, and of no side; before it that of the only one.
+        """
         joined = self.joined[:joins]
         columns = [pair for side in (self.source, *joined) for pair in side.schema().items()]
         if self.source.kind == "stream":
             columns += [(side.match, STRING) for side in joined if side.kind == "table"]
             columns += [(side.state, STRING) for side in self.eager if side in joined]
+        if joined:
+            columns.append((EVENT_TIME, BIGINT))
         return Schema(tuple(columns))
 
     @property
@@ -107,8 +112,10 @@ class Scope:
         return tuple(side for join, side in joins if join.within is not None and join.within.unmatched == "eager")
 
     def selectable(self, before: Schema) -> Schema:
-        """Return the columns that a ``select`` may name: those before it and ``$forced``."""
-        return before if self.definition.idle is None else Schema((*before.items(), (FORCED, BOOLEAN)))
+        """Return the columns that a ``select`` may name: those before it, ``$forced`` and the rows' event time."""
+        forced = () if self.definition.idle is None else ((FORCED, BOOLEAN),)
+        times = () if EVENT_TIME in before else ((EVENT_TIME, BIGINT),)
+        return Schema((*before.items(), *forced, *times))
 
 
 @dataclass(frozen=True, slots=True)

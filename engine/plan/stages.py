@@ -11,13 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.start import StartAt
 from engine.definition.syntax import reference
-from engine.definition.types import ColumnType, Schema
+from engine.definition.types import BIGINT, ColumnType, Schema
 from engine.plan.model import Computed, Input, Stage
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.row_operators import Projection
 from engine.plan.scope import Checked, Scope, Side
+
+_TIMES = (Computed(EVENT_TIME, reference(EVENT_TIME), BIGINT),)
+"""What an input makes where the event time of its records is read."""
 
 
 @dataclass(slots=True)
@@ -67,10 +71,12 @@ class Stages:
         """
         self._scope = scope
         self._columns = tuple(_needed(side, used) for side in scope.sides)
+        self._times = tuple(_TIMES if side.event_time in used else () for side in scope.sides)
         self._original = original
         source = scope.source
         self.schema = self._schema_of(0)
-        hashed_by = {source.qualified(name): name for name in self._columns[0]}
+        own = (*self._columns[0], *(each.name for each in self._times[0]))
+        hashed_by = {source.qualified(name): name for name in own}
         # The changes of one row of a table must stay in their order, so a table is always spread by its key.
         spread = source.key() if source.kind == "table" else None
         self._drafts = [_Draft(self.schema, spread, reads=[_Read(0, hashed_by)])]
@@ -132,6 +138,12 @@ class Stages:
             draft.spread = tuple(name for name in draft.entering if name in read)
         self.exchange(wanted)
 
+    def note_time(self, step: str) -> None:
+        """Make a column of the rows' event time, for an operator that reads ``$event_time_ms``."""
+        others = tuple(pair for pair in self.schema.items() if pair[0] != EVENT_TIME)
+        columns = tuple((name, reference(name)) for name, _ in (*others, (EVENT_TIME, BIGINT)))
+        self.add(Projection(columns, step), Schema((*others, (EVENT_TIME, BIGINT))))
+
     def rename(self, names: Mapping[str, str]) -> None:
         """Say that records stay where they are, but columns of the running relation are replaced by others of the same values."""
         draft = self._drafts[-1]
@@ -158,7 +170,8 @@ class Stages:
 
     def _schema_of(self, place: int) -> Schema:
         side = self._scope.sides[place]
-        return side.schema().select(map(side.qualified, self._columns[place]))
+        times = (each.name for each in self._times[place])
+        return side.schema().select(map(side.qualified, (*self._columns[place], *times)))
 
     def _input(self, index: int, stage: int, read: _Read) -> Input:
         side, spread = self._scope.sides[read.place], self._drafts[stage].spread or ()
@@ -171,7 +184,7 @@ class Stages:
             hash_key=tuple(read.hashed_by[name] for name in spread),
             start=_start(self._scope) if side.kind == "stream" else "earliest",
             stage=stage,
-            computed=read.computed,
+            computed=(*self._times[read.place], *read.computed),
         )
 
     def _stage(self, number: int, draft: _Draft, inputs: tuple[Input, ...], index_of: Mapping[int, int]) -> Stage:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from engine.definition.aggregates import result_type
 from engine.definition.expressions import compile_scalar
-from engine.definition.types import BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
+from engine.definition.pseudo_columns import EVENT_TIME
+from engine.definition.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, generation_column, subscription_schema
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
@@ -59,17 +60,17 @@ def walk(plan: Plan) -> list[Operator]:
 
 def columns_of(source: Input) -> Schema:
     """Return an input's columns by their names inside the plan."""
-    return Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.columns))
+    return Schema(tuple((f"{source.alias}.{name}", kind) for name, kind in source.schema.items()))
 
 
 def _check_input(source: Input, stage: Stage, spread: list[ColumnType]) -> None:
     assert {*columns_of(source)} <= {*stage.schema}
-    assert {*source.hash_key} <= {*source.columns}
+    assert {*source.hash_key} <= {*source.schema}
     assert {*source.relation.key} <= {*source.columns}
-    types = [source.relation.columns[name] for name in source.hash_key]
+    types = [source.schema[name] for name in source.hash_key]
     assert list(map(_family, types)) == list(map(_family, spread))
     if source.where is not None:
-        assert compile_scalar(source.where, source.relation.columns).type == BOOLEAN
+        assert compile_scalar(source.where, source.relation.readable).type == BOOLEAN
 
 
 def _family(kind: ColumnType) -> str:
@@ -106,7 +107,9 @@ class _Step:
     def _projected(self, operator: Projection) -> Schema:
         is_select = self.stage.index == len(self.plan.stages) - 1 and operator is self.stage.operators[-1]
         is_forced = is_select and self.plan.idle_after_ms is not None
-        before = Schema((*self.before.items(), ("$forced", BOOLEAN))) if is_forced else self.before
+        forced = (("$forced", BOOLEAN),) if is_forced else ()
+        times = () if EVENT_TIME in self.before else ((EVENT_TIME, BIGINT),)
+        before = Schema((*self.before.items(), *forced, *times))
         return Schema(tuple((name, compile_scalar(text, before).type) for name, text in operator.columns))
 
     def _joined(self, operator: Operator) -> Schema:

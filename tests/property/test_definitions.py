@@ -89,7 +89,13 @@ class _Inputs:
     def condition(self, draw: st.DrawFn) -> str:
         """Draw a condition."""
         column = draw(st.sampled_from(self.columns()))
-        return draw(st.sampled_from([f"{column} IS NOT NULL", f"coalesce(cast({column} as string), 'x') <> 'JFK'"]))
+        time = self.time(draw)
+        forms = [f"{column} IS NOT NULL", f"coalesce(cast({column} as string), 'x') <> 'JFK'", f"{time} % 1800000 = 0"]
+        return draw(st.sampled_from(forms))
+
+    def time(self, draw: st.DrawFn) -> str:
+        """Draw an event time: of the rows or of a relation's records."""
+        return draw(st.sampled_from(["$event_time_ms", *(f"{alias}.$event_time_ms" for alias, _ in self.names)]))
 
 
 def _some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -134,6 +140,10 @@ def _aggregation(draw: st.DrawFn, inputs: _Inputs, kind: str) -> dict[str, Any]:
     call = f"{draw(st.sampled_from(functions))}({inputs.value(draw, draw(st.sampled_from(['int', 'double'])))})"
     body: dict[str, Any] = {"aggregate": {"records": "count(*)", "value": call}} | draw(_some(having=st.just("records > 1")))
     body["group_by"] = [inputs.value(draw) for _ in range(draw(st.integers(1, 2)))]
+    if draw(st.booleans()):
+        body["aggregate"]["times"] = f"sum({inputs.time(draw)})"
+    if draw(st.integers(0, 4)) == 0:
+        body["group_by"].append(inputs.time(draw))
     if kind == "table" or draw(st.booleans()):
         return body
     sizes = {"tumbling": ["size"], "hopping": ["size", "advance"], "sliding": ["difference"], "session": ["gap"]}
@@ -170,6 +180,7 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
         body |= _aggregation(draw, inputs, kind)
     else:
         body["select"] = {name: f"a.{name}" for name in CATALOG[source].relation.key} | {"value": inputs.value(draw)}
+        body["select"] |= draw(_some(at=st.just(inputs.time(draw))))
     body["into"][draw(st.sampled_from(["stream", "table", "table"]))] = "out"
     if is_aggregating or kind == "table":
         body["suppress"] = _suppress(draw, is_windowed="window" in body)
