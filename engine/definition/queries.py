@@ -237,6 +237,11 @@ class Into(Model):
 
     stream: Name | None = Field(default=None, description="Name of the stream it writes; or give `table`.")
     table: Name | None = Field(default=None, description="Name of the table it writes; or give `stream`.")
+    key: Annotated[tuple[ColumnName, ...] | None, at_most(MAX_KEY_PARTS, "key_columns")] = Field(
+        default=None,
+        description="Which of its columns are the key of a stream, in order; `[]`: none. Absent: those that show the key of what is read.",
+        examples=[["item"]],
+    )
     retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
     connector: dict[str, Any] | None = Field(
         default=None, description="Refused for now: results are written to the built-in log only."

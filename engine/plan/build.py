@@ -161,7 +161,7 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
     output = None if selected is None else plan_output(scope, selected, grouping, running)
     if selected is None or output is None or problems.found:
         return None
-    if grouping is None:
+    if grouping is None and definition.into.key is None:
         selected = with_own_key(selected, output, running)
     return Layout(scope, joins, running, source_where, where, grouping, selected, output)
 

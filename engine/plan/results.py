@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from engine.definition.durations import format_duration
 from engine.definition.limits import MAX_COLUMNS
 from engine.definition.pseudo_columns import FORCED, STATE
+from engine.definition.suggestions import hint
 from engine.definition.syntax import reference
 from engine.definition.types import ColumnType, Schema
 from engine.plan.grouping import Grouping
@@ -115,6 +116,9 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
     known = _key_names(selected, running) if grouping is None else selected.names
     absent = [name for name in wanted if name not in known]
     key = () if absent else tuple(known[name] for name in wanted)
+    if into.key is not None:
+        _check_given_key(scope, selected, grouping, running)
+        key = into.key
     if into.table is not None:
         _check_keyed(scope, wanted, absent, running)
         where = "/into/table" if grouping is None else "/group_by"
@@ -128,7 +132,9 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
     return Output(
         name=into.relation,
         kind="stream" if into.table is None else "table",
-        columns=Schema(selected.types) if grouping is not None else _with_key_types(selected, key, running),
+        columns=Schema(selected.types)
+        if grouping is not None or into.key is not None
+        else _with_key_types(selected, key, running),
         key=key,
         is_windowed=grouping is not None and grouping.is_windowed and bool(key),
         is_final=grouping is not None and grouping.operator.is_final,
@@ -138,6 +144,24 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         has_open=into.materialize_open,
         log_retention_ms=into.retention,
     )
+
+
+def _check_given_key(scope: Scope, selected: Selected, grouping: Grouping | None, running: Running) -> None:
+    """Check a key that is not that of what is read: any columns of a stream; they may be null (T6)."""
+    into, types = scope.definition.into, dict(selected.types)
+    if into.table is not None or grouping is not None or running.kind == "table":
+        reason = "an aggregation's is its group" if grouping is not None else "a table's rows are told apart by the one they have"
+        detail = f"`key` gives the records of a stream another key, and {reason}; leave it out"
+        scope.problems.add("/into/key", "unsupported_option", detail)
+        return
+    for place, name in enumerate(into.key or ()):
+        pointer = f"/into/key/{place}"
+        if name not in types:
+            scope.problems.add(pointer, "unknown_column", f"there is no column {name}{hint(name, types)}")
+        elif name in (into.key or ())[:place]:
+            scope.problems.add(pointer, "name_clash", f"{name} is in the key already")
+        elif types[name].is_nested:
+            scope.problems.add(pointer, "type_mismatch", f"{name} is of type {types[name]}, which cannot be a key")
 
 
 def with_own_key(selected: Selected, output: Output, running: Running) -> Selected:

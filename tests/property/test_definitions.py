@@ -182,6 +182,8 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
         body["select"] = {name: f"a.{name}" for name in CATALOG[source].relation.key} | {"value": inputs.value(draw)}
         body["select"] |= draw(_some(at=st.just(inputs.time(draw))))
     body["into"][draw(st.sampled_from(["stream", "table", "table"]))] = "out"
+    if kind == "stream" and "select" in body and "stream" in body["into"]:
+        body["into"] |= draw(_some(key=st.lists(st.sampled_from(sorted(body["select"])), max_size=2)))
     if is_aggregating or kind == "table":
         body["suppress"] = _suppress(draw, is_windowed="window" in body)
         body["into"] |= draw(_some(versioned=st.just({"history_retention": "5h"}))) if "table" in body["into"] else {}
