@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from engine.sql.bounds import Bounds
-from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
+from engine.sql.faults import FaultKind, ListTooLong, Misspelt, SyntaxFault, meant
 from engine.sql.tokens import Token
-from engine.sql.tree import Node, Span, Text
+from engine.sql.tree import Identifier, Node, Span, Text
 
 _TRIED: Final[dict[str, FaultKind]] = {
-    "AS": "alias", "=>": "argument_name", "[": "element", "->": "lambda", "{": "parameter", ":": "parameter", "?": "parameter",
+    "AS": "alias", "=>": "argument_name", "{": "parameter", ":": "parameter", "?": "parameter",
     "@": "parameter", "~": "pattern", "RLIKE": "pattern", "REGEXP": "pattern", "SIMILAR": "pattern", "GLOB": "pattern", ";": "separator",
     "OVER": "window_function",
 }  # fmt: skip
@@ -28,10 +28,15 @@ class Cursor:
     Args:
         tokens: the last one is the end.
         bounds: how large what is read may be.
+
+    Attributes:
+        started: where the statement began whose first word was read last.
     """
 
-    def __init__(self, tokens: Sequence[Token], bounds: Bounds) -> None:
+    def __init__(self, tokens: list[Token], bounds: Bounds) -> None:
         self._tokens, self.bounds, self._at, self._depth = tokens, bounds, 0, 0
+        self._tried: dict[str, int] = {}
+        self.started = 0
 
     @property
     def token(self) -> Token:
@@ -51,6 +56,7 @@ class Cursor:
     def take_word(self, *words: str) -> bool:
         """Go past these words, where all of them stand next."""
         if not self.stands(words):
+            self._tried[words[0]] = self._at
             return False
         self._at += len(words)
         return True
@@ -88,12 +94,22 @@ class Cursor:
         """Return the fault of the next token where something else is needed."""
         token = self.token
         if token.kind == "end":
-            return SyntaxFault("incomplete", token.start, token.end, expected)
+            return SyntaxFault("incomplete", token.start, token.end, expected, self._meant())
         is_first = self._at > 0 and self._tokens[self._at - 1].is_sign("(")
         if is_first and token.word in _QUERIES:
             return SyntaxFault("query", token.start, token.end)
         kind = _TRIED.get(token.word or (token.text if token.kind == "sign" else ""), "unexpected")
-        return SyntaxFault(kind, token.start, token.end, expected)
+        if self.stands(("AT", "TIME", "ZONE")):
+            kind = "time_zone"
+        return SyntaxFault(kind, token.start, token.end, expected, self._meant())
+
+    def _meant(self) -> Misspelt | None:
+        """Return which word that could stand here is spelt almost like the next one, or like the one before, taken for a name."""
+        words = [word for word, at in self._tried.items() if at == self._at]
+        for token in self._tokens[self._at : self._at + 1] + self._tokens[max(self._at - 1, 0) : self._at]:
+            if found := meant(token.word, words):
+                return Misspelt(token.text, found)
+        return None
 
     def deeper(self, operand: Callable[[], _Read]) -> _Read:
         """Read what stands below a prefix or inside a type: no bracket says how deep."""
@@ -103,6 +119,15 @@ class Cursor:
         found = operand()
         self._depth -= 1
         return found
+
+    def identifier(self) -> Identifier:
+        """Read a name, also one that is a word of the language: what stands before it says that it is a name."""
+        token = self.token
+        is_digits = token.kind == "number" and token.text.isdigit()
+        if token.kind not in ("word", "quoted") and not is_digits:
+            raise self.unfit("a name")
+        self.advance()
+        return Identifier(token.text, token.kind == "quoted", span=(token.start, token.end))
 
     def text(self) -> Text:
         """Read a text; the next token is one."""

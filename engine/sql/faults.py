@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
 FaultKind = Literal[
-    "alias", "argument_name", "cast_of_typed_text", "comment", "element", "field", "field_of_value", "incomplete", "interval", "lambda",
-    "not_in_list", "open_quote", "parameter", "pattern", "query", "separator", "too_deep", "too_long", "tuple", "try_cast", "unexpected",
-    "window_function",
+    "alias", "argument_name", "cast_of_typed_text", "comment", "field", "field_of_value", "incomplete", "interval", "name", "not_in_list",
+    "open_quote", "order", "other_sql", "parameter", "pattern", "query", "read_only", "script_too_long", "separator", "time_zone",
+    "too_deep", "too_long", "too_many", "try_cast", "tuple", "unexpected", "variable", "variable_value", "window_function",
 ]  # fmt: skip
 """What was found: something that the language has not but people try, or ``unexpected``, or nothing more where more is needed."""
+
+
+_LONGEST_WORD: Final = 20
+"""Longer names are no misspelt words of the language; comparing them takes its time."""
+
+_LIKENESS: Final = 0.7
+"""As difflib counts it: a letter too many, too few or wrong in a word of four."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A word that is spelt almost like one that could stand in its place."""
+
+    written: str
+    meant: str
+
+
+def meant(written: str, words: Sequence[str]) -> str | None:
+    """Return which of the words somebody may have meant, who wrote another one."""
+    if not 2 <= len(written) <= _LONGEST_WORD or written in words:
+        return None
+    return next(iter(difflib.get_close_matches(written, words, 1, _LIKENESS)), None)
 
 
 class SyntaxFault(Exception):
@@ -20,11 +45,12 @@ class SyntaxFault(Exception):
         start: of what does not fit: its first character, from 0.
         end: behind its last one.
         expected: what would fit there, in words; '' where ``kind`` says all.
+        misspelt: a word there or right before that could be meant as another one.
     """
 
-    def __init__(self, kind: FaultKind, start: int, end: int, expected: str = "") -> None:
+    def __init__(self, kind: FaultKind, start: int, end: int, expected: str = "", misspelt: Misspelt | None = None) -> None:
         super().__init__(f"{kind} at {start}")
-        self.kind, self.start, self.end, self.expected = kind, start, end, expected
+        self.kind, self.start, self.end, self.expected, self.misspelt = kind, start, end, expected, misspelt
 
 
 class ListTooLong(SyntaxFault):

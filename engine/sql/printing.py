@@ -72,8 +72,8 @@ def _case(node: Case) -> str:
 def _type(node: TypeName) -> str:
     numbers = f"({', '.join(node.numbers)})" if node.numbers else ""
     inner = (*node.types, *node.fields)
-    types = f"<{', '.join(map(show, inner))}>" if inner else ""
-    return node.name + numbers + types
+    types = f"<{', '.join(map(show, inner))}>" if inner or node.name == "STRUCT" else ""
+    return (quoted(node.name) if node.is_quoted else node.name) + numbers + types
 
 
 def _listed(opening: str, parts: Iterable[Node], closing: str) -> str:

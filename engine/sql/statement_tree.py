@@ -11,6 +11,15 @@ from typing import Literal
 from engine.sql.tree import FieldType, Identifier, Node, Text, TypeName
 
 RelationKind = Literal["stream", "table"]
+JoinType = Literal["inner", "left", "right", "outer"]
+Late = Literal["join", "drop", "divert"]
+Expired = Literal["null", "drop", "divert"]
+History = Literal["complete", "latest"]
+Unmatched = Literal["eager", "when_closed"]
+ShownKind = Literal[
+    "streams", "tables", "topics", "queries", "functions", "properties", "types", "variables", "late_records", "connectors",
+    "connector_plugins",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class Property(Node):
 
 @dataclass(frozen=True, slots=True)
 class Duration(Node):
-    """``5 MINUTES``: a whole number and its unit, in upper case and plural (``MILLISECONDS`` to ``YEARS``)."""
+    """``5 MINUTES``: a whole number and its unit, in upper case and plural (``MILLISECONDS`` to ``DAYS``)."""
 
     amount: str
     unit: str
@@ -82,20 +91,20 @@ class HoldClause(Node):
 class JoinClause(Node):
     """``[INNER | LEFT | RIGHT | FULL [OUTER]] JOIN relation [WITHIN ...] [GRACE PERIOD d] [ours] ON condition``.
 
-    Ours, in this order behind GRACE PERIOD: ``UNVERSIONED``, ``LATE JOIN|DROP|DIVERT``, ``EXPIRED NULL|DROP|DIVERT``, ``HOLD ...``,
-    ``HISTORY COMPLETE``, ``UNMATCHED EAGER|WHEN CLOSED``.
+    Ours, in this order: ``UNVERSIONED`` (only behind GRACE PERIOD: else it would be an alias), ``LATE JOIN|DROP|DIVERT``,
+    ``EXPIRED NULL|DROP|DIVERT``, ``HOLD ...``, ``HISTORY COMPLETE|LATEST``, ``UNMATCHED EAGER|WHEN CLOSED``.
     """
 
-    type: Literal["inner", "left", "right", "outer"]
+    type: JoinType
     relation: Relation
     within: Within | None = None
     grace: Duration | None = None
     is_unversioned: bool = False
-    late: Literal["join", "drop", "divert"] | None = None
-    expired: Literal["null", "drop", "divert"] | None = None
+    late: Late | None = None
+    expired: Expired | None = None
     hold: HoldClause | None = None
-    history: Literal["complete", "latest"] | None = None
-    unmatched: Literal["eager", "when_closed"] | None = None
+    history: History | None = None
+    unmatched: Unmatched | None = None
     on: Node | None = None
 
 
@@ -117,7 +126,7 @@ class WindowClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class BufferClause(Node):
-    """Ours: ``BUFFER n ROWS | n KB|MB|GB [, ...] [ON FULL EMIT | STOP]``."""
+    """Ours: ``BUFFER n ROWS | n BYTES|KB|MB|GB [, ...] [ON FULL EMIT | STOP]``."""
 
     max_rows: str | None = None
     max_bytes: str | None = None
@@ -274,15 +283,13 @@ class Control(Statement):
 # ------------------------------------------------------------------ looking
 @dataclass(frozen=True, slots=True)
 class Show(Statement):
-    """``SHOW | LIST what [EXTENDED]``; ours: ``SHOW LATE RECORDS OF query [LIMIT n]``."""
+    """``SHOW | LIST what [EXTENDED]``, ``SHOW ALL TOPICS``; ours: ``SHOW LATE RECORDS OF query [LIMIT n]``."""
 
-    what: Literal[
-        "streams", "tables", "topics", "queries", "functions", "properties", "types", "variables", "late_records", "connectors",
-        "connector_plugins",
-    ]  # fmt: skip
+    what: ShownKind
     is_extended: bool = False
     of: Identifier | None = None
     limit: str | None = None
+    is_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)

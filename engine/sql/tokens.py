@@ -15,14 +15,28 @@ _TOKEN: Final = re.compile(
     rf"""
     (?P<space>\s+)
     | (?P<comment>--|/\*)
-    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`)
     | (?P<text>'(?:[^']|'')*')
     | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<word>[^\s\d{_SIGNS}][^\s{_SIGNS}]*)
-    | (?P<sign><=>|<>|!=|<=|>=|==|\|\||->|=>|::|.)
+    | (?P<sign><=>|<>|!=|<=|>=|==|\|\||->|=>|::|:=|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+_STATEMENT_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    | (?P<comment>/\*)
+    | (?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`)
+    | (?P<text>'(?:[^']|'')*'|\$\$.*?\$\$)
+    | (?P<number>(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+(?:[eE][+-]?\d+)?(?![A-Za-z0-9_@]))
+    | (?P<word>[A-Za-z_0-9][A-Za-z0-9_@]*)
+    | (?P<sign><=>|<>|!=|<=|>=|==|\|\||->|=>|::|:=|\$\$|.)
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+"""As ksqlDB writes: comments are passed over, a name may begin with a digit and hold ``@``, and other alphabets stand in quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +65,35 @@ class Token:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the tokens of a text; the last one is the end.
+    """Return the tokens of an expression; the last one is the end.
 
     Raises:
         SyntaxFault: ``comment``, or ``open_quote``.
     """
+    return _tokens(text, _TOKEN)
+
+
+def statement_tokens(text: str) -> list[Token]:
+    """Return the tokens of a statement; the last one is the end.
+
+    Raises:
+        SyntaxFault: ``comment`` where one is not closed, or ``open_quote``.
+    """
+    return _tokens(text, _STATEMENT_TOKEN)
+
+
+def _tokens(text: str, pattern: re.Pattern[str]) -> list[Token]:
     found: list[Token] = []
     at = 0
-    while match := _after_name(text, at, found) or _TOKEN.match(text, at):  # any character is a sign
+    while match := _after_name(text, at, found) or pattern.match(text, at):  # any character is a sign
         kind, part, start, at = match.lastgroup, match.group(), at, match.end()
         if kind == "comment":
             raise SyntaxFault("comment", start, at)
-        if kind == "sign" and part in "'\"":
+        if kind == "sign" and part in ("'", '"', "`", "$$"):
             raise SyntaxFault("open_quote", start, len(text))
         if kind in ("quoted", "text"):
             quote = part[0]
-            part = part[1:-1].replace(quote * 2, quote)
+            part = part[2:-2] if quote == "$" else part[1:-1].replace(quote * 2, quote)
         if kind != "space":
             found.append(Token(kind, part, start, at))  # type: ignore[arg-type]
     found.append(Token("end", "", len(text), len(text)))

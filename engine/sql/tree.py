@@ -214,12 +214,16 @@ class FieldType(Node):
 
 @dataclass(frozen=True, slots=True)
 class TypeName(Node):
-    """A type: its name as it is printed, and what stands in its brackets: numbers, or types or fields in ``<>``."""
+    """A type: its name as it is printed, and what stands in its brackets: numbers, or types or fields in ``<>``.
+
+    A name in quotes is that of a type that somebody made (CREATE TYPE).
+    """
 
     name: str
     numbers: tuple[str, ...] = ()
     types: tuple[TypeName, ...] = ()
     fields: tuple[FieldType, ...] = ()
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

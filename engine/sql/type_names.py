@@ -23,6 +23,7 @@ _WRITTEN: Final = {
     "VARBINARY": "VARBINARY BYTEA BLOB",
     "ARRAY": "ARRAY",
     "MAP": "MAP",
+    "STRUCT": "STRUCT",
 }
 
 TYPE_WORDS: Final = {word: name for name, words in _WRITTEN.items() for word in words.split()}

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.sql.bounds import Bounds
-from engine.sql.expressions import RESERVED, parse_expression
+from engine.sql.expressions import parse_expression
 from engine.sql.faults import SyntaxFault
 from engine.sql.printing import show
 from engine.sql.tree import Node
+from engine.sql.values import RESERVED
 
 BOUNDS = Bounds(nesting=200, depth=400, values=50, arguments=50)
 NAMES = st.sampled_from(["a", "b", "w.$match", "s.t", '"x ""y"', '"select".b', "é", "a.1", "end", "date", "isnull"])
