@@ -60,6 +60,11 @@ def elaborated(definition: QueryDefinition) -> QueryDefinition:
     )
 
 
+def elaborated_text(text: str) -> str:
+    """Return an expression of the dialect ksqldb as one of the standard language."""
+    return _value(text)
+
+
 def _of(text: str | None, change: Callable[[str], str]) -> str | None:
     return None if text is None else change(text)
 

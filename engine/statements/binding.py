@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from engine.sql import statement_tree as tree
 from engine.sql.statement_tree import Statement
-from engine.statements.actions import Action
+from engine.statements.actions import Action, Look
+from engine.statements.commands import bind_alter, bind_control, bind_create_type, bind_define, bind_drop, bind_refused, bind_set
 from engine.statements.faults import StatementUnsupported
+from engine.statements.inserting import bind_insert_values
+from engine.statements.queries import bind_create_as, bind_insert_query
 from engine.statements.session import Session
+from engine.statements.sources import bind_source
 
 
 def bind(statement: Statement, session: Session) -> Action:
@@ -28,4 +33,28 @@ def bind(statement: Statement, session: Session) -> Action:
     return binder(statement, session)
 
 
-_BINDERS: Final[dict[type[Statement], Callable[[Any, Session], Action]]] = {}
+def _look(statement: Statement, session: Session) -> Action:
+    del session
+    return Look(statement)
+
+
+_BINDERS: Final[dict[type[Statement], Callable[[Any, Session], Action]]] = {
+    tree.CreateRelation: bind_source,
+    tree.CreateAs: bind_create_as,
+    tree.InsertQuery: bind_insert_query,
+    tree.InsertValues: bind_insert_values,
+    tree.Drop: bind_drop,
+    tree.CreateType: bind_create_type,
+    tree.Control: bind_control,
+    tree.AlterAdd: bind_alter,
+    tree.SetProperty: bind_set,
+    tree.Define: bind_define,
+    tree.Refused: bind_refused,
+    **dict.fromkeys(
+        (
+            tree.Select, tree.Show, tree.Describe, tree.Explain, tree.ExplainWhy, tree.Print, tree.AssertTopic, tree.AssertValues,
+            tree.AssertRelation,
+        ),
+        _look,
+    ),
+}  # fmt: skip

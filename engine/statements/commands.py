@@ -1,0 +1,135 @@
+"""Statements that neither make a source nor a query: DROP, CREATE TYPE, TERMINATE, SET, ALTER and the like."""
+
+from __future__ import annotations
+
+from engine.definition.suggestions import hint
+from engine.definition.types import Schema
+from engine.sql.statement_tree import AlterAdd, Control, CreateType, Define, Drop, Refused, SetProperty
+from engine.sql.tree import Node
+from engine.statements.actions import (
+    Action,
+    AddColumns,
+    ChangeSetting,
+    ChangeVariable,
+    ControlQuery,
+    DropRelation,
+    DropType,
+    Nothing,
+    RegisterType,
+)
+from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.naming import check_column_name, folded
+from engine.statements.scope import relation_of
+from engine.statements.session import Session
+from engine.statements.type_names import type_of
+
+
+def bind_drop(statement: Drop, session: Session) -> Action:
+    """Bind DROP STREAM|TABLE|TYPE."""
+    name = folded(statement.name)
+    if statement.what == "type":
+        if name in session.types:
+            return DropType(name)
+        if statement.is_if_exists:
+            return Nothing(f"Type '{name}' does not exist")
+        raise StatementRefused("unknown_type", f"Type '{name}' does not exist{hint(name, session.types)}", statement.name)
+    if statement.what == "function":
+        raise StatementUnsupported("functions_not_supported", "functions of one's own are not supported", statement)
+    relation = session.relations.get(name)
+    if relation is None and statement.is_if_exists:
+        return Nothing(f"Source {name} does not exist.")
+    if relation is None:
+        raise StatementRefused("unknown_relation", f"Source {name} does not exist{hint(name, session.relations)}", statement.name)
+    if relation.kind != statement.what:
+        raise StatementRefused(
+            "wrong_kind",
+            f"Incompatible data source type is {relation.kind.upper()}, but statement was DROP {statement.what.upper()}",
+            statement.name,
+        )
+    if relation.is_read_only and statement.deletes_topic:
+        raise StatementRefused("read_only", f"Cannot delete topic of read-only source: {name}", statement)
+    _check_unread(relation.definition_name, session, statement)
+    return DropRelation(relation, statement.deletes_topic)
+
+
+def _check_unread(name: str, session: Session, at: Node) -> None:
+    readers = sorted(other.name for other in session.relations.values() if name in other.entry.reads)
+    if readers:
+        raise StatementRefused(
+            "relation_read", f"Cannot drop {name.upper()}. The following streams and/or tables read from this source: [{', '.join(readers)}]. "
+            "You need to drop them before dropping it", at,
+        )  # fmt: skip
+
+
+def bind_create_type(statement: CreateType, session: Session) -> Action:
+    """Bind CREATE TYPE."""
+    name = folded(statement.name)
+    if name in session.types:
+        if statement.is_if_not_exists:
+            return Nothing(f"Type '{name}' already exists")
+        raise StatementRefused(
+            "type_exists", f"Cannot register custom type '{name}' since it is already registered", statement.name
+        )
+    return RegisterType(name, type_of(statement.type, session.types))
+
+
+def bind_control(statement: Control, session: Session) -> Action:
+    """Bind TERMINATE, PAUSE and RESUME."""
+    if statement.query is None:
+        return ControlQuery(statement.action, tuple(session.queries))
+    name = statement.query.text.lower()
+    if name not in session.queries:
+        raise StatementRefused(
+            "unknown_query", f"Unknown queryId: {statement.query.text}{hint(name, session.queries)}", statement.query
+        )
+    return ControlQuery(statement.action, (name,))
+
+
+def bind_alter(statement: AlterAdd, session: Session) -> Action:
+    """Bind ALTER STREAM|TABLE ... ADD COLUMN."""
+    relation = relation_of(statement.name, session)
+    if relation.kind != statement.kind:
+        raise StatementRefused(
+            "wrong_kind",
+            f"Incompatible data source type is {relation.kind.upper()}, but statement was ALTER {statement.kind.upper()}",
+            statement.name,
+        )
+    if relation.writers:
+        raise StatementRefused(
+            "alter_unfit", f"ALTER command is not supported for CREATE ... AS statements: {relation.name}", statement.name
+        )
+    if relation.is_read_only:
+        raise StatementRefused(
+            "read_only", f"ALTER command is not supported for CREATE SOURCE statements: {relation.name}", statement.name
+        )
+    found = dict(relation.columns.items())
+    for each in statement.columns:
+        name = folded(each.name)
+        check_column_name(name, each)
+        if each.role != "value":
+            raise StatementRefused("key_role", f"{name}: only value columns can be added, not columns of the key", each)
+        if name in found:
+            raise StatementRefused(
+                "duplicate_column", f"Cannot add column `{name}` to schema. A column with the same name already exists", each
+            )
+        found[name] = type_of(each.type, session.types)
+    added = tuple(found.items())[len(relation.columns) :]
+    return AddColumns(relation, Schema(added))
+
+
+def bind_set(statement: SetProperty, session: Session) -> Action:
+    """Bind SET and UNSET."""
+    del session
+    return ChangeSetting(statement.name.value, None if statement.value is None else statement.value.value)
+
+
+def bind_define(statement: Define, session: Session) -> Action:
+    """Bind DEFINE and UNDEFINE."""
+    del session
+    return ChangeVariable(statement.name.text, None if statement.value is None else statement.value.value)
+
+
+def bind_refused(statement: Refused, session: Session) -> Action:
+    """Refuse what the language has and cannot be had here."""
+    del session
+    raise StatementUnsupported("not_supported", f"{statement.words} is not supported", statement)

@@ -1,0 +1,139 @@
+"""GROUP BY: aggregates are taken out of expressions, groups get their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.definition.aggregates import AGGREGATE_NAMES, KSQLDB_AGGREGATES
+from engine.definition.syntax import render
+from engine.sql.statement_tree import Select
+from engine.sql.tree import Call, Column, Identifier, Node
+from engine.statements.faults import StatementRefused
+from engine.statements.items import Item
+from engine.statements.naming import WINDOW_BOUNDS_OF_SQL
+from engine.statements.scope import Translator, bound, core
+from engine.statements.session import WINDOW_BOUNDS
+
+_AGGREGATES: Final = AGGREGATE_NAMES | {name.lower() for name in KSQLDB_AGGREGATES}
+
+
+def is_aggregate(node: Node) -> bool:
+    """Whether a node is a call of an aggregate."""
+    return isinstance(node, Call) and node.name.text.lower() in _AGGREGATES
+
+
+def has_aggregates(*nodes: Node | None) -> bool:
+    """Whether one is called somewhere in them."""
+    return any(is_aggregate(part) for node in nodes if node is not None for part in node.walk())
+
+
+@dataclass
+class Groups:
+    """The groups of a query.
+
+    Attributes:
+        trees: what it is grouped by, over the inputs' columns.
+        aggregates: column → call.
+        places: column → where the statement calls it.
+    """
+
+    trees: tuple[Node, ...]
+    taken: set[str]
+    aggregates: dict[str, Node] = field(default_factory=dict)
+    places: dict[str, Node] = field(default_factory=dict)
+
+    @staticmethod
+    def of(trees: tuple[Node, ...]) -> Groups:
+        """Return the groups of some expressions."""
+        names = [tree.name.text for tree in map(core, trees) if isinstance(tree, Column)]
+        return Groups(trees, {*names, *WINDOW_BOUNDS, *(f"group_{number + 1}" for number in range(len(trees)))})
+
+    def reduced(self, tree: Node, name: str | None, at: Node) -> Node:
+        """Return an expression over the group's results: aggregates and groups in it have become columns.
+
+        Args:
+            tree: over the inputs' columns.
+            name: what the column of an aggregate may be called; None: no name is known.
+            at: where the statement has it.
+
+        Raises:
+            StatementRefused: it names a column that is not one for the whole group.
+        """
+        whole = core(tree)
+
+        def change(part: Node) -> Node | None:
+            meaning = core(part)
+            for number, group in enumerate(self.trees):
+                if meaning == core(group):
+                    return self._group(number)
+            if is_aggregate(part):
+                return self._aggregate(part, name if meaning == whole else None)
+            if isinstance(part, Column) and part.table is not None:
+                raise StatementRefused(
+                    "not_grouped", f"Non-aggregate SELECT expression(s) not part of GROUP BY: {part.name.text}. Either add the column to the "
+                    "GROUP BY, or aggregate it", at,
+                )  # fmt: skip
+            return None
+
+        return tree.mapped(change)
+
+    def _group(self, number: int) -> Node:
+        tree = core(self.trees[number])
+        return tree if isinstance(tree, Column) else Column(Identifier(f"group_{number + 1}", is_quoted=True))
+
+    def _aggregate(self, call: Node, wanted: str | None) -> Node:
+        if has_aggregates(*call.children):
+            raise StatementRefused("nested_aggregate", "Aggregate functions can not be nested", call)
+        found = next((name for name, each in self.aggregates.items() if core(each) == core(call)), None)
+        if found is None:
+            found = wanted if wanted is not None and wanted not in self.taken else self._free()
+            self.taken.add(found)
+            self.aggregates[found] = call
+            self.places[found] = call
+        return Column(Identifier(found, is_quoted=True))
+
+    def _free(self) -> str:
+        number = len(self.aggregates) + 1
+        while (name := f"aggregate_{number}") in self.taken:
+            number += 1
+        return name
+
+    @property
+    def body(self) -> Mapping[str, str]:
+        """The definition's aggregates."""
+        return {name: render(call) for name, call in self.aggregates.items()}
+
+
+def group_trees(select: Select, translate: Translator) -> tuple[Node, ...]:
+    """Return what a query is grouped by."""
+    trees: list[Node] = []
+    for each in select.group_by:
+        if has_aggregates(each):
+            raise StatementRefused("aggregate_in_group", "GROUP BY does not support aggregate functions", each)
+        tree = translate(each)
+        if any(core(tree) == core(known) for known in trees):
+            raise StatementRefused("duplicate_group", "Duplicate expression in GROUP BY", each)
+        trees.append(tree)
+    return tuple(trees)
+
+
+def with_bounds(translate: Translator, *, is_windowed: bool) -> Translator:
+    """Return a translator that knows the bounds of the query's own windows."""
+    if not is_windowed:
+        return translate
+    bounds: dict[str, Node] = {
+        name: bound(Column(Identifier(own, is_quoted=True)))
+        for name, own in zip(WINDOW_BOUNDS_OF_SQL, WINDOW_BOUNDS, strict=True)
+    }
+    return Translator(translate.sources, translate.types, {**translate.synthetic, **bounds})
+
+
+def check_items(items: list[Item]) -> None:
+    """Refuse results whose columns would be called like what the system has."""
+    for item in items:
+        if item.is_bound:
+            raise StatementRefused(
+                "reserved_column", f"Reserved column name in select: `{item.name}`. Please remove or alias the column", item.at
+            )

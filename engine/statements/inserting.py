@@ -1,0 +1,116 @@
+"""INSERT INTO ... VALUES: records, their values worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from engine.definition.dialects import elaborated_text
+from engine.definition.expressions import compile_scalar
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.suggestions import hint
+from engine.definition.syntax import parse, render
+from engine.definition.types import BIGINT, ColumnType, Schema
+from engine.sql.statement_tree import InsertValues, Row
+from engine.sql.tree import Cast, Column, Node, Null
+from engine.statements.actions import Action, InsertRecords
+from engine.statements.faults import StatementRefused
+from engine.statements.naming import ROWTIME, folded
+from engine.statements.scope import Sources, Translator, relation_of
+from engine.statements.session import Session, SqlRelation
+from engine.statements.type_names import shown, type_name
+
+_NOTHING = pl.DataFrame({"": [0]})
+
+
+def bind_insert_values(statement: InsertValues, session: Session) -> Action:
+    """Bind INSERT INTO ... VALUES."""
+    relation = relation_of(statement.name, session)
+    if relation.is_read_only:
+        raise StatementRefused(
+            "read_only", f"Cannot insert values into read-only {relation.kind}: {relation.name}", statement.name
+        )
+    if relation.window is not None:
+        raise StatementRefused(
+            "windowed_insert", f"Cannot insert values into windowed {relation.kind}: {relation.name}", statement.name
+        )
+    names = _names(statement, relation)
+    translate = Translator(Sources(()), session.types)
+    rows: list[Mapping[str, Any]] = []
+    times: list[int | None] = []
+    for row in statement.rows:
+        values = _values(row, names, relation, translate)
+        times.append(values.pop(ROWTIME, None))
+        if relation.kind == "table" and any(values.get(name) is None for name in relation.key):
+            raise StatementRefused(
+                "key_missing", f"Failed to insert values into {relation.name}: the primary key must be given", row
+            )
+        rows.append(values)
+    return InsertRecords(relation, tuple(rows), tuple(times))
+
+
+def _names(statement: InsertValues, relation: SqlRelation) -> list[str]:
+    if not statement.columns:
+        return [*relation.columns.names]
+    names: list[str] = []
+    for each in statement.columns:
+        name = folded(each)
+        if name not in relation.columns and name != ROWTIME:
+            raise StatementRefused(
+                "unknown_column",
+                f"Column name {name} does not exist in {relation.name}{hint(name, relation.columns.names)}",
+                each,
+            )
+        if name in names:
+            raise StatementRefused("duplicate_column", f"Column {name} is given twice", each)
+        names.append(name)
+    return names
+
+
+def _values(row: Row, names: list[str], relation: SqlRelation, translate: Translator) -> dict[str, Any]:
+    given = list(row.values)
+    if len(given) == len(names) + 1 and ROWTIME not in names:
+        names = [ROWTIME, *names]
+    if len(given) != len(names):
+        raise StatementRefused(
+            "values_unfit", f"Expected {len(names)} values, one for each column ({', '.join(names)}), but got {len(given)}", row
+        )
+    return {
+        name: _value(node, name, BIGINT if name == ROWTIME else relation.columns[name], translate)
+        for name, node in zip(names, given, strict=True)
+    }
+
+
+def _value(node: Node, name: str, kind: ColumnType, translate: Translator) -> Any:
+    """Work out one value as the column's type."""
+    if isinstance(node.bare, Null):
+        return None
+    if isinstance(node.bare, Column):
+        raise StatementRefused(
+            "values_unfit", f"{folded(node.bare.name)} is a name, and VALUES takes values: put texts into quotes", node
+        )
+    tree = translate(node)
+    try:
+        scalar = compile_scalar(elaborated_text(render(tree)), Schema())
+        if scalar.type != kind:
+            _check_insertable(scalar.type, kind, name, node)
+            scalar = compile_scalar(render(Cast(_quoted(elaborated_text(render(tree))), type_name(kind))), Schema())
+    except ExpressionInvalid as error:
+        raise StatementRefused(error.code, error.detail, node) from error
+    value = _NOTHING.select(scalar.expr.alias("value")).item()
+    if value is None and scalar.type is not None:
+        raise StatementRefused("type_mismatch", f"{name}: the value does not fit {shown(kind)}", node)
+    return value
+
+
+def _quoted(text: str) -> Node:
+    return parse(text)
+
+
+def _check_insertable(mine: ColumnType, wanted: ColumnType, name: str, at: Node) -> None:
+    numbers = ("int", "bigint", "decimal", "double")
+    fits = mine.kind in numbers and wanted.kind in numbers and numbers.index(mine.kind) <= numbers.index(wanted.kind)
+    if not fits and mine.kind != "string" and not (mine.is_nested and wanted.kind == mine.kind):
+        raise StatementRefused("type_mismatch", f"Expected type {shown(wanted)} for field {name} but got {shown(mine)}", at)

@@ -1,0 +1,148 @@
+"""Properties of WITH (...): read by name, each once; what nothing has asked for is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from engine.definition.durations import parse_duration
+from engine.definition.suggestions import hint
+from engine.sql.statement_tree import Duration, Property
+from engine.sql.tree import Boolean, Column, Identifier, Negative, Node, Number, Text
+from engine.statements.faults import StatementRefused, StatementUnsupported
+
+_UNITS_MS: Final = {
+    "MILLISECONDS": 1, "SECONDS": 1_000, "MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000, "WEEKS": 7 * 86_400_000,
+}  # fmt: skip
+_ELSEWHERE: Final = frozenset(
+    {
+        "SOURCED_BY_CONNECTOR", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME",
+        "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_AVRO_SCHEMA_FULL_NAME",
+    }
+)  # fmt: skip
+"""Properties of ksqlDB that need a schema registry or a connector."""
+
+
+def milliseconds(duration: Duration) -> int:
+    """Return a duration's length.
+
+    Raises:
+        StatementRefused: months and years have none.
+    """
+    unit = _UNITS_MS.get(duration.unit)
+    if unit is None:
+        raise StatementRefused("duration_malformed", f"{duration.unit} have no fixed length; use DAYS", duration)
+    return int(duration.amount) * unit
+
+
+def milliseconds_of(text: str) -> int | None:
+    """Read a duration of a property: ``5 MINUTES``, ``1 MINUTE``, ``5m``; None where it is none."""
+    number, _, unit = text.strip().partition(" ")
+    plural = unit.strip().upper().rstrip("S") + "S"
+    if number.isdigit() and plural in _UNITS_MS:
+        return int(number) * _UNITS_MS[plural]
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+class Properties:
+    """The properties of one statement."""
+
+    def __init__(self, given: Sequence[Property]) -> None:
+        self._given: dict[str, Property] = {}
+        self._asked: set[str] = set()
+        for each in given:
+            name = _name(each)
+            if name in self._given:
+                raise StatementRefused("duplicate_property", f"Duplicate property name in WITH clause: {name}", each)
+            self._given[name] = each
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is given, in upper case."""
+        return tuple(self._given)
+
+    def node(self, name: str) -> Node | None:
+        """Return the value of a property as it stands in the text."""
+        self._asked.add(name)
+        given = self._given.get(name)
+        return None if given is None else given.value
+
+    def has(self, name: str) -> bool:
+        """Whether a property is given."""
+        return self.node(name) is not None
+
+    def text(self, name: str) -> str | None:
+        """Return a property that is a text; words without quotes count as they stand."""
+        node = self.node(name)
+        match node:
+            case None:
+                return None
+            case Text(value=value):
+                return value
+            case Identifier(text=value) | Column(name=Identifier(text=value)):
+                return value
+        raise StatementRefused("property_malformed", f"Property {name} needs a text, as in {name}='…'", node)
+
+    def whole(self, name: str) -> int | None:
+        """Return a property that is a whole number, also where it is written as a text."""
+        node = self.node(name)
+        written = node.text if isinstance(node, Number) else node.value if isinstance(node, Text) else ""
+        if node is None:
+            return None
+        if isinstance(node, Negative) or not written.isdigit():
+            raise StatementRefused(
+                "property_malformed", f"Invalid value for property {name}: it must be a whole number, not negative", node
+            )
+        return int(written)
+
+    def flag(self, name: str) -> bool | None:
+        """Return a property that is true or false."""
+        node = self.node(name)
+        if node is None:
+            return None
+        if isinstance(node, Boolean):
+            return node.value
+        if isinstance(node, Text) and node.value.lower() in ("true", "false"):
+            return node.value.lower() == "true"
+        raise StatementRefused("property_malformed", f"Property {name} is true or false", node)
+
+    def duration(self, name: str) -> int | None:
+        """Return a property that is a duration, in milliseconds."""
+        node = self.node(name)
+        if node is None:
+            return None
+        found = milliseconds_of(node.value) if isinstance(node, Text) else None
+        if found is None:
+            raise StatementRefused("duration_malformed", f"Property {name} is a duration, as in {name}='5 MINUTES'", node)
+        return found
+
+    def one_of(self, name: str, words: Sequence[str]) -> str | None:
+        """Return a property that is one of some words, in upper case."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if found.upper() not in words:
+            raise StatementRefused(
+                "property_malformed", f"Property {name} is one of {', '.join(words)}, not {found}", self.node(name)
+            )
+        return found.upper()
+
+    def check_all_read(self) -> None:
+        """Refuse what nothing has asked for."""
+        for name, each in self._given.items():
+            if name in _ELSEWHERE:
+                raise StatementUnsupported(
+                    "property_not_supported", f"{name} is not supported: there is no schema registry and no connector", each
+                )
+            if name not in self._asked:
+                known = sorted(self._asked)
+                raise StatementRefused(
+                    "unknown_property", f"Invalid config variable(s) in the WITH clause: {name}{hint(name, known)}", each
+                )
+
+
+def _name(given: Property) -> str:
+    return (given.name.value if isinstance(given.name, Text) else given.name.text).upper()

@@ -1,0 +1,261 @@
+"""The inputs of a query, and what names in its expressions mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.definition.suggestions import hint
+from engine.definition.types import ColumnType, Schema
+from engine.sql.statement_tree import JoinClause, Relation, Select
+from engine.sql.tree import Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Paren, StructOf, Text
+from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.naming import ROWTIME, SYSTEM_COLUMNS, WINDOWSTART, alias_of, folded
+from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
+from engine.statements.type_names import type_name, type_of
+
+EVENT_TIME: Final = "$event_time_ms"
+"""What definitions call the event time of a record."""
+
+OPERATORS: Final = frozenset({"window", "aggregate", "suppress", "filter"})
+"""What no alias of a definition may be: operators are called so in counters."""
+
+_UNITS: Final = frozenset({"MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One input.
+
+    Attributes:
+        alias: in the statement.
+        name: the same in the definition.
+        relation: what it reads.
+        at: where the statement names it.
+    """
+
+    alias: str
+    name: str
+    relation: SqlRelation
+    at: Relation
+
+    def column(self, name: str, at: Node | None = None) -> Column:
+        """Return a reference to one of its columns, as definitions write it."""
+        span = None if at is None else at.span
+        return Column(Identifier(name, is_quoted=True), Identifier(self.name, is_quoted=True), span=span)
+
+    def bound(self, name: str, at: Node | None = None) -> Node:
+        """Return a bound of its windows as statements see it: milliseconds."""
+        return bound(self.column(WINDOW_BOUNDS[name != WINDOWSTART], at))
+
+
+def bound(column: Column) -> Call:
+    """Return the milliseconds of a window's bound."""
+    return Call(Identifier("epoch_ms"), (column,), span=column.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All inputs, in the order of the statement."""
+
+    listed: tuple[Source, ...]
+
+    @property
+    def first(self) -> Source:
+        """The one in FROM."""
+        return self.listed[0]
+
+    @property
+    def is_join(self) -> bool:
+        """Whether there are several."""
+        return len(self.listed) > 1
+
+    @property
+    def column_names(self) -> list[str]:
+        """Every column's name, as often as there are columns of it."""
+        return [name for source in self.listed for name in source.relation.columns]
+
+    def having(self, name: str) -> list[Source]:
+        """Return the inputs that have a column."""
+        is_bound = name in ("WINDOWSTART", "WINDOWEND")
+        return [
+            source
+            for source in self.listed
+            if name in source.relation.columns or (is_bound and source.relation.window is not None) or name == ROWTIME
+        ]
+
+    def find(self, alias: Identifier) -> Source:
+        """Return an input by its alias.
+
+        Raises:
+            StatementRefused: there is none.
+        """
+        name = folded(alias)
+        found = next((source for source in self.listed if source.alias == name), None)
+        if found is None:
+            known = [source.alias for source in self.listed]
+            raise StatementRefused(
+                "unknown_relation", f"'{name}' is not a valid stream/table name or alias{hint(name, known)}", alias
+            )
+        return found
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self.listed)
+
+
+def sources_of(select: Select, session: Session) -> Sources:
+    """Find the inputs of a query.
+
+    Raises:
+        StatementRefused: a relation does not exist, or an alias is taken twice.
+    """
+    found: list[Source] = []
+    for at in (select.relation, *(join.relation for join in select.joins)):
+        relation = relation_of(at.name, session)
+        alias = folded(at.alias or at.name)
+        if any(source.alias == alias for source in found):
+            raise StatementRefused(
+                "name_clash", f"Each side of the join must have a unique alias: {alias} occurs twice. Write … AS another name", at
+            )
+        if at.time is not None:
+            raise StatementUnsupported(
+                "time_travel", "FOR SYSTEM_TIME reads rows as of a time; it belongs to a SELECT without EMIT", at.time
+            )
+        taken = {*OPERATORS, *(source.name for source in found)}
+        found.append(Source(alias, alias_of(alias, taken), relation, at))
+    return Sources(tuple(found))
+
+
+def relation_of(name: Identifier, session: Session) -> SqlRelation:
+    """Return a relation of the catalog.
+
+    Raises:
+        StatementRefused: there is none.
+    """
+    relation = session.relations.get(folded(name))
+    if relation is None:
+        raise StatementRefused("unknown_relation", f"{folded(name)} does not exist{hint(folded(name), session.relations)}", name)
+    return relation
+
+
+def join_of(select: Select, index: int) -> JoinClause:
+    """Return the join by which an input, counted from 1, comes in."""
+    return select.joins[index - 1]
+
+
+Resolve = Callable[[Column], Node]
+
+
+@dataclass
+class Translator:
+    """From an expression of a statement to one of a definition: names are folded and found, named types written out.
+
+    Attributes:
+        sources: the inputs.
+        types: named types.
+        synthetic: what names that no input has stand for (``ROWKEY``).
+    """
+
+    sources: Sources
+    types: Mapping[str, ColumnType]
+    synthetic: dict[str, Node] = field(default_factory=dict)
+
+    def __call__(self, node: Node) -> Node:
+        """Return the definition's tree of an expression; every column in it names its input.
+
+        Raises:
+            StatementRefused: a name is unknown or has several meanings.
+        """
+        return self._changed(node, frozenset())
+
+    def _changed(self, node: Node, bound_names: frozenset[str]) -> Node:
+        def change(part: Node) -> Node | None:
+            match part:
+                case Column():
+                    return self._column(part, bound_names)
+                case Lambda(parameters=parameters, body=body):
+                    names = self._parameters(parameters, bound_names)
+                    declared = tuple(Identifier(folded(each), is_quoted=True) for each in parameters)
+                    return Lambda(declared, self._changed(body, names), span=part.span)
+                case Field(operand=operand, name=name):
+                    return Field(self._changed(operand, bound_names), Identifier(folded(name), is_quoted=True), span=part.span)
+                case StructOf(fields=fields):
+                    return StructOf(
+                        tuple(
+                            FieldValue(Identifier(folded(each.name), is_quoted=True), self._changed(each.value, bound_names))
+                            for each in fields
+                        ),
+                        span=part.span,
+                    )
+                case Cast(operand=operand, type=kind):
+                    return Cast(self._changed(operand, bound_names), type_name(type_of(kind, self.types), kind), span=part.span)
+                case Call(arguments=arguments) if any(map(self._is_unit, arguments)):
+                    own = tuple(self._unit(each) or self._changed(each, bound_names) for each in arguments)
+                    return Call(part.name, own, part.is_distinct, span=part.span)
+            return None
+
+        return node.mapped(change)
+
+    def _is_unit(self, node: Node) -> bool:
+        return self._unit(node) is not None
+
+    def _unit(self, node: Node) -> Text | None:
+        """Return an argument that is a unit of time and no column (``TIMESTAMPADD(DAYS, 1, T)``)."""
+        if not isinstance(node, Column) or node.table is not None:
+            return None
+        name = folded(node.name)
+        return None if name not in _UNITS or self.sources.having(name) else Text(name, span=node.span)
+
+    def _parameters(self, parameters: tuple[Identifier, ...], bound_names: frozenset[str]) -> frozenset[str]:
+        names = [folded(each) for each in parameters]
+        for name, each in zip(names, parameters, strict=True):
+            if self.sources.having(name):
+                raise StatementRefused("lambda_malformed", f"Lambda function argument can't be a column name: {name}", each)
+            if name in bound_names or names.count(name) > 1:
+                raise StatementRefused(
+                    "lambda_malformed", f"Reusing lambda arguments in nested lambda is not allowed: {name}", each
+                )
+        return bound_names | set(names)
+
+    def _column(self, column: Column, bound_names: frozenset[str]) -> Node:
+        name = folded(column.name)
+        if column.table is None and name in bound_names:
+            return Column(Identifier(name, is_quoted=True), span=column.span)
+        if column.table is None and name in self.synthetic:
+            return Paren(self.synthetic[name], span=column.span)
+        if column.table is not None:
+            return self._of(self.sources.find(column.table), name, column)
+        found = self.sources.having(name)
+        if len(found) > 1:
+            those = " or ".join(f"{source.alias}.{name}" for source in found)
+            raise StatementRefused("ambiguous_column", f"Column '{name}' is ambiguous. Could be {those}", column)
+        return self._of(found[0] if found else self.sources.first, name, column)
+
+    def _of(self, source: Source, name: str, at: Column) -> Node:
+        if name == ROWTIME:
+            return source.column(EVENT_TIME, at)
+        if name in ("WINDOWSTART", "WINDOWEND") and source.relation.window is not None:
+            return source.bound(name, at)
+        if name in source.relation.headers or name in ("ROWPARTITION", "ROWOFFSET"):
+            raise StatementUnsupported("pseudo_column", f"{name}: places and headers of records are not kept", at)
+        if name not in source.relation.columns:
+            known = self.sources.column_names if at.table is None else source.relation.columns.names
+            written = name if at.table is None else f"{source.alias}.{name}"
+            raise StatementRefused("unknown_column", f"Column '{written}' cannot be resolved{hint(name, known)}", at)
+        return source.column(name, at)
+
+
+def core(node: Node) -> Node:
+    """Return a tree without brackets: what it means."""
+    return node.mapped(lambda part: core(part.inner) if isinstance(part, Paren) else None)
+
+
+def is_system(name: str) -> bool:
+    """Whether a name is taken by the system."""
+    return name in SYSTEM_COLUMNS
+
+
+def schema_of(sources: Sources) -> Schema:
+    """Return the columns of all inputs, by their names in definitions."""
+    return Schema(tuple((f"{source.name}.{name}", kind) for source in sources for name, kind in source.relation.columns.items()))

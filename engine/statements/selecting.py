@@ -1,0 +1,240 @@
+"""SELECT as a definition: what a query reads, makes and identifies its rows by, whatever it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.definition.syntax import render
+from engine.sql.statement_tree import RelationKind, Select
+from engine.sql.tree import Column, Identifier, Node, Null
+from engine.statements.emitting import key_window, suppress_body, window_body
+from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.grouping import Groups, check_items, group_trees, has_aggregates, with_bounds
+from engine.statements.items import Item, Naming, items_of
+from engine.statements.joins import Joined, RowKey, joined
+from engine.statements.naming import Numbered, check_column_name
+from engine.statements.scope import Sources, Translator, core, sources_of
+from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session
+
+
+@dataclass
+class Selected:
+    """A query without what it writes.
+
+    Attributes:
+        body: the definition's fields.
+        kind: what it makes.
+        key: names of the result's columns that are its key.
+        columns: names of the result's columns, without the bounds of windows.
+        window: of a windowed key.
+        places: pointers of the definition → where the statement has it.
+        notes: what the statement left open.
+        is_rekeyed: PARTITION BY, or a join, gives the rows another key than the input's.
+    """
+
+    sources: Sources
+    kind: RelationKind
+    body: dict[str, Any] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    window: KeyWindow | None = None
+    places: dict[str, Node] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_rekeyed: bool = False
+
+
+def select_of(select: Select, session: Session, sink: str) -> Selected:
+    """Bind a query.
+
+    Args:
+        select: the query.
+        session: with the relations.
+        sink: what it writes, for messages.
+
+    Raises:
+        StatementRefused: it is wrong.
+        StatementUnsupported: it cannot be had here.
+    """
+    sources = sources_of(select, session)
+    translate = Translator(sources, session.types)
+    state = joined(sources, select.joins, translate)
+    first = sources.first
+    found = Selected(sources, state.kind, places=dict(state.places))
+    found.body = {"from": {first.relation.kind: first.relation.definition_name, "as": first.name}, "joins": state.body}
+    found.places["/from"] = select.relation
+    if select.where is not None:
+        if has_aggregates(select.where):
+            raise StatementRefused(
+                "aggregate_in_where", "WHERE judges single rows; a condition over aggregates belongs into HAVING", select.where
+            )
+        found.body["where"] = render(translate(select.where))
+        found.places["/where"] = select.where
+    found.body |= suppress_body(select.emit)
+    if select.limit is not None:
+        raise StatementUnsupported(
+            "limit_not_supported", "LIMIT belongs to a SELECT that is read at once, not to a query that goes on", select
+        )
+    if select.group_by or has_aggregates(*(item.value for item in select.items), select.having):
+        _group(select, session, state, found, sink)
+    else:
+        _project(select, state, found, sink)
+    return found
+
+
+def _group(select: Select, session: Session, state: Joined, found: Selected, sink: str) -> None:
+    if not select.group_by:
+        raise StatementRefused("group_missing", "Use of aggregate functions requires a GROUP BY clause", select)
+    if select.partition_by:
+        raise StatementRefused(
+            "partition_unfit", "PARTITION BY does not go with GROUP BY, which gives the rows their key", select.partition_by[0]
+        )
+    if state.key.bounds and state.kind == "table":
+        raise StatementRefused("windowed_group", "GROUP BY is not supported on windowed tables", select.relation)
+    translate = with_bounds(state.translate, is_windowed=select.window is not None)
+    groups = Groups.of(group_trees(select, state.translate))
+    items = items_of(select.items, state.sources, translate, Naming(Numbered(state.sources.column_names)))
+    check_items(items)
+    chosen: dict[str, str] = {}
+    for item in items:
+        check_column_name(item.name, item.at)
+        chosen[item.name] = render(groups.reduced(item.tree, item.name, item.at))
+        found.places[f"/select/{item.name}"] = item.at
+    if select.having is not None:
+        found.body["having"] = render(groups.reduced(translate(select.having), None, select.having))
+        found.places["/having"] = select.having
+    if not groups.aggregates:
+        raise StatementRefused(
+            "group_without_aggregate",
+            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.",
+            select.group_by[0],
+        )
+    found.kind = "table"
+    found.key = _shown(items, [(tree,) for tree in groups.trees], sink, "grouping expression", select, written=[*select.group_by])
+    _check_values(items, found.key, select)
+    found.columns = tuple(item.name for item in items)
+    if select.window is not None:
+        found.body["window"], found.notes = window_body(select.window, select.emit, session.settings)
+        found.window = key_window(select.window)
+        found.places["/window"] = select.window
+        chosen |= {name: render(_own(name)) for name in WINDOW_BOUNDS}
+    elif select.emit is not None and select.emit.mode == "final":
+        raise StatementRefused("emit_unfit", "EMIT FINAL is only supported for windowed aggregations.", select.emit)
+    found.body |= {"group_by": [render(tree) for tree in groups.trees], "aggregate": dict(groups.body), "select": chosen}
+    found.places |= {f"/aggregate/{name}": at for name, at in groups.places.items()}
+    found.places |= {f"/group_by/{number}": at for number, at in enumerate(select.group_by)}
+
+
+def _own(name: str) -> Node:
+    return Column(Identifier(name, is_quoted=True))
+
+
+def _project(select: Select, state: Joined, found: Selected, sink: str) -> None:
+    _check_plain(select)
+    naming = Numbered(state.sources.column_names)
+    key, what = state.key, "key column"
+    leading: tuple[tuple[str, Node], ...] = ()
+    if select.joins:
+        what = "join expression"
+        leading = () if key.synthetic is None else ((key.synthetic, key.trees[0]),)
+    if select.partition_by:
+        key, what = _partitioned(select, state), "partitioning expression"
+        leading = tuple((name, tree) for name, tree in _generated(key))
+        found.is_rekeyed = True
+    items = items_of(select.items, state.sources, state.translate, Naming(naming, leading))
+    choices = [(tree, *columns) for tree, columns in zip(key.trees, key.columns, strict=True)]
+    found.key = _shown(items, choices, sink, what, select, written=[*select.partition_by])
+    bounds = [item for item in items if item.is_bound and not select.joins]
+    items = [item for item in items if item not in bounds]
+    for item in items:
+        check_column_name(item.name, item.at)
+    _check_values(items, found.key, select)
+    found.columns = tuple(item.name for item in items)
+    trees = {item.name: item.tree for item in items}
+    if state.kind == "stream" and select.joins:
+        trees |= dict(zip(found.key, key.trees, strict=True)) if found.key else {}
+        found.is_rekeyed = True
+    if key.bounds:
+        found.window = state.sources.first.relation.window
+        trees |= dict(zip(WINDOW_BOUNDS, key.bounds, strict=True))
+    found.body["select"] = {name: render(tree) for name, tree in trees.items()}
+    found.places |= {f"/select/{item.name}": item.at for item in items}
+
+
+def _check_plain(select: Select) -> None:
+    if select.window is not None:
+        raise StatementRefused("window_without_group", "WINDOW clause requires a GROUP BY clause.", select.window)
+    if select.having is not None:
+        raise StatementRefused(
+            "having_without_group", "HAVING filters groups, and there is no GROUP BY; use WHERE", select.having
+        )
+    if select.emit is not None and select.emit.mode in ("final", "window_end"):
+        raise StatementRefused("emit_unfit", "EMIT FINAL is only supported for windowed aggregations.", select.emit)
+
+
+def _partitioned(select: Select, state: Joined) -> RowKey:
+    """Return the key that PARTITION BY gives."""
+    first = select.partition_by[0]
+    if state.kind == "table":
+        raise StatementRefused(
+            "partition_unfit", "PARTITION BY clause is not supported for tables: their key says which row is meant", first
+        )
+    if state.key.bounds:
+        raise StatementRefused(
+            "partition_unfit",
+            "PARTITION BY is not supported on windowed streams: implicit repartitioning of windowed sources would lose the window",
+            first,
+        )
+    if any(isinstance(each.bare, Null) for each in select.partition_by):
+        if len(select.partition_by) > 1:
+            raise StatementRefused("partition_unfit", "Cannot PARTITION BY multiple columns including NULL", first)
+        return RowKey((), ())
+    for each in select.partition_by:
+        if has_aggregates(each):
+            raise StatementRefused("aggregate_in_partition", "PARTITION BY does not support aggregate functions", each)
+    trees = tuple(state.translate(each) for each in select.partition_by)
+    return RowKey(trees, tuple(() for _ in trees))
+
+
+def _generated(key: RowKey) -> list[tuple[str, Node]]:
+    found = []
+    for number, tree in enumerate(each for each in key.trees if not isinstance(core(each), Column)):
+        found.append((f"KSQL_COL_{number}", tree))
+    return found
+
+
+def _shown(
+    items: list[Item], choices: list[tuple[Node, ...]], sink: str, what: str, select: Select, written: list[Node]
+) -> tuple[str, ...]:
+    """Return the columns that show the key's parts, each one once."""
+    found: list[str] = []
+    for number, trees in enumerate(choices):
+        meanings = [core(tree) for tree in trees]
+        shown = [item for item in items if core(item.tree) in meanings]
+        if not shown:
+            names = ", ".join(dict.fromkeys(_written(tree) for tree in trees))
+            raise StatementRefused(
+                "key_missing_in_select",
+                f"Key missing from projection (ie, SELECT). The query used to build `{sink}` must include the {what} {names} in its projection",
+                written[number] if number < len(written) else select.items[0],
+            )
+        same = [item for item in shown if core(item.tree) == core(shown[0].tree)]
+        if len(same) > 1:
+            names = " and ".join(f"`{item.name}`" for item in same)
+            raise StatementRefused(
+                "duplicate_key",
+                f"The projection contains a key column more than once: {names}. Each key column must only be in the "
+                "projection once. If you intended to copy the key into the value, then consider using the AS_VALUE function",
+                same[1].at,
+            )
+        found.append(shown[0].name)
+    return tuple(found)
+
+
+def _written(tree: Node) -> str:
+    return render(core(tree)).replace('"', "")
+
+
+def _check_values(items: list[Item], key: tuple[str, ...], select: Select) -> None:
+    if not [item for item in items if item.name not in key]:
+        raise StatementRefused("columns_missing", "The projection contains no value columns.", select.items[0])

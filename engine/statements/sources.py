@@ -1,0 +1,189 @@
+"""CREATE STREAM and CREATE TABLE with columns: a source."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from engine.definition.queries import DAY_MS
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.types import ColumnType, Schema
+from engine.plan.catalog import source_entry
+from engine.plan.problems import problems_of
+from engine.sql.statement_tree import ColumnDefinition, CreateRelation
+from engine.statements.actions import Action, Nothing, RegisterSource
+from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.java_times import strptime_of
+from engine.statements.naming import check_column_name, definition_name, folded
+from engine.statements.properties import Properties, milliseconds, milliseconds_of
+from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
+from engine.statements.topics import check_formats, topic_of
+from engine.statements.type_names import shown, type_of
+
+_WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}
+
+
+def bind_source(statement: CreateRelation, session: Session) -> Action:
+    """Bind CREATE STREAM|TABLE (columns) WITH (properties)."""
+    name = folded(statement.name)
+    known = session.relations.get(name)
+    if known is not None and statement.is_if_not_exists:
+        return Nothing(f"Cannot add {statement.kind} `{name}`: A {known.kind} with the same name already exists.")
+    if known is not None and not statement.is_replace:
+        raise StatementRefused(
+            "relation_exists",
+            f"Cannot add {statement.kind} '{name}': A {known.kind} with the same name already exists",
+            statement.name,
+        )
+    if known is not None and known.is_read_only != statement.is_read_only:
+        raise StatementRefused(
+            "relation_exists", f"Cannot replace {name}: one of the two is a SOURCE, the other is not", statement.name
+        )
+    properties = Properties(statement.properties)
+    columns = _columns(statement, session)
+    key = tuple(folded(each.name) for each in statement.columns if each.role in ("key", "primary_key"))
+    if not properties.has("KAFKA_TOPIC"):
+        raise StatementRefused(
+            "property_missing", 'Missing required property "KAFKA_TOPIC" which has no default value.', statement
+        )
+    topic = topic_of(properties, session, name, None, statement)
+    window = _window(properties, key, statement)
+    check_formats(topic, columns, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
+    definition = _definition(statement, columns, key, topic, window, properties, session)
+    properties.check_all_read()
+    entry = source_entry(definition_name(name, statement.name), definition)
+    ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
+    relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window, statement.is_read_only)
+    return RegisterSource(relation, definition, statement.is_replace)
+
+
+def _columns(statement: CreateRelation, session: Session) -> Schema:
+    found: dict[str, ColumnType] = {}
+    if not statement.columns:
+        raise StatementRefused(
+            "columns_missing",
+            "The statement does not define any columns. Declare them; there is no schema registry to take them from",
+            statement,
+        )
+    for each in statement.columns:
+        name = folded(each.name)
+        check_column_name(name, each)
+        _check_role(each, statement)
+        if name in found:
+            raise StatementRefused("duplicate_column", f"Duplicate column name: `{name}`", each)
+        found[name] = type_of(each.type, session.types)
+    if statement.kind == "table" and not any(each.role == "primary_key" for each in statement.columns):
+        raise StatementRefused(
+            "key_missing",
+            f"Tables require a PRIMARY KEY. Please define the PRIMARY KEY, as in CREATE TABLE {folded(statement.name)} (ID INT PRIMARY KEY, …)",
+            statement,
+        )
+    if all(each.role != "value" for each in statement.columns):
+        raise StatementRefused("columns_missing", "The statement does not define any value columns", statement)
+    return Schema(tuple(found.items()))
+
+
+def _check_role(column: ColumnDefinition, statement: CreateRelation) -> None:
+    name = folded(column.name)
+    if column.role == "headers":
+        raise StatementUnsupported("headers_not_supported", f"Column {name}: headers of records are not kept", column)
+    if column.role == "key" and statement.kind == "table":
+        raise StatementRefused("key_role", f"Column `{name}` is a 'KEY' column: please use 'PRIMARY KEY' for tables", column)
+    if column.role == "primary_key" and statement.kind == "stream":
+        raise StatementRefused("key_role", f"Column `{name}` is a 'PRIMARY KEY' column: please use 'KEY' for streams", column)
+
+
+def _window(properties: Properties, key: tuple[str, ...], statement: CreateRelation) -> KeyWindow | None:
+    kind = properties.one_of("WINDOW_TYPE", tuple(_WINDOWS))
+    size = properties.text("WINDOW_SIZE")
+    node = properties.node("WINDOW_SIZE") or properties.node("WINDOW_TYPE")
+    if kind is None:
+        if size is not None:
+            raise StatementRefused("property_clash", "'WINDOW_SIZE' should not be set for non-windowed sources.", node)
+        return None
+    if not key:
+        raise StatementRefused("key_missing", "Windowed sources require a key column.", statement)
+    if kind == "SESSION":
+        if size is not None:
+            raise StatementRefused("property_clash", "'WINDOW_SIZE' should not be set for SESSION windows.", node)
+        return KeyWindow("session", None)
+    if size is None:
+        raise StatementRefused(
+            "property_missing", f"{kind} windows require 'WINDOW_SIZE' to be provided in the WITH clause", node
+        )
+    size_ms = milliseconds_of(size)
+    if not size_ms:
+        raise StatementRefused("duration_malformed", f"Invalid duration: '{size}'. Write it as in '5 MINUTES'", node)
+    return KeyWindow(_WINDOWS[kind], size_ms)
+
+
+def _definition(
+    statement: CreateRelation, columns: Schema, key: tuple[str, ...], topic: Topic, window: KeyWindow | None, properties: Properties,
+    session: Session,
+) -> SourceDefinition:  # fmt: skip
+    bounds = dict.fromkeys(WINDOW_BOUNDS, "timestamp") if window is not None else {}
+    body: dict[str, Any] = {
+        "key": [*key, *bounds],
+        "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
+        **_event_time(columns, properties),
+        "max_future_skew": _skew(properties, session),
+    }
+    if topic.partitions is not None:
+        body["connector"] = {"type": "log", "partitions": topic.partitions}
+    retention = properties.duration("HISTORY_RETENTION")
+    if statement.history_retention is not None:
+        retention = milliseconds(statement.history_retention)
+    if retention is not None and statement.kind == "stream":
+        raise StatementRefused("property_clash", "HISTORY RETENTION belongs to a table: a stream keeps every record", statement)
+    model: type[SourceDefinition] = StreamDefinition
+    if statement.kind == "table":
+        model = TableDefinition
+        body |= {"versioned": None if retention is None else {"history_retention": f"{retention}ms"}}
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        problem = problems_of(error, model)[0]
+        raise StatementUnsupported("definition_not_supported", problem.detail, statement) from error
+
+
+def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:
+    written, form = properties.text("TIMESTAMP"), properties.text("TIMESTAMP_FORMAT")
+    node = properties.node("TIMESTAMP")
+    if written is None:
+        if form is not None:
+            raise StatementRefused(
+                "property_clash",
+                "TIMESTAMP_FORMAT needs TIMESTAMP: say which column it is the format of",
+                properties.node("TIMESTAMP_FORMAT"),
+            )
+        return {}
+    name = written.strip('`"') if written[:1] in ("`", '"') else written.upper()
+    if name not in columns:
+        raise StatementRefused(
+            "unknown_column", f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{name}'", node
+        )
+    kind = columns[name]
+    if kind.kind == "string":
+        if form is None:
+            raise StatementRefused(
+                "property_missing",
+                f"A String timestamp field has been specified without also specifying the timestamp_format: {name}",
+                node,
+            )
+        return {"event_time": name, "event_time_format": strptime_of(form, properties.node("TIMESTAMP_FORMAT"))}
+    if kind.kind not in ("bigint", "timestamp"):
+        raise StatementRefused(
+            "type_mismatch", f"Timestamp column, `{name}`, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format specified; "
+            f"it is {shown(kind)}", node,
+        )  # fmt: skip
+    if form is not None:
+        raise StatementRefused("property_clash", f"TIMESTAMP_FORMAT set, but the TIMESTAMP column {name} is no text", node)
+    return {"event_time": name}
+
+
+def _skew(properties: Properties, session: Session) -> str | None:
+    node, written = properties.node("MAX_FUTURE_SKEW"), properties.text("MAX_FUTURE_SKEW")
+    if node is None:
+        return None if session.settings.default_grace == "ksqldb" else f"{DAY_MS}ms"
+    return None if (written or "").upper() == "NONE" else f"{properties.duration('MAX_FUTURE_SKEW')}ms"

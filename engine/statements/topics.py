@@ -1,0 +1,154 @@
+"""Topics and formats of WITH (...), for sources and for results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.definition.types import ColumnType, Schema
+from engine.sql.tree import Node
+from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.properties import Properties
+from engine.statements.session import Format, Session, Topic
+from engine.statements.type_names import shown
+
+FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+"""Those that the language has; which of them can be read is for whoever reads them."""
+
+_UNWRAPPABLE: Final = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+_DELIMITERS: Final = {"SPACE": " ", "TAB": "\t"}
+_OF_KAFKA: Final = ("int", "bigint", "double", "string", "bytes")
+_DEFAULT_KEY: Final = "ksql.persistence.default.format.key"
+_DEFAULT_VALUE: Final = "ksql.persistence.default.format.value"
+_WRAPS: Final = "ksql.persistence.wrap.single.values"
+
+
+def topic_of(properties: Properties, session: Session, name: str, inherited: Topic | None, at: Node) -> Topic:
+    """Return where a relation's records are.
+
+    Args:
+        properties: of the statement.
+        session: with the defaults.
+        name: of the topic, where KAFKA_TOPIC does not say it.
+        inherited: the topic that a query reads; None for a source, whose formats must be known.
+        at: what a missing property is reported at.
+    """
+    both = properties.one_of("FORMAT", FORMATS)
+    of_key, of_value = properties.one_of("KEY_FORMAT", FORMATS), properties.one_of("VALUE_FORMAT", FORMATS)
+    if both is not None and (of_key or of_value):
+        other = "KEY_FORMAT" if of_key else "VALUE_FORMAT"
+        raise StatementRefused(
+            "property_clash",
+            f"Cannot supply both '{other}' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats",
+            at,
+        )
+    values = session.settings.values
+    key = both or of_key or (inherited.key_format.name if inherited else values.get(_DEFAULT_KEY, "KAFKA").upper())
+    value = both or of_value or (inherited.value_format.name if inherited else values.get(_DEFAULT_VALUE, "").upper())
+    if not value:
+        raise StatementRefused(
+            "property_missing",
+            f"Statement is missing the 'VALUE_FORMAT' property from the WITH clause. Either provide one or set a default via '{_DEFAULT_VALUE}'",
+            at,
+        )
+    topic = Topic(
+        properties.text("KAFKA_TOPIC") or name,
+        _format(properties, "KEY", key, inherited.key_format if inherited else None),
+        _format(properties, "VALUE", value, inherited.value_format if inherited else None),
+        _positive(properties, "PARTITIONS"),
+        _wraps(properties, value, session),
+        None,
+        None,
+    )
+    properties.whole("REPLICAS")
+    properties.whole("RETENTION_MS")
+    properties.one_of("CLEANUP_POLICY", ("COMPACT", "DELETE", "COMPACT,DELETE", "DELETE,COMPACT"))
+    return topic
+
+
+def _positive(properties: Properties, name: str) -> int | None:
+    found = properties.whole(name)
+    if found == 0:
+        raise StatementRefused(
+            "property_malformed", f"Invalid value for property {name}: it must be 1 or more", properties.node(name)
+        )
+    return found
+
+
+def _format(properties: Properties, side: str, name: str, inherited: Format | None) -> Format:
+    node = properties.node(f"{side}_DELIMITER")
+    written = properties.text(f"{side}_DELIMITER")
+    if written is None:
+        return inherited if inherited is not None and inherited.name == name else Format(name)
+    if name != "DELIMITED":
+        raise StatementRefused("property_clash", f"{name} does not support the following configs: [delimiter]", node)
+    delimiter = _DELIMITERS.get(written.upper(), written)
+    if len(delimiter) != 1:
+        raise StatementRefused(
+            "property_malformed", f"Invalid delimiter value: '{written}'. A delimiter is one character, SPACE or TAB", node
+        )
+    return Format(name, delimiter)
+
+
+def _wraps(properties: Properties, value_format: str, session: Session) -> bool | None:
+    given = properties.flag("WRAP_SINGLE_VALUE")
+    if given is not None:
+        if value_format not in _UNWRAPPABLE and not (value_format in ("DELIMITED", "KAFKA") and not given):
+            raise StatementRefused(
+                "property_clash", f"Format '{value_format}' does not support 'WRAP_SINGLE_VALUE' set to '{str(given).lower()}'",
+                properties.node("WRAP_SINGLE_VALUE"),
+            )  # fmt: skip
+        return given
+    default = session.settings.values.get(_WRAPS)
+    return None if default is None or value_format not in _UNWRAPPABLE else default.lower() == "true"
+
+
+def check_formats(topic: Topic, columns: Schema, key: tuple[str, ...], at: Node, *, is_wrap_given: bool) -> None:
+    """Refuse columns that a format cannot hold."""
+    keys = [(name, kind) for name, kind in columns.items() if name in key]
+    values = [(name, kind) for name, kind in columns.items() if name not in key]
+    if topic.key_format.name == "NONE" and keys:
+        raise StatementRefused(
+            "format_clash", "Key format specified as NONE, which does not support key columns; give another KEY_FORMAT", at
+        )
+    _check_format(topic.key_format, keys, "key", at)
+    _check_format(topic.value_format, values, "value", at)
+    if is_wrap_given and len(values) != 1:
+        raise StatementRefused("property_clash", "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas", at)
+
+
+def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str, at: Node) -> None:
+    if form.name == "KAFKA":
+        if len(columns) > 1:
+            raise StatementRefused(
+                "format_clash", f"The 'KAFKA' format only supports a single field. Got: {len(columns)} columns of the {side}", at
+            )
+        for name, kind in columns:
+            if kind.kind not in _OF_KAFKA:
+                raise StatementRefused(
+                    "format_clash", f"The 'KAFKA' format does not support type '{shown(kind)}', column: `{name}`", at
+                )
+    if form.name == "DELIMITED":
+        for name, kind in columns:
+            if kind.is_nested:
+                raise StatementRefused(
+                    "format_clash", f"The 'DELIMITED' format does not support type '{shown(kind)}', column: `{name}`", at
+                )
+    if form.name == "NONE" and side == "value" and columns:
+        raise StatementRefused("format_clash", "The 'NONE' format can only be used when no columns are defined", at)
+    if side == "key":
+        _check_key_types(form, columns, at)
+
+
+def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: Node) -> None:
+    for name, kind in columns:
+        if _has_map(kind):
+            raise StatementRefused(
+                "key_type", f"Map keys, including types that contain maps, are not supported as keys: `{name}` {shown(kind)}", at
+            )
+        if form.name.startswith("PROTOBUF") and kind.is_nested:
+            raise StatementUnsupported("format_not_supported", f"{form.name} keys of type {shown(kind)}", at)
+
+
+def _has_map(kind: ColumnType) -> bool:
+    inner = (kind.element, kind.value, *(field for _, field in kind.fields))
+    return kind.kind == "map" or any(_has_map(part) for part in inner if part is not None)
