@@ -1,0 +1,133 @@
+"""CREATE ... AS SELECT: the definitions that queries become, and the results as later statements see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.statements.faults import StatementRefused
+from engine.statements.session import KeyWindow
+from tests.unit.statements.scripts import RIDES, bound, definition, query
+
+
+def test_a_projection_keeps_names_and_makes_up_others() -> None:
+    found = query("CREATE STREAM dear AS SELECT id, fare * 2, city AS town FROM rides WHERE fare > 10;")
+    assert found.definition.dialect == "ksqldb"
+    assert found.definition.select == {"ID": '"rides"."ID"', "KSQL_COL_0": '"rides"."FARE" * 2', "TOWN": '"rides"."CITY"'}
+    assert found.definition.where == '"rides"."FARE" > 10'
+    assert found.relation.key == ("ID",)
+    assert found.relation.columns.names == ("ID", "KSQL_COL_0", "TOWN")
+
+
+def test_a_group_takes_aggregates_out_of_expressions() -> None:
+    found = definition("CREATE TABLE n AS SELECT city, COUNT(*) AS n, SUM(fare) / COUNT(*) AS mean FROM rides GROUP BY city;")
+    assert found.group_by == ('"rides"."CITY"',)
+    assert found.aggregate == {"N": "count(*)", "aggregate_2": 'sum("rides"."FARE")'}
+    assert found.select == {"CITY": '"rides"."CITY"', "N": '"N"', "MEAN": '"aggregate_2" / "N"'}
+
+
+def test_having_may_ask_for_another_aggregate() -> None:
+    found = definition("CREATE TABLE n AS SELECT city, COUNT(*) AS n FROM rides GROUP BY city HAVING MAX(fare) > 3;")
+    assert found.having == '"aggregate_2" > 3'
+    assert found.aggregate["aggregate_2"] == 'max("rides"."FARE")'
+
+
+def test_windows_give_their_bounds_to_the_key() -> None:
+    found = query(
+        "CREATE TABLE n AS SELECT city, COUNT(*) AS n, WINDOWSTART AS since FROM rides WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY city EMIT FINAL;"
+    )
+    window = found.definition.window
+    assert window is not None
+    assert (window.size, window.grace) == (3_600_000, 0)
+    assert found.definition.suppress.mode == "until_window_closes"
+    assert found.definition.select is not None
+    assert list(found.definition.select) == ["CITY", "N", "SINCE", "window_start", "window_end"]
+    assert found.relation.columns.names == ("CITY", "N", "SINCE")
+    assert found.relation.window == KeyWindow("tumbling", 3_600_000)
+
+
+def test_grace_is_a_day_less_the_window_as_in_ksqldb() -> None:
+    found = definition("CREATE TABLE n AS SELECT city, COUNT(*) AS n FROM rides WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY city;")
+    assert found.window is not None
+    assert found.window.grace == 23 * 3_600_000
+
+
+def test_a_table_joins_a_stream_under_its_alias() -> None:
+    found = query("CREATE STREAM j AS SELECT r.id AS ride, c.name, c.land FROM rides r LEFT JOIN cities c ON r.city = c.name;")
+    (join,) = found.definition.joins
+    assert (join.table, join.alias, join.type, join.on) == ("cities", "c", "left", '"r"."CITY" = "c"."NAME"')
+    assert found.relation.key == ("NAME",)
+    assert found.definition.select == {"RIDE": '"r"."ID"', "NAME": '"r"."CITY"', "LAND": '"c"."LAND"'}
+    assert found.definition.into.key == ("NAME",)
+
+
+def test_streams_join_within_a_day_of_grace_and_show_the_unmatched_at_once() -> None:
+    (join,) = definition("CREATE STREAM j AS SELECT * FROM rides r LEFT JOIN tips t WITHIN 1 HOUR ON r.id = t.id;").joins
+    assert join.within is not None
+    assert (join.within.before, join.within.grace, join.within.unmatched) == (3_600_000, 86_400_000, "eager")
+
+
+def test_a_star_over_a_join_names_the_inputs() -> None:
+    found = query("CREATE STREAM j AS SELECT * FROM rides r JOIN tips t WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON r.id = t.id;")
+    assert found.relation.columns.names == ("R_ID", "R_CITY", "R_FARE", "R_METERS", "R_BEGAN", "T_ID", "T_TIP")
+
+
+def test_what_no_column_shows_gets_a_key_of_its_own() -> None:
+    found = query(
+        "CREATE STREAM j AS SELECT ROWKEY, r.fare, t.tip FROM rides r FULL OUTER JOIN tips t WITHIN 1 HOUR ON r.id = t.id;"
+    )
+    assert found.relation.key == ("ROWKEY",)
+    assert found.definition.select is not None
+    assert found.definition.select["ROWKEY"] == 'coalesce("r"."ID", "t"."ID")'
+
+
+def test_partition_by_gives_another_key() -> None:
+    found = query("CREATE STREAM by_city AS SELECT * FROM rides PARTITION BY city;")
+    assert found.relation.key == ("CITY",)
+    assert found.definition.into.key == ("CITY",)
+
+
+def test_rowtime_is_the_event_time_also_beside_a_text() -> None:
+    found = definition("CREATE STREAM s AS SELECT id, rowtime AS moment FROM rides WHERE rowtime > '2013-01-01';")
+    assert found.select is not None
+    assert found.select["MOMENT"] == '"rides"."$event_time_ms"'
+
+
+def test_a_query_reads_what_another_wrote() -> None:
+    actions, _ = bound(
+        RIDES
+        + """CREATE TABLE n AS SELECT city, COUNT(*) AS n FROM rides GROUP BY city;
+             CREATE TABLE few AS SELECT city, n FROM n WHERE n < 3;"""
+    )
+    assert len(actions) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CREATE STREAM s AS SELECT id, far FROM rides;", "unknown_column"),
+        ("CREATE STREAM s AS SELECT id, fare FROM ride;", "unknown_relation"),
+        ("CREATE STREAM s AS SELECT fare FROM rides;", "key_missing_in_select"),
+        ("CREATE STREAM s AS SELECT id FROM rides;", "columns_missing"),
+        ("CREATE STREAM s AS SELECT id, id AS id2, fare FROM rides;", "duplicate_key"),
+        ("CREATE STREAM s AS SELECT id, fare AS a, city AS a FROM rides;", "duplicate_column"),
+        ("CREATE STREAM s AS SELECT id, fare AS rowtime FROM rides;", "reserved_column"),
+        ("CREATE TABLE s AS SELECT id, fare FROM rides;", "wrong_kind"),
+        ("CREATE STREAM s AS SELECT city, COUNT(*) AS n FROM rides GROUP BY city;", "wrong_kind"),
+        ("CREATE TABLE s AS SELECT city, fare, COUNT(*) AS n FROM rides GROUP BY city;", "not_grouped"),
+        ("CREATE TABLE s AS SELECT COUNT(*) AS n FROM rides GROUP BY city;", "key_missing_in_select"),
+        ("CREATE TABLE s AS SELECT city, SUM(city) AS n FROM rides GROUP BY city;", "type_mismatch"),
+        ("CREATE STREAM s AS SELECT id, fare FROM rides WHERE city;", "type_mismatch"),
+        ("CREATE STREAM s AS SELECT id, fare FROM rides WINDOW TUMBLING (SIZE 1 HOUR);", "window_without_group"),
+        ("CREATE STREAM s AS SELECT * FROM rides r JOIN tips t ON r.id = t.id;", "within_missing"),
+        ("CREATE STREAM s AS SELECT * FROM rides r JOIN cities c ON r.city = c.land;", "join_key_mismatch"),
+        ("CREATE STREAM s AS SELECT * FROM rides r JOIN tips t WITHIN 1 HOUR ON r.city = t.id;", "type_mismatch"),
+        ("CREATE STREAM s AS SELECT id, fare FROM rides r JOIN tips t WITHIN 1 HOUR ON r.id = t.id;", "ambiguous_column"),
+        ("CREATE TABLE s AS SELECT name, land FROM cities PARTITION BY land;", "partition_unfit"),
+        ("CREATE TABLE s AS SELECT name, land FROM cities EMIT FINAL;", "emit_unfit"),
+    ],
+)
+def test_a_wrong_query_is_refused_at_its_place(text: str, code: str) -> None:
+    with pytest.raises(StatementRefused) as caught:
+        definition(text)
+    assert caught.value.code == code
+    assert caught.value.span is not None

@@ -1,0 +1,91 @@
+"""CREATE STREAM and CREATE TABLE with columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.definition.relations import TableDefinition
+from engine.statements.actions import Nothing, RegisterSource
+from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.session import Format, KeyWindow
+from tests.unit.statements.scripts import RIDES, bound
+
+
+def _source(text: str) -> RegisterSource:
+    (action,), _ = bound(text)
+    assert isinstance(action, RegisterSource)
+    return action
+
+
+def test_a_stream_keeps_the_spelling_of_sql() -> None:
+    action = _source(
+        "CREATE STREAM Rides (fare DOUBLE, id INT KEY, \"City\" VARCHAR) WITH (kafka_topic='r', value_format='json');"
+    )
+    assert action.relation.name == "RIDES"
+    assert action.relation.definition_name == "rides"
+    assert action.relation.columns.names == ("ID", "FARE", "City")
+    assert dict(action.definition.columns) == {"FARE": "double", "ID": "int", "City": "string"}
+    assert action.definition.key == ("ID",)
+    assert (action.relation.topic.key_format, action.relation.topic.value_format) == (Format("KAFKA"), Format("JSON"))
+
+
+def test_a_table_keeps_its_history_where_it_says_so() -> None:
+    action = _source(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT) HISTORY RETENTION 2 DAYS WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON');"
+    )
+    assert isinstance(action.definition, TableDefinition)
+    assert action.definition.versioned is not None
+    assert action.definition.versioned.history_retention == 2 * 86_400_000
+
+
+def test_bounds_of_windows_end_the_key_of_a_windowed_source() -> None:
+    action = _source(
+        "CREATE STREAM s (id INT KEY, v INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', WINDOW_TYPE='Tumbling', WINDOW_SIZE='5 minutes');"
+    )
+    assert action.definition.key == ("ID", "window_start", "window_end")
+    assert action.relation.key == ("ID",)
+    assert action.relation.window == KeyWindow("tumbling", 300_000)
+
+
+def test_a_timestamp_format_becomes_one_of_strptime() -> None:
+    action = _source(
+        "CREATE STREAM s (v INT, t STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', TIMESTAMP='t', TIMESTAMP_FORMAT='yyyy-MM-dd''T''HH:mm:ss');"
+    )
+    assert (action.definition.event_time, action.definition.event_time_format) == ("T", "%Y-%m-%dT%H:%M:%S")
+
+
+def test_a_source_that_there_is_may_be_asked_for_again() -> None:
+    _, session = bound(RIDES)
+    (action,), _ = bound("CREATE STREAM IF NOT EXISTS rides (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", session)
+    assert isinstance(action, Nothing)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CREATE STREAM rides (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "relation_exists"),
+        ("CREATE STREAM s (v INT, V INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "duplicate_column"),
+        ("CREATE STREAM s (rowtime INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "reserved_column"),
+        ("CREATE STREAM s (v INT PRIMARY KEY, w INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "key_role"),
+        ("CREATE TABLE s (v INT, w INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "key_missing"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x');", "property_missing"),
+        ("CREATE STREAM s (v INT) WITH (VALUE_FORMAT='JSON');", "property_missing"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITONS=2);", "unknown_property"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON', VALUE_FORMAT='JSON');", "property_clash"),
+        ("CREATE STREAM s (v WHOLE) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "unknown_type"),
+        ("CREATE STREAM s (v ARRAY<INT>) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='DELIMITED');", "format_clash"),
+        ("CREATE STREAM s (v INT, w INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='KAFKA');", "format_clash"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', TIMESTAMP='w');", "unknown_column"),
+    ],
+)
+def test_a_wrong_source_is_refused(text: str, code: str) -> None:
+    _, session = bound(RIDES)
+    with pytest.raises(StatementRefused) as caught:
+        bound(text, session)
+    assert caught.value.code == code
+    assert caught.value.span is not None
+
+
+def test_what_needs_a_registry_is_not_supported() -> None:
+    with pytest.raises(StatementUnsupported):
+        bound("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', VALUE_SCHEMA_ID=3);")
