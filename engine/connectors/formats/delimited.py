@@ -104,7 +104,7 @@ def _quoted(text: str | None, delimiter: str, *, is_first: bool) -> str:
 def _needs_quotes(text: str, delimiter: str, *, is_first: bool) -> bool:
     if not text:
         return is_first
-    if text[0] <= "#" or text[-1] <= " " or (is_first and text[0] > "~"):
+    if text[0] <= "#" or text[-1] <= " " or (is_first and not (text[0].isascii() and text[0].isalnum())):
         return True
     return delimiter in text or _QUOTE in text or _END_OF_LINE.search(text) is not None
 

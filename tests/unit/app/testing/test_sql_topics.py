@@ -1,5 +1,6 @@
 """Records of SQL tests: as tests write them, as bytes of topics, as relations see them."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -33,7 +34,7 @@ def relation(kind: str, columns: dict[str, str], key: tuple[str, ...], **more: A
 
 
 def sides(of: SqlRelation) -> Sides:
-    return sides_of(of, is_wrapped_by_default=True)
+    return sides_of(of)
 
 
 def test_every_format_has_a_notation() -> None:
@@ -99,10 +100,25 @@ def test_deletes_are_written_without_value_and_null_keys_without_key() -> None:
     assert written(frame, prices, sides(prices)) == [Record(b"a", None, 1, window), Record(None, b'{"V":3}', 2, window)]
 
 
-def test_a_single_value_stands_alone_where_the_topic_or_the_setting_says_so() -> None:
-    topic = Topic("t", Format("JSON"), Format("JSON"), is_wrapped=False)
-    single = relation("stream", {"V": "int"}, (), topic=topic)
-    assert sides(single).value.layout.is_bare
-    unsaid = relation("stream", {"V": "int"}, ())
-    assert not sides(unsaid).value.layout.is_bare
-    assert sides_of(unsaid, is_wrapped_by_default=False).value.layout.is_bare
+@pytest.mark.parametrize(("is_wrapped", "is_bare"), [(None, False), (True, False), (False, True)])
+def test_a_single_value_stands_alone_where_the_topic_says_so(is_wrapped: bool | None, is_bare: bool) -> None:
+    topic = Topic("t", Format("JSON"), Format("AVRO"), is_wrapped=is_wrapped)
+    single = sides(relation("stream", {"V": "int"}, (), topic=topic))
+    assert (single.value.layout.is_bare, single.value.format) == (is_bare, "JSON")
+    assert single.value.shown([single.value.payload(7 if is_bare else {"V": 7})]) == [7 if is_bare else {"V": 7}]
+
+
+@pytest.mark.parametrize(
+    ("type_text", "pattern", "value", "wanted"),
+    [
+        ("bigint", None, 7, 7),
+        ("timestamp", None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), 1000),
+        ("string", "yyyy-MM-dd", "1970-01-02", 86_400_000),
+    ],
+)
+def test_a_column_of_the_result_can_give_the_event_time(type_text: str, pattern: str | None, value: object, wanted: int) -> None:
+    topic = Topic("t", Format("KAFKA"), Format("JSON"), timestamp="AT", timestamp_format=pattern)
+    orders = relation("stream", {"ID": "string", "AT": type_text}, ("ID",), topic=topic)
+    at = pl.Series([value, None], dtype=parse_type(type_text).polars)
+    frame = pl.DataFrame({"_ts": [1, 2], "_op": pl.Series([0, 0], dtype=pl.Int8), "ID": ["a", "b"], "AT": at})
+    assert [each.timestamp for each in written(frame, orders, sides(orders))] == [wanted]

@@ -76,6 +76,7 @@ def test_other_delimiters_are_refused(name: str) -> None:
         (("two\nlines", "#x"), '"two\nlines","#x"'),
         ((" a", "b "), '" a","b "'),
         (("é", "é"), '"é",é'),
+        (("-1", "-1"), '"-1",-1'),
     ],
 )
 def test_values_are_quoted_where_a_reader_needs_it(row: tuple[str | None, str | None], wanted: str) -> None:
