@@ -31,6 +31,7 @@ from engine.sql.tree import (
     Not,
     Number,
     Paren,
+    Star,
     Text,
     When,
 )
@@ -147,6 +148,8 @@ def _renamed(node: Node) -> Node:
         return node
     if node.name.text == "as_value" and len(node.arguments) == 1:
         return Paren(node.arguments[0])
+    if node.name.text == "count" and not node.arguments:
+        return replace(node, arguments=(Star(),))
     if node.name.text == "count_distinct":
         return replace(node, name=Identifier("count"), is_distinct=True)
     name = _NAMES.get(node.name.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeGuard
 
 from engine.definition.aggregates import AGGREGATE_NAMES, KSQLDB_AGGREGATES
 from engine.definition.syntax import render
@@ -29,6 +29,11 @@ def has_aggregates(*nodes: Node | None) -> bool:
     return any(is_aggregate(part) for node in nodes if node is not None for part in node.walk())
 
 
+def _is_plain(tree: Node) -> TypeGuard[Column]:
+    """Whether a group is a column, which keeps its name; a pseudo-column does not."""
+    return isinstance(tree, Column) and not tree.name.text.startswith("$")
+
+
 @dataclass
 class Groups:
     """The groups of a query.
@@ -47,7 +52,7 @@ class Groups:
     @staticmethod
     def of(trees: tuple[Node, ...]) -> Groups:
         """Return the groups of some expressions."""
-        names = [tree.name.text for tree in map(core, trees) if isinstance(tree, Column)]
+        names = [tree.name.text for tree in map(core, trees) if _is_plain(tree)]
         return Groups(trees, {*names, *WINDOW_BOUNDS, *(f"group_{number + 1}" for number in range(len(trees)))})
 
     def reduced(self, tree: Node, name: str | None, at: Node) -> Node:
@@ -81,7 +86,7 @@ class Groups:
 
     def _group(self, number: int) -> Node:
         tree = core(self.trees[number])
-        return tree if isinstance(tree, Column) else Column(Identifier(f"group_{number + 1}", is_quoted=True))
+        return tree if _is_plain(tree) else Column(Identifier(f"group_{number + 1}", is_quoted=True))
 
     def _aggregate(self, call: Node, wanted: str | None) -> Node:
         if has_aggregates(*call.children):

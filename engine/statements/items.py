@@ -22,12 +22,14 @@ class Item:
         tree: its expression, as definitions write it.
         at: where the statement has it.
         is_bound: a window's bound under its own name: no column, for every windowed relation has it.
+        is_starred: a star stands for it.
     """
 
     name: str
     tree: Node
     at: Node
     is_bound: bool = False
+    is_starred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,12 @@ class Naming:
     Attributes:
         numbered: names for expressions.
         leading: columns that ``*`` gives before those of the inputs: keys that the query makes.
-        trailing: and behind them.
+        is_rekeyed: the rows get another key: the one that they had is among the values, behind the others.
     """
 
     numbered: Numbered
     leading: tuple[tuple[str, Node], ...] = ()
+    is_rekeyed: bool = False
 
 
 def items_of(items: tuple[SelectItem, ...], sources: Sources, translate: Translator, naming: Naming) -> list[Item]:
@@ -67,28 +70,31 @@ def _of(item: SelectItem, sources: Sources, translate: Translator, naming: Namin
     value = item.value
     match value:
         case Star(table=None):
-            yield from (Item(name, tree, item) for name, tree in naming.leading)
+            yield from (Item(name, tree, item, is_starred=True) for name, tree in naming.leading)
             for source in sources:
-                yield from _all_of(source, sources, item)
+                yield from _all_of(source, sources, item, naming)
         case Star(table=Identifier() as alias):
-            yield from _all_of(sources.find(alias), sources, item)
+            yield from _all_of(sources.find(alias), sources, item, naming)
         case AllFields(operand=operand):
             yield from _fields(translate(operand), sources, item)
         case _:
             yield _single(item, sources, translate, naming)
 
 
-def _all_of(source: Source, sources: Sources, item: SelectItem) -> Iterator[Item]:
+def _all_of(source: Source, sources: Sources, item: SelectItem, naming: Naming) -> Iterator[Item]:
     relation = source.relation
     prefix = f"{source.alias}_" if sources.is_join else ""
-    for name in relation.key:
-        yield Item(prefix + name, source.column(name), item)
+    keys = [Item(prefix + name, source.column(name), item, is_starred=True) for name in relation.key]
+    if not naming.is_rekeyed:
+        yield from keys
     if relation.window is not None and sources.is_join:
         for name in WINDOW_BOUNDS_OF_SQL:
-            yield Item(prefix + name, source.bound(name), item)
+            yield Item(prefix + name, source.bound(name), item, is_starred=True)
     for name in relation.values:
         if name not in relation.headers:
-            yield Item(prefix + name, source.column(name), item)
+            yield Item(prefix + name, source.column(name), item, is_starred=True)
+    if naming.is_rekeyed:
+        yield from keys
 
 
 def _single(item: SelectItem, sources: Sources, translate: Translator, naming: Naming) -> Item:

@@ -30,6 +30,8 @@ def strptime_of(pattern: str, at: Node | None) -> str:
             found.append(part[1].replace("''", "'").replace("%", "%%") or "'")
         elif part[2] is None:
             found.append("%%" if part[0] == "%" else part[0])
+        elif part[2] == "S" and part[0] not in _LETTERS and found[-1:] == ["."]:
+            found[-1] = "%.f"
         elif part[0] in _LETTERS:
             found.append(_LETTERS[part[0]])
         elif part[2] in _MEANINGLESS:

@@ -30,17 +30,16 @@ def folded(name: Identifier | Text) -> str:
 
 
 def definition_name(name: str, at: Node | None) -> str:
-    """Return what definitions call a relation or a query of statements.
+    """Return what definitions call a relation or a query of statements: in small letters, with _ for what is no letter and no digit.
 
     Raises:
         StatementUnsupported: they cannot.
     """
-    lowered = name.lower()
-    if _NAME.fullmatch(lowered) is None:
-        raise StatementUnsupported(
-            "name_not_supported", f"{name} cannot be a name here: letters, digits and _, starting with a letter, at most 63", at
-        )
-    return lowered
+    lowered = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    found = lowered if lowered[:1].isalpha() else f"r_{lowered}"
+    if _NAME.fullmatch(found) is None:
+        raise StatementUnsupported("name_not_supported", f"{name} cannot be a name here: it may have 63 characters", at)
+    return found
 
 
 def alias_of(name: str, taken: set[str]) -> str:

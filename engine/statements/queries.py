@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from engine.definition.queries import QueryDefinition
+from engine.definition.queries import Dialect, QueryDefinition
 from engine.definition.start import StartAt
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
@@ -20,9 +21,9 @@ from engine.statements.actions import Action, CreateQuery, InsertInto, Nothing
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.naming import definition_name, folded
 from engine.statements.properties import Properties, milliseconds
-from engine.statements.scope import relation_of
+from engine.statements.scope import own_name, relation_of
 from engine.statements.selecting import Selected, select_of
-from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
+from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
 from engine.statements.type_names import shown
 
@@ -42,11 +43,12 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
             f"Cannot add {statement.kind} '{name}': A {known.kind} with the same name already exists",
             statement.name,
         )
-    selected = select_of(statement.query, session, name)
-    _check_kind(statement, selected)
     properties = Properties(statement.properties)
+    selected = select_of(statement.query, session, name, _dialect(properties))
+    _check_kind(statement, selected)
     topic = topic_of(properties, session, _prefixed(name, session), selected.sources.first.relation.topic, statement)
-    own = definition_name(name, statement.name)
+    topic = _timed(topic, properties, selected, statement)
+    own = own_name(name, statement, session)
     into: dict[str, Any] = {statement.kind: own}
     retention_ms = properties.duration("HISTORY_RETENTION")
     if statement.history_retention is not None:
@@ -58,12 +60,27 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
         into["materialize_open"] = True
     definition, plan = _planned(selected, _query_name(properties, own, session), into, properties, session, statement)
     columns = _columns(selected, plan)
+    if not selected.key and (properties.text("KEY_FORMAT") or "NONE").upper() != "NONE":
+        detail = "Key format specified for stream without key columns. Leave KEY_FORMAT out"
+        raise StatementRefused("format_clash", detail, properties.node("KEY_FORMAT"))
     check_formats(topic, columns, selected.key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     properties.check_all_read()
     relation = SqlRelation(
         name, statement.kind, columns, selected.key, topic, derived_entry(plan), selected.window, writers=(definition.name,)
     )
     return CreateQuery(relation, definition, plan, statement.is_replace, selected.notes)
+
+
+def _timed(topic: Topic, properties: Properties, selected: Selected, statement: CreateAs) -> Topic:
+    """Return the topic with the column that gives the records' event time."""
+    written, form = properties.text("TIMESTAMP"), properties.text("TIMESTAMP_FORMAT")
+    if written is None:
+        return topic
+    name = written.strip('`"') if written[:1] in ("`", '"') else written.upper()
+    if name not in selected.columns:
+        detail = f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{name}'"
+        raise StatementRefused("unknown_column", detail, properties.node("TIMESTAMP") or statement)
+    return replace(topic, timestamp=name, timestamp_format=form)
 
 
 def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
@@ -75,14 +92,14 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
         )
     if target.is_read_only:
         raise StatementRefused("read_only", f"Cannot insert into read-only stream: {target.name}", statement.name)
-    selected = select_of(statement.query, session, target.name)
+    properties = Properties(statement.properties)
+    selected = select_of(statement.query, session, target.name, _dialect(properties))
     if selected.kind != "stream":
         raise StatementRefused(
             "wrong_kind",
             "Incompatible data sink: INSERT INTO takes what gives a stream, and this SELECT gives a table",
             statement.query,
         )
-    properties = Properties(statement.properties)
     name = _query_name(properties, _free(f"insert_{target.definition_name}"[:60], session), session)
     definition, plan = _planned(selected, name, {"stream": target.definition_name}, properties, session, statement)
     properties.check_all_read()
@@ -98,6 +115,10 @@ def _check_kind(statement: CreateAs, selected: Selected) -> None:
             "statement instead.",
             statement,
         )
+
+
+def _dialect(properties: Properties) -> Dialect:
+    return "standard" if properties.one_of("DIALECT", ("KSQLDB", "STANDARD")) == "STANDARD" else "ksqldb"
 
 
 def _prefixed(name: str, session: Session) -> str:
@@ -131,7 +152,7 @@ def _planned(
     statement: CreateAs | InsertQuery,
 ) -> tuple[QueryDefinition, Plan]:
     """Make the definition and plan it; faults of either are the statement's."""
-    body = {"name": name, "dialect": "ksqldb", **selected.body, "into": into, **_running(properties, session)}
+    body = {"name": name, **selected.body, "into": into, **_running(properties, session)}
     if selected.is_rekeyed or (selected.kind == "stream" and not selected.key):
         into["key"] = [*selected.key, *(WINDOW_BOUNDS if selected.window is not None else ())]
     if selected.window is not None and selected.kind == "stream":

@@ -8,10 +8,10 @@ from typing import Final
 
 from engine.definition.suggestions import hint
 from engine.definition.types import ColumnType, Schema
-from engine.sql.statement_tree import JoinClause, Relation, Select
+from engine.sql.statement_tree import CreateAs, CreateRelation, Relation, Select
 from engine.sql.tree import Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Paren, StructOf, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.naming import ROWTIME, SYSTEM_COLUMNS, WINDOWSTART, alias_of, folded
+from engine.statements.naming import ROWTIME, SYSTEM_COLUMNS, WINDOWSTART, alias_of, definition_name, folded
 from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.type_names import type_name, type_of
 
@@ -139,9 +139,18 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
     return relation
 
 
-def join_of(select: Select, index: int) -> JoinClause:
-    """Return the join by which an input, counted from 1, comes in."""
-    return select.joins[index - 1]
+def own_name(name: str, statement: CreateRelation | CreateAs, session: Session) -> str:
+    """Return what definitions call a new relation.
+
+    Raises:
+        StatementUnsupported: another one is called so already.
+    """
+    found = definition_name(name, statement.name)
+    other = next((each.name for each in session.relations.values() if each.definition_name == found and each.name != name), None)
+    if other is not None:
+        detail = f"{name} and {other} would be one relation here: names are told apart by their letters and digits, whatever their case"
+        raise StatementUnsupported("name_not_supported", detail, statement.name)
+    return found
 
 
 Resolve = Callable[[Column], Node]

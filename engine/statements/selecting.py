@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.definition.queries import Dialect
 from engine.definition.syntax import render
 from engine.sql.statement_tree import RelationKind, Select
 from engine.sql.tree import Column, Identifier, Node, Null
@@ -13,6 +14,7 @@ from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.grouping import Groups, check_items, group_trees, has_aggregates, with_bounds
 from engine.statements.items import Item, Naming, items_of
 from engine.statements.joins import Joined, RowKey, joined
+from engine.statements.ksqldb_rules import check_rules
 from engine.statements.naming import Numbered, check_column_name
 from engine.statements.scope import Sources, Translator, core, sources_of
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session
@@ -44,24 +46,31 @@ class Selected:
     is_rekeyed: bool = False
 
 
-def select_of(select: Select, session: Session, sink: str) -> Selected:
+def select_of(select: Select, session: Session, sink: str, dialect: Dialect) -> Selected:
     """Bind a query.
 
     Args:
         select: the query.
         session: with the relations.
         sink: what it writes, for messages.
+        dialect: how its expressions are understood.
 
     Raises:
         StatementRefused: it is wrong.
         StatementUnsupported: it cannot be had here.
     """
     sources = sources_of(select, session)
+    if dialect == "ksqldb":
+        check_rules(select, sources)
     translate = Translator(sources, session.types)
     state = joined(sources, select.joins, translate)
     first = sources.first
     found = Selected(sources, state.kind, places=dict(state.places))
-    found.body = {"from": {first.relation.kind: first.relation.definition_name, "as": first.name}, "joins": state.body}
+    found.body = {
+        "dialect": dialect,
+        "from": {first.relation.kind: first.relation.definition_name, "as": first.name},
+        "joins": state.body,
+    }
     found.places["/from"] = select.relation
     if select.where is not None:
         if has_aggregates(select.where):
@@ -139,10 +148,12 @@ def _project(select: Select, state: Joined, found: Selected, sink: str) -> None:
         leading = () if key.synthetic is None else ((key.synthetic, key.trees[0]),)
     if select.partition_by:
         key, what = _partitioned(select, state), "partitioning expression"
-        leading = tuple((name, tree) for name, tree in _generated(key))
+        leading = tuple(_generated(key))
         found.is_rekeyed = True
-    items = items_of(select.items, state.sources, state.translate, Naming(naming, leading))
-    choices = [(tree, *columns) for tree, columns in zip(key.trees, key.columns, strict=True)]
+    items = items_of(select.items, state.sources, state.translate, Naming(naming, leading, is_rekeyed=bool(select.partition_by)))
+    if select.partition_by:
+        items = _keys_first(items, key)
+    choices: list[tuple[Node, ...]] = [columns or (tree,) for tree, columns in zip(key.trees, key.columns, strict=True)]
     found.key = _shown(items, choices, sink, what, select, written=[*select.partition_by])
     bounds = [item for item in items if item.is_bound and not select.joins]
     items = [item for item in items if item not in bounds]
@@ -196,6 +207,14 @@ def _partitioned(select: Select, state: Joined) -> RowKey:
     return RowKey(trees, tuple(() for _ in trees))
 
 
+def _keys_first(items: list[Item], key: RowKey) -> list[Item]:
+    """Put what a star gives of the new key in front, as every star begins with the key."""
+    meanings = [core(tree) for tree in key.trees]
+    starred = [item for item in items if item.is_starred and core(item.tree) in meanings]
+    starred.sort(key=lambda item: meanings.index(core(item.tree)))
+    return [*starred, *(item for item in items if item not in starred)] if starred else items
+
+
 def _generated(key: RowKey) -> list[tuple[str, Node]]:
     found = []
     for number, tree in enumerate(each for each in key.trees if not isinstance(core(each), Column)):
@@ -209,8 +228,7 @@ def _shown(
     """Return the columns that show the key's parts, each one once."""
     found: list[str] = []
     for number, trees in enumerate(choices):
-        meanings = [core(tree) for tree in trees]
-        shown = [item for item in items if core(item.tree) in meanings]
+        shown = next((those for tree in trees if (those := [item for item in items if core(item.tree) == core(tree)])), [])
         if not shown:
             names = ", ".join(dict.fromkeys(_written(tree) for tree in trees))
             raise StatementRefused(
@@ -218,14 +236,13 @@ def _shown(
                 f"Key missing from projection (ie, SELECT). The query used to build `{sink}` must include the {what} {names} in its projection",
                 written[number] if number < len(written) else select.items[0],
             )
-        same = [item for item in shown if core(item.tree) == core(shown[0].tree)]
-        if len(same) > 1:
-            names = " and ".join(f"`{item.name}`" for item in same)
+        if len(shown) > 1:
+            names = " and ".join(f"`{item.name}`" for item in shown)
             raise StatementRefused(
                 "duplicate_key",
                 f"The projection contains a key column more than once: {names}. Each key column must only be in the "
                 "projection once. If you intended to copy the key into the value, then consider using the AS_VALUE function",
-                same[1].at,
+                shown[1].at,
             )
         found.append(shown[0].name)
     return tuple(found)

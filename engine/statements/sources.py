@@ -15,11 +15,12 @@ from engine.sql.statement_tree import ColumnDefinition, CreateRelation
 from engine.statements.actions import Action, Nothing, RegisterSource
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.java_times import strptime_of
-from engine.statements.naming import check_column_name, definition_name, folded
+from engine.statements.naming import check_column_name, folded
 from engine.statements.properties import Properties, milliseconds, milliseconds_of
+from engine.statements.scope import own_name
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
-from engine.statements.type_names import shown, type_of
+from engine.statements.type_names import check_supported, named_type, shown
 
 _WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}
 
@@ -36,6 +37,9 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
             f"Cannot add {statement.kind} '{name}': A {known.kind} with the same name already exists",
             statement.name,
         )
+    if statement.is_replace and statement.is_read_only:
+        detail = f"Cannot add {statement.kind} '{name}': CREATE OR REPLACE is not supported on source {statement.kind}s."
+        raise StatementRefused("read_only", detail, statement)
     if known is not None and known.is_read_only != statement.is_read_only:
         raise StatementRefused(
             "relation_exists", f"Cannot replace {name}: one of the two is a SOURCE, the other is not", statement.name
@@ -50,9 +54,11 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
     check_formats(topic, columns, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
+    for each in statement.columns:
+        check_supported(columns[folded(each.name)], each)
     definition = _definition(statement, columns, key, topic, window, properties, session)
     properties.check_all_read()
-    entry = source_entry(definition_name(name, statement.name), definition)
+    entry = source_entry(own_name(name, statement, session), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
     relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window, statement.is_read_only)
     return RegisterSource(relation, definition, statement.is_replace)
@@ -72,15 +78,13 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
         _check_role(each, statement)
         if name in found:
             raise StatementRefused("duplicate_column", f"Duplicate column name: `{name}`", each)
-        found[name] = type_of(each.type, session.types)
+        found[name] = named_type(each.type, session.types)
     if statement.kind == "table" and not any(each.role == "primary_key" for each in statement.columns):
         raise StatementRefused(
             "key_missing",
             f"Tables require a PRIMARY KEY. Please define the PRIMARY KEY, as in CREATE TABLE {folded(statement.name)} (ID INT PRIMARY KEY, …)",
             statement,
         )
-    if all(each.role != "value" for each in statement.columns):
-        raise StatementRefused("columns_missing", "The statement does not define any value columns", statement)
     return Schema(tuple(found.items()))
 
 

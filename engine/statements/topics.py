@@ -133,6 +133,14 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
                 raise StatementRefused(
                     "format_clash", f"The 'DELIMITED' format does not support type '{shown(kind)}', column: `{name}`", at
                 )
+    if form.name == "JSON":
+        for name, kind in columns:
+            if _has_odd_map(kind):
+                raise StatementRefused(
+                    "format_clash",
+                    f"The 'JSON' format only supports MAP types with STRING keys, column: `{name}` {shown(kind)}",
+                    at,
+                )
     if form.name == "NONE" and side == "value" and columns:
         raise StatementRefused("format_clash", "The 'NONE' format can only be used when no columns are defined", at)
     if side == "key":
@@ -147,6 +155,12 @@ def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: No
             )
         if form.name.startswith("PROTOBUF") and kind.is_nested:
             raise StatementUnsupported("format_not_supported", f"{form.name} keys of type {shown(kind)}", at)
+
+
+def _has_odd_map(kind: ColumnType) -> bool:
+    inner = (kind.element, kind.value, *(field for _, field in kind.fields))
+    is_odd = kind.kind == "map" and kind.key is not None and kind.key.kind != "string"
+    return is_odd or any(_has_odd_map(part) for part in inner if part is not None)
 
 
 def _has_map(kind: ColumnType) -> bool:

@@ -32,25 +32,31 @@ def type_of(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
         StatementRefused: there is no such type.
         StatementUnsupported: a type that cannot be had here.
     """
-    found = _type_of(name, types)
-    try:
-        parse_type(str(found))
-    except ValueError as error:
-        raise StatementUnsupported("type_not_supported", f"{shown(found)}: {error}", name) from error
+    found = named_type(name, types)
+    check_supported(found, name)
     return found
 
 
-def _type_of(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
+def check_supported(kind: ColumnType, at: Node) -> None:
+    """Refuse a type that cannot be had here."""
+    try:
+        parse_type(str(kind))
+    except ValueError as error:
+        raise StatementUnsupported("type_not_supported", f"{shown(kind)}: {error}", at) from error
+
+
+def named_type(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
+    """Return the type of a name, whether or not it can be had here."""
     word = name.name.upper()
     if word == "DECIMAL":
         return _decimal(name)
     if word == "ARRAY" and len(name.types) == 1:
-        return ColumnType("array", element=_type_of(name.types[0], types))
+        return ColumnType("array", element=named_type(name.types[0], types))
     if word == "MAP" and len(name.types) == 2:
-        key, value = (_type_of(part, types) for part in name.types)
+        key, value = (named_type(part, types) for part in name.types)
         return ColumnType("map", key=key, value=value)
     if word == "STRUCT":
-        return ColumnType("struct", fields=tuple((folded(part.name), _type_of(part.type, types)) for part in name.fields))
+        return ColumnType("struct", fields=tuple((folded(part.name), named_type(part.type, types)) for part in name.fields))
     kind = _SCALARS.get(word)
     if kind is not None:
         return scalar(kind)

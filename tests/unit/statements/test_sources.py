@@ -49,7 +49,7 @@ def test_bounds_of_windows_end_the_key_of_a_windowed_source() -> None:
 
 def test_a_timestamp_format_becomes_one_of_strptime() -> None:
     action = _source(
-        "CREATE STREAM s (v INT, t STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', TIMESTAMP='t', TIMESTAMP_FORMAT='yyyy-MM-dd''T''HH:mm:ss');"
+        "CREATE STREAM s (t STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', TIMESTAMP='t', TIMESTAMP_FORMAT='yyyy-MM-dd''T''HH:mm:ss');"
     )
     assert (action.definition.event_time, action.definition.event_time_format) == ("T", "%Y-%m-%dT%H:%M:%S")
 

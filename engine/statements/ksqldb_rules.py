@@ -1,0 +1,86 @@
+"""What ksqlDB refuses although it could be had here. Statements refuse it, too, unless they say ``DIALECT='STANDARD'``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.sql.statement_tree import JoinClause, Select
+from engine.sql.tree import Binary, Chain, Column, Node, Null, Number
+from engine.statements.faults import StatementRefused
+from engine.statements.scope import Source, Sources
+
+_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
+_LARGEST: Final = 2**63
+"""Of a BIGINT, without its sign."""
+
+
+def check_rules(select: Select, sources: Sources) -> None:
+    """Refuse a query that ksqlDB refuses.
+
+    Raises:
+        StatementRefused: with ksqlDB's reason.
+    """
+    _check_formats(select, sources)
+    names = [source.relation.name for source in sources]
+    for source in sources.listed[1:]:
+        if names.count(source.relation.name) > 1:
+            detail = f"Can not join '{source.relation.name}' to '{source.relation.name}': self joins are not yet supported"
+            raise StatementRefused("self_join", detail, source.at)
+    for join, source in zip(select.joins, sources.listed[1:], strict=True):
+        on = None if join.on is None else join.on.bare
+        if isinstance(on, Chain):
+            detail = "Invalid join condition: joins on multiple conditions are not yet supported. Put what is no key into WHERE"
+            raise StatementRefused("join_key_mismatch", detail, on)
+        _check_windows(sources.first, source, join)
+    for node in select.walk():
+        _check_literals(node)
+
+
+def _check_formats(select: Select, sources: Sources) -> None:
+    clause = "JOIN" if select.joins else "GROUP BY" if select.group_by else None
+    those = [source.relation.name for source in sources if source.relation.topic.value_format.name == "KAFKA"]
+    if clause is not None and those:
+        raise StatementRefused(
+            "format_clash",
+            f"Source(s) {', '.join(those)} are using the 'KAFKA' value format. This format does not yet support {clause}.",
+            select.relation,
+        )
+
+
+def _check_windows(first: Source, source: Source, join: JoinClause) -> None:
+    """Refuse joins of windows that never equal each other, and those that would need other keys."""
+    mine, theirs = first.relation.window, source.relation.window
+    if mine is None or theirs is None:
+        return
+    if (mine.type == "session") != (theirs.type == "session"):
+        raise StatementRefused(
+            "windowed_join",
+            f"Incompatible windowed sources. Left source: {mine.type.upper()} Right source: {theirs.type.upper()}. Session windowed sources "
+            "can only be joined to other session windowed sources",
+            join,
+        )
+    on = None if join.on is None else join.on.bare
+    sides = [side.bare for side in (on.left, on.right)] if isinstance(on, Binary) else []
+    keys = {*first.relation.key, *source.relation.key}
+    is_on_keys = all(isinstance(side, Column) and _folded(side) in keys for side in sides)
+    if mine.size_ms != theirs.size_ms or not is_on_keys:
+        raise StatementRefused(
+            "windowed_join",
+            "Implicit repartitioning of windowed sources is not supported: both sides must have the same windows, and be joined on their keys",
+            join,
+        )
+
+
+def _folded(column: Column) -> str:
+    return column.name.text if column.name.is_quoted else column.name.text.upper()
+
+
+def _check_literals(node: Node) -> None:
+    if (
+        isinstance(node, Binary)
+        and node.sign in _COMPARISONS
+        and any(isinstance(side.bare, Null) for side in (node.left, node.right))
+    ):
+        raise StatementRefused("null_compared", "Comparison with NULL not supported; write IS NULL or IS NOT NULL", node)
+    if isinstance(node, Number) and node.text.isdigit() and int(node.text[:40]) > _LARGEST:
+        raise StatementRefused("number_too_large", f"Invalid numeric literal: {node.text[:40]}", node)
