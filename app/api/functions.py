@@ -50,7 +50,7 @@ class AggregateExampleItem(Answer):
     """An aggregate of some values."""
 
     call: str = Field(description="The aggregate.", examples=["sum(x)"])
-    values: list[int | None] = Field(description="The values of x in a group, in order.", examples=[[1, 2, None]])
+    values: list[Any] = Field(description="The values of x in a group, in order.", examples=[[1, 2, None]])
     gives: Any = Field(description="The result as JSON shows it.", examples=[3])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.definition.aggregates import AGGREGATE_NAMES, AggregateFunction, read_call, result_type
+from engine.definition.aggregates import AGGREGATE_NAMES, AggregateFunction, CallOptions, read_call, result_type
 from engine.definition.expressions import compile_tree, qualify
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.syntax import parse, render
@@ -20,14 +20,22 @@ class AggregateCall:
     Attributes:
         function: which aggregate.
         argument: canonical text of its argument over the schema, None for ``count(*)``.
-        limit: k of ``top_k``, else None.
+        limit: the number behind the values, as k of ``top_k``, else None.
         type: of the result.
+        options: what few calls have.
     """
 
     function: AggregateFunction
     argument: str | None
     limit: int | None
     type: ColumnType
+    options: CallOptions | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Canonical texts of all values that it takes of each record."""
+        first = () if self.argument is None else (self.argument,)
+        return first if self.options is None else (*first, *self.options.further)
 
 
 def parse_aggregate(text: str, schema: Schema) -> AggregateCall:
@@ -39,9 +47,12 @@ def parse_aggregate(text: str, schema: Schema) -> AggregateCall:
     written = read_call(parse(text))
     if written.argument is None:
         return AggregateCall(written.function, None, None, BIGINT)
-    scalar = compile_tree(written.argument, schema)
-    argument = qualify(render(written.argument), schema)
-    return AggregateCall(written.function, argument, written.limit, result_type(written.function, scalar.type))
+    trees = (written.argument, *written.further)
+    types = [compile_tree(tree, schema).type for tree in trees]
+    argument, *further = (qualify(render(tree), schema) for tree in trees)
+    options = CallOptions(tuple(further), written.fraction, written.keeps_nulls)
+    given = None if options == CallOptions() else options
+    return AggregateCall(written.function, argument, written.limit, result_type(written.function, types, written.limit), given)
 
 
 def name_aggregates(text: str, schema: Schema, named: Mapping[str, AggregateCall]) -> str:

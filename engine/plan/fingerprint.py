@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 from engine.plan.model import Input, LateRecords, Output, Plan, Stage
+
+_LATER_FIELDS = ("options",)
+"""``AggregateColumn.options``."""
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -29,7 +33,7 @@ def state_fingerprint(plan: Plan) -> str:
         release=0,
         hash_seed=0,
     )
-    values = asdict(kept)
+    values: dict[str, Any] = asdict(kept, dict_factory=_without_later_fields)
     for source in values["inputs"]:
         if not source["computed"]:
             del source["computed"]  # plans of earlier versions have none
@@ -46,6 +50,11 @@ def fits_kept_state(before: Plan, after: Plan) -> bool:
     kept_ms, wanted_ms = before.output.history_retention_ms, after.output.history_retention_ms
     is_history_there = kept_ms is None or wanted_ms is None or wanted_ms <= kept_ms
     return is_history_there and state_fingerprint(before) == state_fingerprint(after)
+
+
+def _without_later_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Leave out fields that came later where they say nothing: digests of plans without them stay what they were."""
+    return {name: value for name, value in pairs if value is not None or name not in _LATER_FIELDS}
 
 
 def _operator_types(stage: Stage) -> list[str]:

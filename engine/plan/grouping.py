@@ -105,8 +105,8 @@ def plan_grouping(scope: Scope, sizes: Sizes | None, running: Running) -> Groupi
     calls = _aggregates(scope, {group.name for group in groups}, schema, is_table=is_table)
     if len(problems.found) > before or (definition.window is not None and sizes is None):
         return None
-    columns = tuple(AggregateColumn(name, call.function, call.argument, call.limit) for name, call in calls.items())
-    arguments = _read_by([call.argument for call in calls.values() if call.argument is not None], schema)
+    columns = tuple(_column(name, call) for name, call in calls.items())
+    arguments = _read_by([text for call in calls.values() for text in call.arguments], schema)
     grouping = Grouping(
         groups,
         _operator(scope, sizes, groups, columns, is_table=is_table),
@@ -115,6 +115,10 @@ def plan_grouping(scope: Scope, sizes: Sizes | None, running: Running) -> Groupi
         frozenset({*arguments, *(name for group in groups for name in group.value.scalar.columns)}),
     )
     return _with_having(grouping, _having(scope, schema, calls), problems)
+
+
+def _column(name: str, call: AggregateCall) -> AggregateColumn:
+    return AggregateColumn(name, call.function, call.argument, call.limit, call.options)
 
 
 def _operator(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from hypothesis import strategies as st
 
+from engine.definition.aggregates import CallOptions
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema, decimal
 from engine.plan.operators.aggregation import AggregateColumn
 
@@ -42,7 +43,25 @@ UNDOABLE = (
     AggregateColumn("texts", "histogram", "s.text"),
     AggregateColumn("numbers_by_text", "histogram", "s.number"),
     AggregateColumn("few_texts", "histogram", "s.text", 2),
+    AggregateColumn("all_texts", "ksql_histogram", "s.text"),
+    AggregateColumn("total_or_0", "ksql_sum", "s.number"),
+    AggregateColumn("mean_or_0", "ksql_avg", "s.double"),
+    AggregateColumn("variance_or_0", "ksql_stddev_samp", "s.double"),
+    AggregateColumn("stddev_or_0", "ksql_stddev_sample", "s.money"),
+    AggregateColumn("correlation", "correlation", "s.number", None, CallOptions(("s.double",))),
+    AggregateColumn("correlation_of_numbers", "correlation", "s.number", None, CallOptions(("abs(s.number)",))),
+    AggregateColumn("median", "median", "s.double"),
+    AggregateColumn("percentile", "percentile", "s.number", None, CallOptions(fraction="0.3")),
+    AggregateColumn("approximate", "approx_percentile", "s.double", None, CallOptions(fraction="0.75")),
+    AggregateColumn("only_text", "attr", "s.text"),
+    AggregateColumn("only_double", "attr", "s.double"),
 )
+IN_ORDER = (
+    AggregateColumn("trace", "trace", "s.text"),
+    AggregateColumn("list", "collect_list", "s.text"),
+    AggregateColumn("list_with_nulls", "ksql_collect_list", "s.text"),
+)
+"""Those of a table that depend on the order of its changes."""
 OTHERS = (
     AggregateColumn("min_text", "min", "s.text"),
     AggregateColumn("max_double", "max", "s.double"),
@@ -60,6 +79,19 @@ OTHERS = (
     AggregateColumn("top_numbers", "top_k", "s.number", 3),
     AggregateColumn("top_text", "top_k", "s.text", 1),
     AggregateColumn("joined", "concat", "s.text"),
+    AggregateColumn("text_of_least", "min_by", "s.text", None, CallOptions(("s.number",))),
+    AggregateColumn("double_of_greatest", "max_by", "s.double", None, CallOptions(("s.text",))),
+    AggregateColumn("first_texts", "first_by_arrival", "s.text", 3),
+    AggregateColumn("last_texts", "last_by_arrival", "s.text", 3),
+    AggregateColumn("first_or_null", "ksql_earliest_by_offset", "s.number", None, CallOptions(keeps_nulls=True)),
+    AggregateColumn("last_or_null", "ksql_latest_by_offset", "s.text", None, CallOptions(keeps_nulls=True)),
+    AggregateColumn("first_or_nulls", "ksql_earliest_by_offset", "s.text", 2, CallOptions(keeps_nulls=True)),
+    AggregateColumn("last_or_nulls", "ksql_latest_by_offset", "s.number", 2, CallOptions(keeps_nulls=True)),
+    AggregateColumn("list_with_nulls", "ksql_collect_list", "s.text"),
+    AggregateColumn("set_with_null", "ksql_collect_set", "s.double", 3),
+    AggregateColumn("top_rows", "ksql_topk", "s.number", 3, CallOptions(("s.text", "s.money"))),
+    AggregateColumn("top_distinct", "top_k_distinct", "s.number", 3),
+    AggregateColumn("top_distinct_texts", "ksql_topkdistinct", "s.text", 2),
 )
 ALL = UNDOABLE + OTHERS
 
@@ -123,9 +155,9 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> Any:
     if isinstance(value, float):
-        return f"{value:.12g}" if name.startswith(("stddev", "variance")) else repr(value + 0.0)
+        return f"{value:.12g}" if name.startswith(("stddev", "variance", "correlation")) else repr(value + 0.0)
     if isinstance(value, list):
-        return [(each["key"], each["value"]) if isinstance(each, dict) else _plain(name, each) for each in value]
+        return [tuple(each.values()) if isinstance(each, dict) else _plain(name, each) for each in value]
     return value
 
 
@@ -144,6 +176,8 @@ def _zero(column: AggregateColumn) -> Any:
 def _aggregate(column: AggregateColumn, rows: Sequence[Row]) -> Any:
     if column.argument is None:
         return len(rows)
+    if (known := _by_entry(column, rows)) is not MISSING:
+        return known
     name = column.argument.removeprefix("s.")
     pairs = [(row.ts, getattr(row, name)) for row in rows]
     pairs = [
@@ -156,6 +190,101 @@ def _aggregate(column: AggregateColumn, rows: Sequence[Row]) -> Any:
             return None
         return len(found) if column.function == "count" else distinct
     return _of_some(column, pairs, found) if found else None
+
+
+MISSING = object()
+
+
+def _by_entry(column: AggregateColumn, rows: Sequence[Row]) -> Any:
+    """Of those that keep nulls, take several values of a row, or know what nothing gives; MISSING of others."""
+    texts = [column.argument or "", *(column.options.further if column.options is not None else ())]
+    given = [tuple(_value(row, text) for text in texts) for row in rows]
+    values = [value for value, *_ in given]
+    kept = [value for value in values if value is not None]
+    keeps_nulls = column.options is not None and column.options.keeps_nulls
+    match column.function:
+        case "attr":
+            return values[0] if len(set(values)) == 1 else None
+        case "ksql_collect_list":
+            return values
+        case "ksql_collect_set":
+            return list(dict.fromkeys(values))[: column.limit]
+        case "first_by_arrival" | "ksql_earliest_by_offset" | "last_by_arrival" | "ksql_latest_by_offset":
+            return _by_arrival(column, values if keeps_nulls else kept)
+        case "min_by" | "max_by":
+            found = [(value, by) for value, by in given if by is not None]
+            choose = min if column.function == "min_by" else max
+            return choose(found, key=lambda pair: pair[1])[0] if found else None
+        case "correlation":
+            return _correlation([pair for pair in given if None not in pair])
+        case "ksql_topk" if len(texts) > 1:
+            return sorted((row for row in given if row[0] is not None), key=lambda row: row[0], reverse=True)[: column.limit]
+        case "top_k_distinct" | "ksql_topkdistinct":
+            top = sorted(set(kept), reverse=True)[: column.limit]
+            return top or ([] if column.function == "ksql_topkdistinct" else None)
+        case "median" | "percentile" | "approx_percentile":
+            return _percentile(column, [float(value) for value in kept]) if kept else None
+        case "ksql_histogram":
+            return sorted(Counter(kept).items())
+        case "ksql_sum":
+            return _sum(kept) if kept else 0
+        case "ksql_avg" | "ksql_stddev_samp" | "ksql_stddev_sample":
+            known = {"ksql_avg": "avg", "ksql_stddev_samp": "variance", "ksql_stddev_sample": "stddev"}[column.function]
+            few = len(kept) < (1 if known == "avg" else 2)
+            return 0.0 if few else _of_some(replace(column, function=known), [], kept)
+    return MISSING
+
+
+def _value(row: Row, text: str) -> Any:
+    if text.startswith("abs("):
+        number = _value(row, text[len("abs(") : -1])
+        return None if number is None else abs(number)
+    value = getattr(row, text.removeprefix("s."))
+    return (value + 0.0 if math.isfinite(value) else None) if isinstance(value, float) else value
+
+
+def _by_arrival(column: AggregateColumn, values: list[Any]) -> Any:
+    is_first = column.function in ("first_by_arrival", "ksql_earliest_by_offset")
+    if column.limit is None:
+        return None if not values else values[0] if is_first else values[-1]
+    chosen = values[: column.limit] if is_first else values[-column.limit :]
+    return chosen or ([] if column.function.startswith("ksql_") else None)
+
+
+def _correlation(pairs: list[tuple[Any, Any]]) -> float | None:
+    if any(isinstance(value, float) for pair in pairs for value in pair):
+        pairs = [(float(x), float(y)) for x, y in pairs]
+    exact = [(Fraction(x), Fraction(y)) for x, y in pairs]
+    count = len(exact)
+    means = [sum(pair[i] for pair in exact) / count if count else 0 for i in (0, 1)]
+    left, right = (sum((pair[i] - means[i]) ** 2 for pair in exact) for i in (0, 1))
+    if not left or not right:
+        return None
+    shared = sum(((x - means[0]) * (y - means[1]) for x, y in exact), Fraction(0))
+    size = math.sqrt(float(shared**2 / (left * right)))
+    return size if shared >= 0 else -size
+
+
+def _percentile(column: AggregateColumn, values: list[float]) -> float:
+    is_approximate = column.function == "approx_percentile"
+    fraction = 0.5 if column.options is None else float(column.options.fraction or 0)
+    values = sorted(_middle_of_class(value) if is_approximate else value for value in values)
+    place = fraction * (len(values) - 1)
+    below = math.floor(place)
+    low, high = values[below], values[min(below + 1, len(values) - 1)]
+    return low if low == high else low * (1 - (place - below)) + high * (place - below)
+
+
+def _middle_of_class(value: float) -> float:
+    """The middle of what shares a value's power of two and the 64th part of it."""
+    mantissa, exponent = math.frexp(abs(value))
+    if value == 0 or exponent < -1021:
+        step = math.ldexp(1.0, -1028)
+        number = math.floor(abs(value) / step)
+        return math.copysign(0.0 if number == 0 else number * step + step / 2, value) + 0.0
+    step = math.ldexp(1.0, exponent - 7)
+    least = math.floor(math.ldexp(mantissa, 7)) * step
+    return math.copysign(least + step / 2, value)
 
 
 def _of_some(column: AggregateColumn, pairs: list[tuple[int, Any]], found: list[Any]) -> Any:
@@ -268,6 +397,7 @@ class TableGroups:
     latest: dict[str, Row] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
+    stacks: dict[str, list[str | None]] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
     outputs: list[dict[str, Any]] = field(default_factory=list)
     clock: int = -1
@@ -306,13 +436,20 @@ class TableGroups:
                 held = [each for each in held if each is not row]
             op = shown.output(group, len(held))
             if op is not None:
-                results = {**values(held, self.columns, is_table=True), "trace": self.traces[group]}
+                own = self.stacks[group]
+                lists = {"list": [text for text in own if text is not None] or None, "list_with_nulls": list(own)}
+                results = {**values(held, self.columns, is_table=True), "trace": self.traces[group], **lists}
                 if any_full := full(results, self.columns):
                     self.counters["collection_full"] += any_full
                 self.outputs.append(_output(place, group, self.times[group], op, results))
 
     def _trace(self, group: str, old: Row | None, new: Row | None) -> None:
         trace = self.traces.get(group, "0")
+        stack = self.stacks.setdefault(group, [])
+        if old is not None and old.group == group:
+            del stack[len(stack) - 1 - stack[::-1].index(old.text)]
+        if new is not None and new.group == group:
+            stack.append(new.text)
         for mark, row in (("-", old), ("+", new)):
             if row is not None and row.group == group and row.text is not None:
                 trace += mark + row.text

@@ -169,5 +169,5 @@ class _Step:
 
 
 def _result_type(column: AggregateColumn, rows: Schema) -> ColumnType:
-    argument = STRING if column.argument is None else compile_scalar(column.argument, rows).type
-    return result_type(column.function, argument)  # type: ignore[arg-type]  # a definition never names the corpora's own functions
+    arguments = [compile_scalar(text, rows).type for text in column.arguments] or [STRING]
+    return result_type(column.function, arguments, column.limit)  # type: ignore[arg-type]  # a definition never names the corpora's own functions

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment, Operator
-from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
+from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
 
-COLUMNS = (*model.UNDOABLE, AggregateColumn("trace", "trace", "s.text"))
+COLUMNS = (*model.UNDOABLE, *model.IN_ORDER)
 RETENTIONS = st.sampled_from([None, 0, 3, 10, 100])
 
 

@@ -1,4 +1,4 @@
-"""Aggregates whose partials have a bounded size: counts, exact sums and moments, extremes, first and last values.
+"""Aggregates whose partials have a bounded size: counts, extremes, first and last values; exact sums and moments are in ``sums``.
 
 A record is *lifted* to a partial of its own; partials of the same group *merge* (associative, exact, in any order); *results*
 reads the output value off a partial; *running* gives the outputs after each row of sorted partials. Where ``signs`` are given,
@@ -8,23 +8,19 @@ records with -1 are taken out again: their partials subtract. Knows nothing of w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from engine.core.aggregation import exact_moments, exact_sum
 from engine.core.aggregation.marks import Reason
 from engine.core.aggregation.running import Groups, codes_of
 from engine.definition.types import ColumnType
 
 Int64s = NDArray[np.int64]
-
-_CARRY_AT: Final = 1 << 61
-"""Limb sums are carried over from here: two partials below it can always be added, and running sums start from one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,147 +126,6 @@ class Count(Accumulator):
         return Results(pl.Series(groups.sums(partials[f"{self._prefix}n"].to_numpy())))
 
 
-class LimbAccumulator(Accumulator):
-    """A number of values beside sums kept as limbs: a column ``<family><q>`` for each limb q of each family of sums."""
-
-    is_added = True
-    families: Sequence[str]
-
-    def merge(self, column: pl.Expr) -> pl.Expr:
-        return column.sum()
-
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
-        for family in self.families:
-            limbs = self.limbs(partials, family)
-            if any(len(limb) and max(int(limb.max()), -int(limb.min())) >= _CARRY_AT for limb in limbs.values()):
-                kept = [name for name in partials.columns if not name.startswith(f"{self._prefix}{family}")]
-                partials = partials.select(kept).with_columns(self.columns(exact_sum.carried(limbs), family))
-        return partials
-
-    def columns(self, limbs: exact_sum.Limbs, family: str, signs: Int64s | None = None) -> list[pl.Series]:
-        """Write limbs as columns of partials."""
-        return [pl.Series(f"{self._prefix}{family}{q}", limb if signs is None else limb * signs) for q, limb in limbs.items()]
-
-    def limbs(self, partials: pl.DataFrame, family: str, groups: Groups | None = None) -> exact_sum.Limbs:
-        """Read the limbs of each row, or with ``groups`` their running sums."""
-        start = len(self._prefix) + 1
-        names = [name for name in self.own(partials.columns) if name[start - 1] == family]
-        found = {int(name[start:]): partials[name].fill_null(0).to_numpy() for name in names}
-        return found if groups is None else {q: groups.sums(limb) for q, limb in found.items()}
-
-    def counts(self, partials: pl.DataFrame, groups: Groups | None = None, column: str = "n") -> Int64s:
-        """Read the number of values of each row, or with ``groups`` the running one."""
-        found = partials[f"{self._prefix}{column}"].to_numpy()
-        return found if groups is None else groups.sums(found)
-
-
-def limbs_of(values: pl.Series, argument: ColumnType) -> exact_sum.Limbs:
-    """Split numbers into limbs; nulls count as 0."""
-    if argument.kind == "decimal":
-        return exact_sum.decimal_limbs(values)
-    if argument.is_integer:
-        return exact_sum.int_limbs(values.cast(pl.Int64).fill_null(0).to_numpy())
-    return exact_sum.double_limbs(values.fill_null(0.0).to_numpy())
-
-
-class Sum(LimbAccumulator):
-    """``sum`` and ``avg``: the number of values and the limbs of their exact sum; of nothing, null.
-
-    Args:
-        prefix: of its columns.
-        result: the type it gives.
-        argument: the type of what it adds.
-        is_mean: ``avg``.
-        is_zero_when_emptied: the sum of a group that had rows and has none is 0 (A2).
-    """
-
-    families = ("l",)
-
-    def __init__(
-        self, prefix: str, result: ColumnType, argument: ColumnType, *, is_mean: bool, is_zero_when_emptied: bool = False
-    ) -> None:
-        super().__init__(prefix, result)
-        self._argument = argument
-        self._is_mean = is_mean
-        self._counts_rows = is_zero_when_emptied and not is_mean
-
-    def lift(self, records: Records) -> list[pl.Series]:
-        columns = [pl.Series(f"{self._prefix}n", records.counted())]
-        if self._counts_rows:
-            rows = np.ones(len(records.values), np.int64) if records.signs is None else records.signs
-            columns.append(pl.Series(f"{self._prefix}r", rows))
-        return [*columns, *self.columns(limbs_of(records.values, self._argument), "l", records.signs)]
-
-    def results(self, partials: pl.DataFrame) -> Results:
-        return self._read(partials, None)
-
-    def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
-        return self._read(partials, groups)
-
-    def _read(self, partials: pl.DataFrame, groups: Groups | None) -> Results:
-        counts, limbs = self.counts(partials, groups), self.limbs(partials, "l", groups)
-        rows = len(counts)
-        if self._is_mean:
-            values, is_valid = self._means(counts, limbs)
-        elif self.type.kind == "decimal":
-            values, is_valid = exact_sum.to_decimal(limbs, rows, self.type.scale or 0)
-        elif self.type.kind == "bigint":
-            totals, is_valid = exact_sum.to_int64(limbs, rows)
-            values = pl.Series(totals)
-        else:
-            doubles, is_valid = exact_sum.to_double(limbs, rows, exact_sum.DOUBLE_UNIT)
-            values = pl.Series(doubles)
-        is_shown = (counts > 0) & is_valid
-        if self._counts_rows:
-            is_shown |= self.counts(partials, groups, "r") == 0  # without values the limbs are 0, and so is the sum
-        shown = values if is_shown.all() else values.set(pl.Series(~is_shown), None)
-        return Results(shown, None if is_valid.all() else ~is_valid)
-
-    def _means(self, counts: Int64s, limbs: exact_sum.Limbs) -> tuple[pl.Series, NDArray[np.bool_]]:
-        unit = exact_sum.DOUBLE_UNIT if self._argument.kind == "double" else exact_sum.INTEGER_UNIT
-        totals, is_valid = exact_sum.to_double(limbs, len(counts), unit)
-        scale = 10.0 ** (self._argument.scale or 0)
-        with np.errstate(invalid="ignore"):
-            return pl.Series(totals / scale / np.maximum(counts, 1)), is_valid
-
-
-class Deviation(LimbAccumulator):
-    """``stddev`` and ``variance`` of a sample: count, exact sum and exact sum of squares; of fewer than two values, null."""
-
-    families = ("l", "s")
-
-    def __init__(self, prefix: str, result: ColumnType, argument: ColumnType, *, is_root: bool) -> None:
-        super().__init__(prefix, result)
-        self._argument = argument
-        self._is_root = is_root
-
-    def lift(self, records: Records) -> list[pl.Series]:
-        values = records.values
-        limbs = limbs_of(values, self._argument)
-        if self._argument.kind == "double":
-            squares = exact_moments.double_squares(values.fill_null(0.0).to_numpy())
-        else:
-            squares = exact_moments.squared(limbs, len(values))
-        own = [*self.columns(limbs, "l", records.signs), *self.columns(squares, "s", records.signs)]
-        return [pl.Series(f"{self._prefix}n", records.counted()), *own]
-
-    def results(self, partials: pl.DataFrame) -> Results:
-        return self._read(partials, None)
-
-    def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
-        return self._read(partials, groups)
-
-    def _read(self, partials: pl.DataFrame, groups: Groups | None) -> Results:
-        counts = self.counts(partials, groups)
-        unit = exact_moments.DOUBLE_SQUARE_UNIT if self._argument.kind == "double" else exact_sum.INTEGER_UNIT
-        sums, squares = self.limbs(partials, "l", groups), self.limbs(partials, "s", groups)
-        values, is_valid = exact_moments.variances(counts, sums, squares, unit, self._argument.scale or 0, is_root=self._is_root)
-        is_overflow = (counts > 1) & ~is_valid
-        is_shown = (counts > 1) & is_valid
-        shown = pl.Series(values) if is_shown.all() else pl.Series(values).set(pl.Series(~is_shown), None)
-        return Results(shown, is_overflow if is_overflow.any() else None)
-
-
 class Extreme(Accumulator):
     """``min`` and ``max`` of any ordered type; of nothing, null."""
 
@@ -298,22 +153,31 @@ class Pick(Accumulator):
 
     A partial is a struct of event time, position and value. Of equal event times ``first`` takes the earliest arrived, ``last`` the
     latest.
+
+    Args:
+        prefix: of its columns.
+        result: type of the result.
+        is_last: ``last``.
+        is_by_time: event time counts before arrival.
+        keeps_nulls: a null is a value like others.
     """
 
-    def __init__(self, prefix: str, result: ColumnType, *, is_last: bool, is_by_time: bool) -> None:
+    def __init__(self, prefix: str, result: ColumnType, *, is_last: bool, is_by_time: bool, keeps_nulls: bool = False) -> None:
         super().__init__(prefix, result)
         self._name = f"{prefix}b"
         self._is_last = is_last
         self._is_by_time = is_by_time
+        self._keeps_nulls = keeps_nulls
 
     def lift(self, records: Records) -> list[pl.Series]:
         values, positions, times, _ = records
         if self._is_by_time and times is None:
             raise ValueError("first and last by event time need the records' event times")
         own_times = times if self._is_by_time and times is not None else pl.repeat(0, len(values), dtype=pl.Int64, eager=True)
-        is_value = values.is_not_null()
         fields = pl.DataFrame([own_times.alias("t"), positions.alias("p"), values.alias("v")])
-        return [fields.select(pl.when(is_value).then(pl.struct("t", "p", "v")).alias(self._name)).to_series()]
+        if self._keeps_nulls:
+            return [fields.to_struct(self._name)]
+        return [fields.select(pl.when(values.is_not_null()).then(pl.struct("t", "p", "v")).alias(self._name)).to_series()]
 
     def merge(self, column: pl.Expr) -> pl.Expr:
         order = (column.struct.field("t"), column.struct.field("p"))
@@ -332,6 +196,39 @@ class Pick(Accumulator):
         order = np.lexsort((positions.fill_null(0).to_numpy()[rows], times.fill_null(0).to_numpy()[rows]))
         codes[rows[order]] = np.arange(1, len(rows) + 1)
         return Results(_running_greatest(values, codes, groups, is_max=self._is_last))
+
+
+class PickBy(Accumulator):
+    """``min_by`` and ``max_by``: the value beside the smallest or greatest of another; of equal ones the earliest arrived.
+
+    The argument is a struct of both, ``a0`` and ``a1``. A partial is a struct of what decides, position and value.
+    """
+
+    def __init__(self, prefix: str, result: ColumnType, *, is_max: bool) -> None:
+        super().__init__(prefix, result)
+        self._name = f"{prefix}b"
+        self._is_max = is_max
+
+    def lift(self, records: Records) -> list[pl.Series]:
+        values, deciding = (records.values.struct.field(name) for name in ("a0", "a1"))
+        fields = pl.DataFrame([deciding.alias("t"), records.positions.alias("p"), values.alias("v")])
+        return [fields.select(pl.when(deciding.is_not_null()).then(pl.struct("t", "p", "v")).alias(self._name)).to_series()]
+
+    def merge(self, column: pl.Expr) -> pl.Expr:
+        order = (column.struct.field("t"), column.struct.field("p"))
+        return column.sort_by(*order, descending=[self._is_max, False], nulls_last=True, maintain_order=True).first()
+
+    def results(self, partials: pl.DataFrame) -> Results:
+        return Results(partials[self._name].struct.field("v"))
+
+    def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
+        deciding, positions, values = (partials[self._name].struct.field(name) for name in ("t", "p", "v"))
+        ranks = codes_of(deciding)
+        codes = np.zeros(len(values), np.int64)
+        rows = np.flatnonzero(ranks > 0)
+        order = np.lexsort((positions.fill_null(0).to_numpy()[rows], -ranks[rows] if self._is_max else ranks[rows]))
+        codes[rows[order]] = np.arange(1, len(rows) + 1)
+        return Results(_running_greatest(values, codes, groups, is_max=False))
 
 
 def _running_greatest(values: pl.Series, codes: Int64s, groups: Groups, *, is_max: bool) -> pl.Series:

@@ -1,7 +1,7 @@
 """The aggregates of one operator: lifting records to partials, merging them, reading results off.
 
 Every result is the same however its records were cut into batches and partials. A partial's columns are prefixed ``a<i>.`` by the
-place of the aggregate. Knows nothing of windows or state. What each aggregate keeps: ``accumulators``, ``list_accumulators``.
+place of the aggregate. Knows nothing of windows or state. What each aggregate keeps is in the modules beside, first ``accumulators``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from engine.core.aggregation.accumulators import Accumulator, Count, Deviation, Extreme, Pick, Records, Results, Sum
-from engine.core.aggregation.list_accumulators import Collection, DistinctCount, Frequencies, Texts, Top, trace_mark
+from engine.core.aggregation.accumulators import Accumulator, Count, Extreme, Pick, PickBy, Records, Results
+from engine.core.aggregation.frequency_readings import OnlyValue, Percentile
+from engine.core.aggregation.latest_values import LatestValues
+from engine.core.aggregation.list_accumulators import Collected, Collection, DistinctCount, Frequencies, Texts, trace_mark
 from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.room import Most, Room
 from engine.core.aggregation.running import Groups
+from engine.core.aggregation.sums import Correlation, Deviation, ListSum, Sum
+from engine.core.aggregation.tops import Top, TopRows
+from engine.core.aggregation.undoable_lists import UndoableCollection
 from engine.core.frames import TS, Counters
 from engine.core.gaps import GapCounter
 from engine.definition.aggregates import ENTRIES, MAX_TOP_K, AggregateFunction, is_undoable, result_type
-from engine.definition.expressions import compile_scalar
+from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
 from engine.definition.operands import Operand, cast
 from engine.definition.types import BIGINT, STRING, ColumnType, Schema
@@ -45,13 +50,14 @@ class Aggregates:
         self._arguments: list[pl.Expr] = []
         self._accumulators: list[Accumulator] = []
         self._with_undo = with_undo
-        self._scalars = [compile_scalar(column.argument, schema) for column in columns if column.argument is not None]
+        self._scalars = [compile_scalar(text, schema) for column in columns for text in column.arguments]
         for i, column in enumerate(columns):
             if with_undo and not is_undoable(column.function):
                 raise InvariantBroken(f"{column.function} cannot be undone; the plan should have refused it")
-            expression, argument = _argument(column, schema)
+            expression, arguments = _argument(column, schema)
             self._arguments.append(expression.alias(f"a{i}"))
-            kind = _Kind(column, f"a{i}.", argument, result_type(column.function, argument), with_undo)
+            result = result_type(column.function, arguments, column.limit)
+            kind = _Kind(column, f"a{i}.", arguments, result, with_undo)
             self._accumulators.append(ACCUMULATORS[column.function](kind))
 
     @staticmethod
@@ -128,17 +134,25 @@ class Aggregates:
         return columns, Marks(tuple(mark for result in results for mark in result.marks))
 
 
-def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, ColumnType]:
+def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, list[ColumnType]]:
+    """Return what is aggregated, of several values a struct of them, and their types."""
     if column.argument is None:
-        return pl.repeat(1, pl.len(), dtype=pl.Int64), BIGINT
-    scalar = compile_scalar(column.argument, schema)
+        return pl.repeat(1, pl.len(), dtype=pl.Int64), [BIGINT]
+    scalars = [compile_scalar(text, schema) for text in column.arguments]
+    values, types = [_value(each) for each in scalars], [each.type for each in scalars]
+    if ENTRIES[column.function].is_of_text:
+        values, types = [cast(Operand(*each), STRING).expr for each in zip(values, types, strict=True)], [STRING]
+    if len(values) == 1:
+        return values[0], types
+    return pl.struct(value.alias(f"a{i}") for i, value in enumerate(values)), types
+
+
+def _value(scalar: Scalar) -> pl.Expr:
     expr = scalar.expr
     if scalar.type.kind == "double":
         # -0.0 and 0.0 are equal: which one a minimum shows must not depend on order. (Polars optimises `x + 0.0` away.)
         expr = pl.when(expr == 0.0).then(0.0).when(expr.is_finite()).then(expr)
-    if ENTRIES[column.function].is_of_text:
-        return cast(Operand(expr, scalar.type), STRING).expr, STRING
-    return expr, scalar.type
+    return expr
 
 
 class _Kind(NamedTuple):
@@ -146,9 +160,17 @@ class _Kind(NamedTuple):
 
     column: AggregateColumn
     prefix: str
-    argument: ColumnType
+    arguments: list[ColumnType]
     result: ColumnType
     with_undo: bool
+
+    @property
+    def argument(self) -> ColumnType:
+        return self.arguments[0]
+
+    @property
+    def keeps_nulls(self) -> bool:
+        return self.column.options is not None and self.column.options.keeps_nulls
 
 
 def _distinct(kind: _Kind) -> Accumulator:
@@ -158,41 +180,131 @@ def _distinct(kind: _Kind) -> Accumulator:
     return DistinctCount(kind.prefix, kind.result, Room(most, kind.argument))
 
 
-def _top(kind: _Kind) -> Accumulator:
-    if kind.column.limit is None:
+def _top(kind: _Kind, *, is_distinct: bool = False, of_ksqldb: bool = False) -> Accumulator:
+    limit = kind.column.limit
+    if limit is None:
         raise InvariantBroken("top_k has no limit")
-    return Top(kind.prefix, kind.result, kind.column.limit, Room(Most(MAX_TOP_K + 1, MAX_COLLECTED_BYTES), kind.argument))
+    if len(kind.arguments) == 1:
+        room = Room(Most(MAX_TOP_K + 1, MAX_COLLECTED_BYTES), kind.argument)
+        return Top(kind.prefix, kind.result, limit, Collected(room, is_distinct=is_distinct, is_empty_of_nothing=of_ksqldb))
+    return TopRows(kind.prefix, kind.result, limit, _so_many(limit, _element(kind), is_empty_of_nothing=of_ksqldb))
+
+
+def _element(kind: _Kind) -> ColumnType:
+    if kind.result.element is None:
+        raise InvariantBroken(f"{kind.column.function} gives no array")
+    return kind.result.element
+
+
+def _so_many(limit: int, element: ColumnType, *, keeps_nulls: bool = False, is_empty_of_nothing: bool) -> Collected:
+    """Return a collection of so many values; only one that ends before is full."""
+    room, marked = (Room(Most(most, MAX_COLLECTED_BYTES), element) for most in (limit, limit + 1))
+    return Collected(room, keeps_nulls=keeps_nulls, is_empty_of_nothing=is_empty_of_nothing, marked=marked)
 
 
 def _room(kind: _Kind) -> Room:
     return Room(Most(kind.column.limit or MAX_COLLECTED_VALUES, MAX_COLLECTED_BYTES), kind.argument)
 
 
-def _picked(kind: _Kind, *, is_last: bool, is_by_time: bool) -> Accumulator:
-    return Pick(kind.prefix, kind.result, is_last=is_last, is_by_time=is_by_time)
+def _collection(kind: _Kind, *, is_distinct: bool, of_ksqldb: bool = False) -> Accumulator:
+    collected = Collected(_room(kind), is_distinct, keeps_nulls=of_ksqldb, is_empty_of_nothing=of_ksqldb)
+    made = UndoableCollection if kind.with_undo else Collection
+    return made(kind.prefix, kind.result, collected)
 
 
-def _total(kind: _Kind, *, is_mean: bool) -> Accumulator:
-    return Sum(kind.prefix, kind.result, kind.argument, is_mean=is_mean, is_zero_when_emptied=kind.with_undo)
+def _picked(kind: _Kind, *, is_last: bool, is_by_time: bool, of_ksqldb: bool = False) -> Accumulator:
+    if kind.column.limit is None:
+        return Pick(kind.prefix, kind.result, is_last=is_last, is_by_time=is_by_time, keeps_nulls=kind.keeps_nulls)
+    made = LatestValues if is_last else Collection
+    collected = _so_many(kind.column.limit, kind.argument, keeps_nulls=kind.keeps_nulls, is_empty_of_nothing=of_ksqldb)
+    return made(kind.prefix, kind.result, collected)
 
+
+def _total(kind: _Kind, *, is_mean: bool, of_ksqldb: bool = False) -> Accumulator:
+    return Sum(
+        kind.prefix,
+        kind.result,
+        kind.argument,
+        is_mean=is_mean,
+        is_zero_when_emptied=kind.with_undo,
+        is_zero_of_nothing=of_ksqldb,
+    )
+
+
+def _total_of_lists(kind: _Kind, *, of_ksqldb: bool = False) -> Accumulator:
+    element = kind.argument.element
+    if element is None:
+        raise InvariantBroken("sum_list is of no list")
+    return ListSum(
+        kind.prefix, kind.result, element, is_mean=False, is_zero_when_emptied=kind.with_undo, is_zero_of_nothing=of_ksqldb
+    )
+
+
+def _deviation(kind: _Kind, *, is_root: bool, of_few: float | None = None) -> Accumulator:
+    return Deviation(kind.prefix, kind.result, kind.argument, is_root=is_root, of_few=of_few)
+
+
+def _percentile(kind: _Kind, *, is_approximate: bool = False) -> Accumulator:
+    written = None if kind.column.options is None else kind.column.options.fraction
+    fraction = _MIDDLE if written is None else float(written)
+    room = Room(Most(kind.column.limit or MAX_DISTINCT_VALUES, MAX_DISTINCT_BYTES), BIGINT)
+    return Percentile(kind.prefix, kind.result, room, fraction=fraction, is_approximate=is_approximate, with_undo=kind.with_undo)
+
+
+def _histogram(kind: _Kind, *, of_ksqldb: bool = False) -> Accumulator:
+    return Frequencies(kind.prefix, kind.result, shown=_room(kind), with_undo=kind.with_undo, is_empty_of_nothing=of_ksqldb)
+
+
+def _only(kind: _Kind) -> Accumulator:
+    room = Room(Most(_SEVERAL, MAX_COLLECTED_BYTES), ColumnType("struct", fields=(("x", kind.argument),)))
+    return OnlyValue(kind.prefix, kind.result, shown=room, with_undo=kind.with_undo)
+
+
+_MIDDLE: Final = 0.5
+"""What ``median`` is a percentile of."""
+
+_SEVERAL: Final = 2
+"""Values of ``attr`` that are as good as any more."""
 
 ACCUMULATORS: Final[dict[AggregateFunction, Callable[[_Kind], Accumulator]]] = {
     "count": lambda kind: Count(kind.prefix, kind.result),
     "count_distinct": _distinct,
     "sum": partial(_total, is_mean=False),
+    "sum_list": _total_of_lists,
     "avg": partial(_total, is_mean=True),
-    "stddev": lambda kind: Deviation(kind.prefix, kind.result, kind.argument, is_root=True),
-    "variance": lambda kind: Deviation(kind.prefix, kind.result, kind.argument, is_root=False),
+    "stddev": partial(_deviation, is_root=True),
+    "variance": partial(_deviation, is_root=False),
+    "correlation": lambda kind: Correlation(kind.prefix, kind.result, kind.arguments, is_nan=False),
+    "median": _percentile,
+    "percentile": _percentile,
+    "approx_percentile": partial(_percentile, is_approximate=True),
     "min": lambda kind: Extreme(kind.prefix, kind.result, is_max=False),
     "max": lambda kind: Extreme(kind.prefix, kind.result, is_max=True),
+    "min_by": lambda kind: PickBy(kind.prefix, kind.result, is_max=False),
+    "max_by": lambda kind: PickBy(kind.prefix, kind.result, is_max=True),
     "first": partial(_picked, is_last=False, is_by_time=True),
     "last": partial(_picked, is_last=True, is_by_time=True),
     "first_by_arrival": partial(_picked, is_last=False, is_by_time=False),
     "last_by_arrival": partial(_picked, is_last=True, is_by_time=False),
-    "collect_list": lambda kind: Collection(kind.prefix, kind.result, _room(kind), is_distinct=False),
-    "collect_set": lambda kind: Collection(kind.prefix, kind.result, _room(kind), is_distinct=True),
+    "attr": _only,
+    "collect_list": partial(_collection, is_distinct=False),
+    "collect_set": partial(_collection, is_distinct=True),
     "top_k": _top,
-    "histogram": lambda kind: Frequencies(kind.prefix, kind.result, shown=_room(kind), with_undo=kind.with_undo),
+    "top_k_distinct": partial(_top, is_distinct=True),
+    "histogram": _histogram,
+    "ksql_sum": partial(_total, is_mean=False, of_ksqldb=True),
+    "ksql_sum_list": partial(_total_of_lists, of_ksqldb=True),
+    "ksql_avg": partial(_total, is_mean=True, of_ksqldb=True),
+    "ksql_stddev_samp": partial(_deviation, is_root=False, of_few=0.0),
+    "ksql_stddev_sample": partial(_deviation, is_root=True, of_few=0.0),
+    "ksql_correlation": lambda kind: Correlation(kind.prefix, kind.result, kind.arguments, is_nan=True),
+    "ksql_collect_list": partial(_collection, is_distinct=False, of_ksqldb=True),
+    "ksql_collect_set": partial(_collection, is_distinct=True, of_ksqldb=True),
+    "ksql_topk": partial(_top, of_ksqldb=True),
+    "ksql_topkdistinct": partial(_top, is_distinct=True, of_ksqldb=True),
+    "ksql_earliest_by_offset": partial(_picked, is_last=False, is_by_time=False, of_ksqldb=True),
+    "ksql_latest_by_offset": partial(_picked, is_last=True, is_by_time=False, of_ksqldb=True),
+    "ksql_histogram": partial(_histogram, of_ksqldb=True),
     "concat": lambda kind: Texts(kind.prefix, None),
     "trace": lambda kind: Texts(kind.prefix, "0", trace_mark),
 }

@@ -6,12 +6,13 @@ computed in limbs (see ``exact_sum``), so nothing cancels, however far the value
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.core.aggregation.exact_sum import BITS, DOUBLE_UNIT, MASK, Int64s, Limbs, make_positive, normalise, rounded
+from engine.core.aggregation.exact_sum import BITS, DOUBLE_UNIT, MASK, Int64s, Limbs, added, make_positive, normalise, rounded
 
 DOUBLE_SQUARE_UNIT: Final = 2 * DOUBLE_UNIT
 """Exponent of the unit of squared doubles' limbs."""
@@ -90,14 +91,7 @@ def variances(
     Returns:
         The values, and which of them are doubles. Those of fewer than two values mean nothing.
     """
-    rows = len(counts)
-    numerator: Limbs = {}
-    lowest, digits = normalise(squares, rows)
-    for i in range(len(digits)):
-        _add(numerator, lowest + i, digits[i] * counts)
-    for q, limb in squared(sums, rows).items():
-        _add(numerator, q, -limb)
-    significand, exponent = rounded(numerator, rows)
+    significand, exponent = rounded(_spread(counts, sums, squares), len(counts))
     pairs = np.maximum(counts * (counts - 1), 1).astype(np.float64)
     quotient = significand / (pairs * 10.0 ** (2 * scale))
     exponent = exponent + unit
@@ -108,6 +102,46 @@ def variances(
     with np.errstate(over="ignore", under="ignore"):
         result = np.ldexp(quotient, exponent.astype(np.int32))
     return result, np.isfinite(result)
+
+
+def correlations(counts: Int64s, sums: Sequence[Limbs]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return Pearson's correlations, from -1 to 1.
+
+    Args:
+        counts: n of each group, below 2^31.
+        sums: of x, of y, of x², of y² and of (x + y)², all exact and of one unit and its square.
+
+    Returns:
+        The values, NaN where one of the columns does not vary; and where none is.
+    """
+    rows = len(counts)
+    first, second, first_squares, second_squares, together = sums
+    spreads = [_spread(counts, first, first_squares), _spread(counts, second, second_squares)]
+    both: Limbs = {}
+    for sign, limbs in ((1, _spread(counts, added(first, second), together)), (-1, spreads[0]), (-1, spreads[1])):
+        lowest, digits = normalise(limbs, rows)
+        for i in range(len(digits)):
+            _add(both, lowest + i, sign * digits[i])
+    shared, exponent = rounded(both, rows)  # of twice the covariance
+    (left, left_exponent), (right, right_exponent) = (rounded(spread, rows) for spread in spreads)
+    is_known = (left > 0) & (right > 0)
+    below = left_exponent + right_exponent
+    is_odd = (below & 1) == 1
+    product = np.where(is_known, left * right, np.nan)
+    quotient = shared / 2 / np.sqrt(np.where(is_odd, 2 * product, product))
+    values = np.ldexp(quotient, (exponent - ((below - is_odd) >> 1)).astype(np.int32))
+    return np.clip(values, -1.0, 1.0), is_known
+
+
+def _spread(counts: Int64s, sums: Limbs, squares: Limbs) -> Limbs:
+    """Return ``n·q - s²`` of each group."""
+    numerator: Limbs = {}
+    lowest, digits = normalise(squares, len(counts))
+    for i in range(len(digits)):
+        _add(numerator, lowest + i, digits[i] * counts)
+    for q, limb in squared(sums, len(counts)).items():
+        _add(numerator, q, -limb)
+    return numerator
 
 
 def _add(limbs: Limbs, q: int, values: Int64s) -> None:

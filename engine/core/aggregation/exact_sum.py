@@ -29,6 +29,7 @@ INTEGER_UNIT: Final = 0
 
 BITS: Final = 32
 MASK: Final = np.int64((1 << BITS) - 1)
+_NONE: Final = np.zeros(0, dtype=np.int64)
 _GUARD_LIMBS: Final = 3
 """Zero limbs kept below the lowest: the rounding looks at the three limbs below the highest non-zero one."""
 
@@ -78,6 +79,13 @@ def decimal_limbs(values: pl.Series) -> Limbs:
     words = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
     low, high = words[0::2], words[1::2]
     return {0: low & MASK, 1: (low >> BITS) & MASK, 2: high & MASK, 3: high >> BITS}
+
+
+def added(first: Limbs, second: Limbs) -> Limbs:
+    """Add numbers row by row."""
+    return {
+        q: first[q] + second[q] if q in first and q in second else first.get(q, second.get(q, _NONE)) for q in {*first, *second}
+    }
 
 
 def carried(limbs: Limbs) -> Limbs:

@@ -8,6 +8,7 @@ nothing are null, counts 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from engine.core.aggregation.running import Groups, codes_of
 from engine.core.clocks import Bools
 from engine.core.structures.segments import expand
 from engine.definition.types import STRING, ColumnType
+from engine.errors import InvariantBroken
 
 
 class ListAccumulator(Accumulator):
@@ -51,7 +53,7 @@ class DistinctCount(ListAccumulator):
         is_kept = self._room.kept(values, rows)  # whichever are kept: they fill the room
         if is_kept.all():
             return partials
-        return partials.with_columns(_cut(values, rows, is_kept, partials.height).alias(self._name))
+        return partials.with_columns(cut(values, rows, is_kept, partials.height).alias(self._name))
 
     def results(self, partials: pl.DataFrame) -> Results:
         sizes = lengths(partials[self._name])
@@ -62,7 +64,7 @@ class DistinctCount(ListAccumulator):
 
     def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
         values, rows = flat(partials[self._name])
-        first_seen = _first_of_each(groups.ids[rows], codes_of(values))
+        first_seen = first_of_each(groups.ids[rows], codes_of(values))
         counts = groups.sums(np.bincount(rows[first_seen], minlength=partials.height).astype(np.int64))
         if self._room.is_ample(counts):
             return Results(pl.Series(counts))
@@ -86,13 +88,17 @@ class Frequencies(ListAccumulator):
         result: type of the result.
         shown: the room of the map; None: their number is shown.
         with_undo: values can be taken out again. Then all are kept, also those that the map has no room for.
+        is_empty_of_nothing: of nothing the map is empty, not null.
     """
 
-    def __init__(self, prefix: str, result: ColumnType, *, shown: Room | None, with_undo: bool) -> None:
+    def __init__(
+        self, prefix: str, result: ColumnType, *, shown: Room | None, with_undo: bool, is_empty_of_nothing: bool = False
+    ) -> None:
         super().__init__(prefix, result)
         self._values, self._counts = f"{prefix}d", f"{prefix}c"
         self._shown = shown
         self._with_undo = with_undo
+        self._is_empty_of_nothing = is_empty_of_nothing
 
     def lift(self, records: Records) -> list[pl.Series]:
         counted = records.counted()
@@ -100,7 +106,7 @@ class Frequencies(ListAccumulator):
         return [singletons(records.values).alias(self._values), counts.alias(self._counts)]
 
     def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
-        values, counts, rows = self._condensed(partials)
+        values, counts, rows = self.condensed(partials)
         if self._shown is not None and not self._with_undo:
             is_kept = self._shown.kept(values, rows)
             values, counts, rows = values.filter(pl.Series(is_kept)), counts.filter(pl.Series(is_kept)), rows[is_kept]
@@ -108,35 +114,44 @@ class Frequencies(ListAccumulator):
         return partials.with_columns(own[0].alias(self._values), own[1].alias(self._counts))
 
     def results(self, partials: pl.DataFrame) -> Results:
-        values, counts, rows = self._condensed(partials)
+        values, counts, rows = self.condensed(partials)
         if self._shown is None:
             return Results(pl.Series(np.bincount(rows, minlength=partials.height).astype(np.int64)))
-        return _maps(self._shown, values, counts, rows, partials.height)
+        return self._maps(values, counts, rows, partials.height)
 
     def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
-        values, rows = flat(partials[self._values])
-        counts = flat(partials[self._counts]).values.to_numpy()
-        if values.is_empty():
+        found = self.history(partials, groups)
+        if found is None:
             nothing = np.zeros(partials.height, np.int64)
             return Results(pl.Series(nothing)) if self._shown is None else self._of_nothing(partials.height)
-        codes = codes_of(values)
-        pairs, number = np.unique(groups.ids[rows] * (int(codes.max()) + 1) + codes, return_inverse=True)
-        order = np.argsort(number, kind="stable")  # the history of each (group, value), one after the other
-        entries = _History(number[order], rows[order], counts[order])
+        entries = found.entries
         if self._shown is None:
             return Results(pl.Series(groups.sums(entries.appearances(partials.height))))
-        holders = np.zeros(int(codes.max()) + 1, np.int64)
-        holders[codes] = np.arange(len(codes))
-        group_of, code_of = pairs // (int(codes.max()) + 1), pairs % (int(codes.max()) + 1)
+        values, holders, group_of, code_of = found.values, found.holders, found.group_of, found.code_of
         first, last = (np.searchsorted(group_of, groups.ids, side) for side in ("left", "right"))
         asked = expand(first, last)
         asking = np.repeat(np.arange(partials.height), last - first)
-        found = entries.counts_at(asked, asking)
-        is_there = found != 0
+        counts = entries.counts_at(asked, asking)
+        is_there = counts != 0
         texts = values.gather(holders[code_of[asked[is_there]]])
-        return _maps(self._shown, texts, pl.Series(found[is_there]), asking[is_there], partials.height)
+        return self._maps(texts, pl.Series(counts[is_there]), asking[is_there], partials.height)
 
-    def _condensed(self, partials: pl.DataFrame) -> tuple[pl.Series, pl.Series, Int64s]:
+    def history(self, partials: pl.DataFrame, groups: Groups) -> Histories | None:
+        """Return what happened to the values of each group, None where nothing did."""
+        values, rows = flat(partials[self._values])
+        if values.is_empty():
+            return None
+        counts = flat(partials[self._counts]).values.to_numpy()
+        codes = codes_of(values)
+        base = int(codes.max()) + 1
+        pairs, number = np.unique(groups.ids[rows] * base + codes, return_inverse=True)
+        order = np.argsort(number, kind="stable")  # the history of each (group, value), one after the other
+        holders = np.zeros(base, np.int64)
+        holders[codes] = np.arange(len(codes))
+        entries = _History(number[order], rows[order], counts[order])
+        return Histories(entries, values, holders, pairs // base, pairs % base)
+
+    def condensed(self, partials: pl.DataFrame) -> tuple[pl.Series, pl.Series, Int64s]:
         """Add the counts of equal values of each row; values ascend, those without a count are left out."""
         values, rows = flat(partials[self._values])
         counts = flat(partials[self._counts]).values.to_numpy()
@@ -150,7 +165,21 @@ class Frequencies(ListAccumulator):
         return values.gather(kept), pl.Series(totals[totals != 0]), rows[kept]
 
     def _of_nothing(self, rows: int) -> Results:
+        if self._is_empty_of_nothing:
+            return Results(pl.repeat([], rows, dtype=self.type.polars, eager=True))
         return Results(pl.repeat(None, rows, dtype=self.type.polars, eager=True))
+
+    def _maps(self, texts: pl.Series, counts: pl.Series, rows: Int64s, count: int) -> Results:
+        """Make ``count`` maps of texts and their counts, of which those are shown that have room; texts of a row ascend."""
+        if self._shown is None:
+            raise InvariantBroken("a number of values has no map")
+        is_kept = self._shown.kept(texts, rows)
+        if not is_kept.all():
+            texts, counts, rows = texts.filter(pl.Series(is_kept)), counts.filter(pl.Series(is_kept)), rows[is_kept]
+        entries = pl.DataFrame([texts.alias("key"), counts.alias("value")]).to_struct("entry")
+        maps = lists_by_row(entries, rows, count)
+        is_full = _is_full(self._shown, texts, rows, count)
+        return Results(maps if self._is_empty_of_nothing else null_where_empty(maps), is_full=is_full)
 
 
 class _History:
@@ -171,10 +200,16 @@ class _History:
         self._after = totals - np.where(firsts > 0, totals[firsts - 1], 0)
         self._before = self._after - changes
 
-    def appearances(self, row_count: int) -> Int64s:
-        """Return by how much the number of pairs that are there changes at each row."""
+    def appearances(self, row_count: int, weights: Int64s | None = None) -> Int64s:
+        """Return by how much the number of pairs that are there changes at each row.
+
+        Args:
+            row_count: number of rows.
+            weights: what each pair counts, 1 where they are not given.
+        """
         result = np.zeros(row_count, np.int64)
-        np.add.at(result, self._rows, (self._after > 0).astype(np.int64) - (self._before > 0))
+        changes = (self._after > 0).astype(np.int64) - (self._before > 0)
+        np.add.at(result, self._rows, changes if weights is None else changes * weights[self._pairs])
         return result
 
     def counts_at(self, pairs: Int64s, rows: Int64s) -> Int64s:
@@ -185,19 +220,64 @@ class _History:
         return np.where(is_found, self._after[found], 0)
 
 
+class Histories(NamedTuple):
+    """What happened to the values of groups.
+
+    Attributes:
+        entries: the changes.
+        values: all values that occur, and others.
+        holders: where a value of a code is among them.
+        group_of: the group of each pair of group and value.
+        code_of: the value's code.
+    """
+
+    entries: _History
+    values: pl.Series
+    holders: Int64s
+    group_of: Int64s
+    code_of: Int64s
+
+
+class Collected(NamedTuple):
+    """Which values belong to a collection, and how it looks without any.
+
+    Attributes:
+        room: where it ends.
+        is_distinct: each value once.
+        keeps_nulls: a null is a value like others.
+        is_empty_of_nothing: of nothing it is empty, not null.
+        marked: the room whose end is worth a mark: not where so many values were asked for.
+    """
+
+    room: Room
+    is_distinct: bool = False
+    keeps_nulls: bool = False
+    is_empty_of_nothing: bool = False
+    marked: Room | None = None
+
+    def lists(self, values: pl.Series, rows: Int64s, count: int) -> Results:
+        """Make ``count`` lists of values that have room."""
+        lists = lists_by_row(values, rows, count)
+        is_full = _is_full(self.marked or self.room, values, rows, count)
+        return Results(lists if self.is_empty_of_nothing else null_where_empty(lists), is_full=is_full)
+
+
 class Collection(ListAccumulator):
-    """``collect_list`` and ``collect_set``: values in arrival order, with or without repetitions. Of nothing, null.
+    """``collect_list`` and ``collect_set``: values in arrival order, with or without repetitions.
 
     A partial is the lists of positions and values, in that order where it is settled. Of a set the first position of each value counts.
     """
 
-    def __init__(self, prefix: str, result: ColumnType, room: Room, *, is_distinct: bool) -> None:
+    def __init__(self, prefix: str, result: ColumnType, kind: Collected) -> None:
         super().__init__(prefix, result)
-        self._room = room
+        self.kind = kind
         self._positions, self._values = f"{prefix}p", f"{prefix}v"
-        self._is_distinct = is_distinct
 
     def lift(self, records: Records) -> list[pl.Series]:
+        if self.kind.keeps_nulls:
+            ones = np.ones(len(records.values), np.int64)
+            columns = ((records.positions, self._positions), (records.values, self._values))
+            return [lists_of(each, ones).alias(name) for each, name in columns]
         places = records.positions.set(records.values.is_null(), None) if records.values.null_count() else records.positions
         return [singletons(places).alias(self._positions), singletons(records.values).alias(self._values)]
 
@@ -208,89 +288,42 @@ class Collection(ListAccumulator):
 
     def results(self, partials: pl.DataFrame) -> Results:
         _, (values, rows) = self._in_order(partials)
-        return _collections(self._room, values, rows, partials.height)
+        return self.kind.lists(values, rows, partials.height)
 
     def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
         values, rows = flat(partials[self._values])
-        if self._is_distinct and len(values):
-            kept = np.sort(_first_of_each(groups.ids[rows], codes_of(values)))
+        if self.kind.is_distinct and len(values):
+            kept = np.sort(first_of_each(groups.ids[rows], codes_of(values)))
             values, rows = values.gather(kept), rows[kept]
-        is_kept = self._room.kept(values, groups.ids[rows])
+        is_kept = self.kind.room.kept(values, groups.ids[rows])
         if not is_kept.all():
             values, rows = values.filter(pl.Series(is_kept)), rows[is_kept]
         starts = np.searchsorted(rows, groups.firsts)
         ends = np.searchsorted(rows, np.arange(partials.height), "right")
-        lists = null_where_empty(lists_of(values.gather(expand(starts, ends)), ends - starts))
-        return Results(lists, is_full=self._room.full(values, starts, ends))
+        return self.ranges(values, starts, ends)
+
+    def ranges(self, values: pl.Series, starts: Int64s, ends: Int64s) -> Results:
+        """Make lists of ranges of values."""
+        lists = lists_of(values.gather(expand(starts, ends)), ends - starts)
+        shown = lists if self.kind.is_empty_of_nothing else null_where_empty(lists)
+        return Results(shown, is_full=(self.kind.marked or self.kind.room).full(values, starts, ends))
+
+    def order(self, positions: Int64s, elements: Flat) -> Int64s:
+        """Return the order of the elements in which those of a row stand together, those first that belong to the collection first."""
+        return np.lexsort((positions, elements.rows))
 
     def _in_order(self, partials: pl.DataFrame) -> tuple[pl.Series, Flat]:
-        """Return the positions and the elements that each row's collection has, in order of arrival."""
+        """Return the positions and the elements that each row's collection has, in order."""
         elements = flat(partials[self._values])
         positions = flat(partials[self._positions]).values
-        order = np.lexsort((positions.to_numpy(), elements.rows))
-        if self._is_distinct and len(order):
-            order = order[np.sort(_first_of_each(elements.rows[order], codes_of(elements.values)[order]))]
+        order = self.order(positions.to_numpy(), elements)
+        if self.kind.is_distinct and len(order):
+            order = order[np.sort(first_of_each(elements.rows[order], codes_of(elements.values)[order]))]
         values, rows = elements.values.gather(order), elements.rows[order]
-        is_kept = self._room.kept(values, rows)
+        is_kept = self.kind.room.kept(values, rows)
         if is_kept.all():
             return positions.gather(order), Flat(values, rows)
         return positions.gather(order[is_kept]), Flat(values.filter(pl.Series(is_kept)), rows[is_kept])
-
-
-class Top(ListAccumulator):
-    """``top_k``: the k greatest values, descending, repetitions included. Of nothing, null. A partial is such a list."""
-
-    def __init__(self, prefix: str, result: ColumnType, limit: int, room: Room) -> None:
-        super().__init__(prefix, result)
-        self._name = f"{prefix}v"
-        self._limit = limit
-        self._room = room
-
-    def lift(self, records: Records) -> list[pl.Series]:
-        return [singletons(records.values).alias(self._name)]
-
-    def settle(self, partials: pl.DataFrame) -> pl.DataFrame:
-        return partials.with_columns(self._greatest(partials).alias(self._name))
-
-    def results(self, partials: pl.DataFrame) -> Results:
-        values, rows = flat(self._greatest(partials))
-        return _collections(self._room, values, rows, partials.height)
-
-    def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
-        """Combine ranges of doubling length: after step s each row knows the greatest of the ``2^s`` rows up to it."""
-        values, rows = flat(partials[self._name])
-        codes = codes_of(values)
-        sizes = lengths(partials[self._name])
-        width = min(self._limit, int(np.bincount(groups.ids[rows]).max(initial=0)))
-        best = np.zeros((partials.height, max(width, int(sizes.max(initial=0)))), np.int64)
-        best[rows, np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = codes
-        best = -np.sort(-best, axis=1)[:, :width]
-        index = np.arange(partials.height)
-        distance = 1
-        while (joined := np.flatnonzero(index - distance >= groups.firsts)).size:
-            both = np.concatenate([best[joined], best[joined - distance]], axis=1)
-            both.sort(axis=1)
-            best[joined] = both[:, ::-1][:, :width]
-            distance *= 2
-        holders = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
-        holders[codes] = np.arange(len(codes))
-        is_there = best > 0
-        owners = np.repeat(index, is_there.sum(axis=1))
-        return self._shown(values.gather(holders[best[is_there]]), owners, partials.height)
-
-    def _greatest(self, partials: pl.DataFrame) -> pl.Series:
-        greatest = partials[self._name].list.sort(descending=True).list.head(self._limit)
-        if self._room.is_ample(lengths(greatest)):
-            return greatest
-        values, rows = flat(greatest)
-        is_kept = self._room.kept(values, rows)
-        return greatest if is_kept.all() else _cut(values, rows, is_kept, partials.height)
-
-    def _shown(self, values: pl.Series, rows: Int64s, count: int) -> Results:
-        is_kept = self._room.kept(values, rows)
-        if not is_kept.all():
-            values, rows = values.filter(pl.Series(is_kept)), rows[is_kept]
-        return _collections(self._room, values, rows, count)
 
 
 class Texts(ListAccumulator):
@@ -343,30 +376,16 @@ def trace_mark(text: str, sign: int) -> str:
     return f"+{text}" if sign > 0 else f"-{text}"
 
 
-def _maps(room: Room, texts: pl.Series, counts: pl.Series, rows: Int64s, count: int) -> Results:
-    """Make ``count`` maps of texts and their counts, of which those are shown that have room; texts of a row ascend."""
-    is_kept = room.kept(texts, rows)
-    if not is_kept.all():
-        texts, counts, rows = texts.filter(pl.Series(is_kept)), counts.filter(pl.Series(is_kept)), rows[is_kept]
-    entries = pl.DataFrame([texts.alias("key"), counts.alias("value")]).to_struct("entry")
-    return Results(null_where_empty(lists_by_row(entries, rows, count)), is_full=_is_full(room, texts, rows, count))
-
-
-def _collections(room: Room, values: pl.Series, rows: Int64s, count: int) -> Results:
-    """Make ``count`` lists of values that have room."""
-    return Results(null_where_empty(lists_by_row(values, rows, count)), is_full=_is_full(room, values, rows, count))
-
-
 def _is_full(room: Room, values: pl.Series, rows: Int64s, count: int) -> Bools:
     ends = np.cumsum(np.bincount(rows, minlength=count).astype(np.int64))
     return room.full(values, np.append([0], ends)[:-1], ends)
 
 
-def _cut(values: pl.Series, rows: Int64s, is_kept: Bools, count: int) -> pl.Series:
+def cut(values: pl.Series, rows: Int64s, is_kept: Bools, count: int) -> pl.Series:
     return lists_by_row(values.filter(pl.Series(is_kept)), rows[is_kept], count)
 
 
-def _first_of_each(owners: Int64s, codes: Int64s) -> NDArray[np.intp]:
+def first_of_each(owners: Int64s, codes: Int64s) -> NDArray[np.intp]:
     """Return where each (owner, code) pair stands first."""
     first: NDArray[np.intp] = np.unique(owners * (int(codes.max(initial=0)) + 1) + codes, return_index=True)[1]
     return first

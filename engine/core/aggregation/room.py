@@ -68,6 +68,15 @@ class Room:
             is_full |= before[ends] - before[starts] >= self._most.bytes
         return is_full
 
+    def starts(self, values: pl.Series, firsts: Int64s, ends: Int64s) -> Int64s:
+        """Return where the last values that have room begin, of ranges of ``values`` from whose ends on the room is filled."""
+        starts = np.maximum(firsts, ends - self._most.values)
+        if not self._is_counted_only:
+            before = self._bytes_before(values)
+            fitting = np.searchsorted(before, before[ends] - self._most.bytes, "right") - 1
+            starts = np.maximum(starts, np.minimum(fitting, ends))
+        return starts
+
     def is_reached(self, counts: Int64s, sizes: Int64s) -> Bools:
         """Say where so many values of so many bytes fill a collection."""
         return (counts >= self._most.values) | (sizes >= self._most.bytes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from engine.definition.aggregates import ENTRIES, AggregateFunction
+from engine.definition.aggregates import ENTRIES, AggregateFunction, CallOptions
 from engine.plan.operators.operator import StatefulOperator, Value
 
 
@@ -19,12 +19,20 @@ class AggregateColumn:
         function: which aggregate.
         argument: SQL scalar expression over qualified columns, None for ``count(*)``.
         limit: k of ``top_k``; at how many values the others are full that grow with their group, None: ``engine.definition.limits``.
+        options: what few calls have, None where there is nothing of it.
     """
 
     name: str
     function: AggregateFunction
     argument: str | None
     limit: int | None = None
+    options: CallOptions | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The expressions of all values that it takes of each record."""
+        first = () if self.argument is None else (self.argument,)
+        return first if self.options is None else (*first, *self.options.further)
 
 
 class Aggregation(StatefulOperator):
