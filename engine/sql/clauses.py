@@ -41,6 +41,8 @@ class ClauseCursor(ExpressionCursor):
             return self.identifier()
         if token.kind == "quoted" and token.text:
             return self.identifier()
+        if token.is_sign("(") and self.ahead().word == "SELECT":
+            raise SyntaxFault("query", self.ahead().start, self.ahead().end)
         if token.kind in ("word", "quoted", "number"):
             raise SyntaxFault("name", token.start, token.end, what)
         raise self.unfit(what)

@@ -55,7 +55,7 @@ class Cursor:
 
     def take_word(self, *words: str) -> bool:
         """Go past these words, where all of them stand next."""
-        if not self.stands(words):
+        if self._tokens[self._at].word != words[0] or not self.stands(words):
             self._tried[words[0]] = self._at
             return False
         self._at += len(words)
@@ -64,6 +64,10 @@ class Cursor:
     def stands(self, words: Sequence[str]) -> bool:
         """Whether these words stand next."""
         return all(self.ahead(distance).word == word for distance, word in enumerate(words))
+
+    def note(self, *words: str) -> None:
+        """Remember words that could stand next, for the fault where none of them does; ``take_word`` remembers its own."""
+        self._tried.update(dict.fromkeys(words, self._at))
 
     def take_sign(self, sign: str) -> bool:
         """Go past this sign, where it stands next."""
@@ -101,6 +105,8 @@ class Cursor:
         kind = _TRIED.get(token.word or (token.text if token.kind == "sign" else ""), "unexpected")
         if self.stands(("AT", "TIME", "ZONE")):
             kind = "time_zone"
+        if token.kind == "sign" and token.text.isalpha():
+            kind = "letter"
         return SyntaxFault(kind, token.start, token.end, expected, self._meant())
 
     def _meant(self) -> Misspelt | None:

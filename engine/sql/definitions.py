@@ -59,7 +59,7 @@ class DefinitionCursor(QueryCursor):
         properties = self.properties()
         if columns or is_read_only or not self.take_word("AS"):
             if self.token.word == "AS":
-                raise SyntaxFault("order" if columns else "read_only", self.token.start, self.token.end)
+                raise SyntaxFault("columns_and_query" if columns else "read_only", self.token.start, self.token.end)
             return CreateRelation(
                 kind, name, columns, history, properties, is_replace, is_read_only, is_if_not_exists, span=self.span(start)
             )
@@ -146,11 +146,12 @@ class DefinitionCursor(QueryCursor):
         start = self.started
         self.need_word("INTO")
         name = self.name("the name of a stream or a table")
-        if self.token.is_sign("(") or self.token.word == "VALUES":
-            columns = self.names()
+        columns = self.names()
+        if columns or self.token.word == "VALUES":
             self.need_word("VALUES")
             return InsertValues(name, columns, self.series(self.row), span=self.span(start))
         properties = self.properties()
+        self.note("VALUES", "SELECT")
         if self.token.word != "SELECT":
             raise self.unfit("VALUES or SELECT")
         return InsertQuery(name, self.query(), properties, span=self.span(start))

@@ -46,9 +46,12 @@ def check_nesting(tokens: list[Token], bounds: Bounds) -> None:
     """Refuse nesting that would exhaust a recursive parser."""
     depth, prefixes = 0, 0
     for token in tokens:
-        prefixes = prefixes + 1 if token.word == "NOT" or token.is_sign("-", "!") else 0
-        depth += token.is_sign(*_OPENING) or token.word == "CASE"
-        depth -= token.is_sign(*_CLOSING) or token.word == "END"
+        is_sign = token.kind == "sign"
+        prefixes = prefixes + 1 if token.word == "NOT" or (is_sign and token.text in "-!") else 0
+        if (is_sign and token.text in _OPENING) or token.word == "CASE":
+            depth += 1
+        elif (is_sign and token.text in _CLOSING) or token.word == "END":
+            depth -= 1
         if depth + prefixes > bounds.nesting:
             raise SyntaxFault("too_deep", token.start, token.end)
 
@@ -68,6 +71,9 @@ class ExpressionCursor(ValueCursor):
 
     def expression(self) -> Node:
         """Read an expression."""
+        token, behind = self.token, self.ahead()
+        if behind.is_sign(",", ")", "]") and token.kind != "sign" and token.word != "NOT":
+            return self.value()  # alone, as in most lists: no operator needs to be looked for
         return self._chain("OR", self._conjunction)
 
     def _conjunction(self) -> Node:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeVar
 
 from engine.sql.clauses import ClauseCursor
+from engine.sql.faults import SyntaxFault
 from engine.sql.statement_tree import (
     Duration,
     Expired,
@@ -34,6 +35,7 @@ _BEHIND: Final[dict[str, tuple[str, ...]]] = {
     "WAIT": ("FOR",),
     "ORDER": ("BY",),
     "CROSS": ("JOIN",),
+    "NATURAL": ("JOIN", "LEFT", "INNER"),
 }
 """Words that begin a clause where one of these follows; else they are the relation's alias."""
 
@@ -132,6 +134,8 @@ class JoinCursor(ClauseCursor):
         history = self._choice(_HISTORY) if self.take_word("HISTORY") else None
         unmatched = self._choice(_UNMATCHED) if self.take_word("UNMATCHED") else None
         if not self.take_word("ON"):
+            if self.token.word == "USING":
+                raise SyntaxFault("other_sql", self.token.start, self.token.end)
             raise self.unfit("ON")
         on = self.expression()
         return JoinClause(

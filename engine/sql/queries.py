@@ -11,7 +11,9 @@ from engine.sql.tree import AllFields, Between, Binary, Chain, Identifier, In, I
 
 _ORDER: Final = "FROM, JOIN, WINDOW, WHERE, GROUP BY, PARTITION BY, HAVING, EMIT, LIMIT"
 _LATE: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
-_OTHER_SQL: Final = ("ORDER", "UNION", "INTERSECT", "EXCEPT", "OFFSET", "CROSS", "QUALIFY", "FETCH")
+OTHER_CLAUSES: Final = ("ORDER", "UNION", "INTERSECT", "EXCEPT", "OFFSET", "CROSS", "QUALIFY", "FETCH", "NATURAL")
+"""With these words clauses of other SQLs begin."""
+
 _LOOSER: Final = (Between, Binary, Chain, In, Is, Like, Negative, Not, Star)
 
 _SIZES: Final = {"BYTES": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
@@ -65,7 +67,7 @@ class QueryCursor(JoinCursor):
         token = self.token
         if token.word in _LATE:
             raise SyntaxFault("order", token.start, token.end, _ORDER)
-        if token.word in _OTHER_SQL:
+        if token.word in OTHER_CLAUSES:
             raise SyntaxFault("other_sql", token.start, token.end)
 
     def _item(self) -> SelectItem:
@@ -79,6 +81,8 @@ class QueryCursor(JoinCursor):
             return SelectItem(AllFields(value, span=self.span(start)), span=self.span(start))
         if isinstance(value, Star):
             return SelectItem(value, span=self.span(start))
+        if self.token.word == "OVER" and self.ahead().is_sign("("):
+            raise SyntaxFault("window_function", self.token.start, self.token.end)
         alias: Identifier | None = None
         if self.take_word("AS") or self.stands_name():
             alias = self.name("a name for the column")

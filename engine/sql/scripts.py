@@ -16,7 +16,7 @@ from engine.sql.statements import STATEMENT_BOUNDS, parse_statement
 MAX_SCRIPT_CHARS: Final = 1_000_000
 """Read in a second or two, while somebody waits."""
 
-MAX_STATEMENT_CHARS: Final = 200_000
+MAX_STATEMENT_CHARS: Final = 100_000
 """Also with the values of its variables."""
 
 MAX_STATEMENTS: Final = 1_000

@@ -13,7 +13,8 @@ from engine.sql.tokens import statement_tokens
 
 _PIECE: Final = re.compile(
     r"""
-    (?P<space>\s+|--[^\n]*+|/\*.*?(?:\*/|\Z))
+    (?P<space>\s+|--[^\n]*+|/\*.*?\*/)
+    | /\*.*
     | (?P<end>;)
     | (?P<variable>\$\{[A-Za-z_][A-Za-z0-9_]*\})
     | (?P<text>'[^']*+(?:''[^']*+)*+'?)
@@ -124,10 +125,17 @@ def _whole(match: re.Match[str], variables: Mapping[str, str]) -> str:
     value = variables.get(match.group()[2:-1].upper())
     if value is None:
         raise SyntaxFault("variable", match.start(), match.end())
-    try:
-        kinds = [token.kind for token in statement_tokens(value.removeprefix("-"))]
-    except SyntaxFault:
-        kinds = []
-    if len(kinds) != 2 or kinds[0] == "sign" or (value.startswith("-") and kinds[0] != "number"):
+    if not _is_one(value):
         raise SyntaxFault("variable_value", match.start(), match.end())
     return value
+
+
+def _is_one(value: str) -> bool:
+    """Whether a text is one name or literal, and nothing beside it."""
+    unsigned = value.removeprefix("-")
+    try:
+        token = statement_tokens(unsigned)[0]
+    except SyntaxFault:
+        return False
+    is_kind = token.kind == "number" or (value == unsigned and token.kind in ("word", "quoted", "text"))
+    return is_kind and (token.start, token.end) == (0, len(unsigned))

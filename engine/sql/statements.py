@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -21,23 +22,15 @@ from engine.sql.statement_tree import (
 )
 from engine.sql.tokens import statement_tokens
 
-STATEMENT_BOUNDS: Final = Bounds(nesting=32, depth=128, values=10_000, arguments=500)
+STATEMENT_BOUNDS: Final = Bounds(nesting=16, depth=72, values=10_000, arguments=500)
 """Of a statement. What an expression of a definition may have is for the definition to say."""
 
-_OTHER_SQL: Final = (
-    "UPDATE",
-    "DELETE",
-    "MERGE",
-    "TRUNCATE",
-    "GRANT",
-    "REVOKE",
-    "BEGIN",
-    "COMMIT",
-    "ROLLBACK",
-    "WITH",
-    "VALUES",
-    "USE",
-)
+OTHER_SQL: Final = ("UPDATE", "DELETE", "MERGE", "WITH", "VALUES")
+"""With these words statements of other SQLs begin."""
+
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+"""Neither Postgres nor UTF-8 has them."""
 
 
 def parse_statement(text: str, bounds: Bounds = STATEMENT_BOUNDS) -> Statement:
@@ -46,6 +39,8 @@ def parse_statement(text: str, bounds: Bounds = STATEMENT_BOUNDS) -> Statement:
     Raises:
         SyntaxFault: the text is no statement, or a larger one than may be.
     """
+    if (stray := _UNSTORABLE.search(text)) is not None:
+        raise SyntaxFault("character", stray.start(), stray.end())
     tokens = statement_tokens(text)
     check_nesting(tokens, bounds)
     cursor = StatementCursor(tokens, bounds)
@@ -72,9 +67,8 @@ class StatementCursor(LookingCursor):
             self.started = token.start
             self.advance()
             return read()
-        for word in ("SELECT", *self._by_word):
-            self.take_word(word)
-        if token.word in _OTHER_SQL:
+        self.note("SELECT", *self._by_word)
+        if token.word in OTHER_SQL:
             raise SyntaxFault("other_sql", token.start, token.end)
         raise self.unfit("a statement, such as SELECT, CREATE, INSERT, SHOW or DESCRIBE")
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from engine.sql.faults import SyntaxFault
 
@@ -39,25 +38,21 @@ _STATEMENT_TOKEN: Final = re.compile(
 """As ksqlDB writes: comments are passed over, a name may begin with a digit and hold ``@``, and other alphabets stand in quotes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token.
 
     Attributes:
         text: as it stands in the text; of a quoted name and of a text what is between the quotes, doubled ones made single.
         start: of its first character, from 0.
         end: behind its last one.
+        word: a word in upper case, as the language's own words are compared; of other tokens ''.
     """
 
     kind: Kind
     text: str
     start: int
     end: int
-
-    @property
-    def word(self) -> str:
-        """A word in upper case, as the language's own words are compared; of other tokens ''."""
-        return self.text.upper() if self.kind == "word" else ""
+    word: str = ""
 
     def is_sign(self, *signs: str) -> bool:
         """Whether it is one of these signs."""
@@ -95,7 +90,7 @@ def _tokens(text: str, pattern: re.Pattern[str]) -> list[Token]:
             quote = part[0]
             part = part[2:-2] if quote == "$" else part[1:-1].replace(quote * 2, quote)
         if kind != "space":
-            found.append(Token(kind, part, start, at))  # type: ignore[arg-type]
+            found.append(Token(kind, part, start, at, part.upper() if kind == "word" else ""))  # type: ignore[arg-type]
     found.append(Token("end", "", len(text), len(text)))
     return found
 

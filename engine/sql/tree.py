@@ -8,6 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 Span = tuple[int, int]
 
 
+_PARTS: dict[type, tuple[str, ...]] = {}
+"""A kind of node → its fields, in the order of the text: asking dataclasses each time would take longer than all the rest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """Part of an expression.
@@ -18,14 +22,20 @@ class Node:
 
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
+    def _parts(self) -> tuple[str, ...]:
+        kind = type(self)
+        if kind not in _PARTS:
+            _PARTS[kind] = tuple(each.name for each in fields(kind) if each.name != "span")
+        return _PARTS[kind]
+
     @property
     def children(self) -> Iterator[Node]:
         """The nodes right below."""
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name in self._parts():
+            value = getattr(self, name)
             if isinstance(value, Node):
                 yield value
-            elif isinstance(value, tuple) and each.name != "span":
+            elif isinstance(value, tuple):
                 yield from (part for part in value if isinstance(part, Node))
 
     def walk(self) -> Iterator[Node]:
@@ -42,12 +52,12 @@ class Node:
         if changed is not None:
             return changed
         values: dict[str, object] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name in self._parts():
+            value = getattr(self, name)
             if isinstance(value, Node):
-                values[each.name] = value.mapped(change)
-            elif isinstance(value, tuple) and each.name != "span":
-                values[each.name] = tuple(part.mapped(change) if isinstance(part, Node) else part for part in value)
+                values[name] = value.mapped(change)
+            elif isinstance(value, tuple):
+                values[name] = tuple(part.mapped(change) if isinstance(part, Node) else part for part in value)
         return replace(self, **values)  # type: ignore[arg-type]
 
     @property

@@ -20,10 +20,10 @@ class TypeCursor(Cursor):
     def typed_text(self) -> Cast | None:
         """Read ``DATE '2013-01-01'``; None where something else stands there."""
         start = self.token.start
+        if self.token.word not in TYPE_WORDS:  # as the first word of every phrase is
+            return None
         phrase = next((words for words in TYPE_PHRASES if self.stands(words)), None)
         behind = 1 if phrase is None else len(phrase)
-        if phrase is None and self.token.word not in TYPE_WORDS:
-            return None
         if self.ahead(behind).is_sign("("):
             behind += next((length for length in (3, 5) if self.ahead(behind + length - 1).is_sign(")")), 0)
         if self.ahead(behind).kind != "text":

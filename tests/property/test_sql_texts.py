@@ -45,11 +45,17 @@ def deeper(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds(
             "cast({} as {})".format,
             inner,
-            one_of(["int", "decimal(10, 2)", "timestamp with time zone", "array<map<string,int>>"]),
+            one_of(["int", "decimal(10, 2)", "timestamp with time zone", "array<map<string,int>>", "struct<a int, b: struct<>>"]),
         ),
         st.builds("{}::bigint".format, inner),
         st.builds("extract(year from {})".format, inner),
         st.builds("count(distinct {})".format, inner),
+        st.builds("{}->f".format, inner),
+        st.builds("{}[{}]".format, inner, inner),
+        st.builds("array[{}, {}]".format, inner, inner),
+        st.builds("map({} := {})".format, inner, inner),
+        st.builds('struct(f := {}, "g h" := 1)'.format, inner),
+        st.builds("f({}, x => {}, (x, y) => {})".format, inner, inner, inner),
     )
 
 
@@ -73,7 +79,8 @@ def test_what_is_printed_is_read_as_the_same_tree(text: str) -> None:
 
 WORDS = st.sampled_from([
     *RESERVED, *SIGN_LIST, "a", "b.c", "(", ")", "[", "]", "{", "}", ",", ".", ";", "::", ":", "->", "=>", "!", "is", "null", "in", "end",
-    "cast", "extract", "1", "'x'", '"y"', "?", "@", "~", "--", "/*",
+    "cast", "extract", "1", "'x'", '"y"', "?", "@", "~", "--", "/*", ":=", "`z`",
+    "array", "map", "struct",
 ])  # fmt: skip
 
 

@@ -1,0 +1,137 @@
+"""Scripts: where statements end, what variables stand for, and every fault at its place."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENTS, Place, parse_script
+from engine.sql.statement_printing import show
+
+
+def shown(text: str, variables: dict[str, str] | None = None) -> list[str]:
+    script = parse_script(text, variables)
+    assert script.faults == ()
+    return [show(statement.tree) for statement in script.statements]
+
+
+def faults(text: str, variables: dict[str, str] | None = None) -> list[tuple[str, int, int]]:
+    return [(each.fault.kind, each.place.line, each.place.column) for each in parse_script(text, variables).faults]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set 'a;' = 'it''s;'; drop stream `x;`;",
+        "/* ; ' */ set 'a;' = 'it''s;'; -- ; '\n drop stream \"x;\"",
+        ";;set 'a;' = 'it''s;';\n;drop stream \"x;\";;",
+    ],
+)
+def test_a_semicolon_ends_a_statement_unless_it_is_quoted_or_in_a_comment(text: str) -> None:
+    assert shown(text) == ["SET 'a;' = 'it''s;'", 'DROP STREAM "x;"']
+
+
+def test_a_function_holds_semicolons_and_quotes() -> None:
+    text = "create function f() returns int language python as $$ x = ';'; y = \"'\" $$; show types"
+    assert shown(text) == ["CREATE FUNCTION f() RETURNS INT LANGUAGE PYTHON AS $$ x = ';'; y = \"'\" $$", "SHOW TYPES"]
+
+
+@pytest.mark.parametrize("text", ["", " \n", ";", "-- nothing", "/* nothing */ ;", "--@ directive"])
+def test_a_script_may_hold_no_statement(text: str) -> None:
+    assert shown(text) == []
+
+
+def test_statements_have_their_texts_and_places() -> None:
+    script = parse_script("-- first\nshow  types;\n  show topics -- last\n;")
+    assert [(each.text, each.place) for each in script.statements] == [("show  types", Place(2, 1)), ("show topics", Place(3, 3))]
+
+
+def test_all_faults_of_a_script_are_found_each_at_its_place() -> None:
+    assert faults("show typs;\nshow types;\n  selekt a;\nselect a\nfrom s whr b\n= 1") == [
+        ("unexpected", 1, 6),
+        ("unexpected", 3, 3),
+        ("unexpected", 5, 12),
+    ]
+
+
+def test_faults_beyond_the_most_are_not_looked_for() -> None:
+    assert len(parse_script("nonsense;" * 100).faults) == 20
+
+
+def test_what_lacks_a_quote_ends_the_script() -> None:
+    assert faults("show types;\nselect 'a from s;\nshow topics;") == [("open_quote", 2, 8)]
+    assert faults("select a from s /* x;\nshow topics;") == [("comment", 1, 17)]
+
+
+# ------------------------------------------------------------------ variables
+def test_a_variable_is_a_name_a_literal_or_part_of_a_text() -> None:
+    variables = {"name": "orders", "n": "-5", "t": "'it''s'", "part": "x'y", "Flag": "TRUE"}
+    text = "insert into ${name} values (${n}, ${t}, 'a${part}${none}b', ${FLAG})"
+    assert shown(text, variables) == ["INSERT INTO orders VALUES (-5, 'it''s', 'ax''y${none}b', TRUE)"]
+
+
+def test_define_counts_for_the_statements_behind_it() -> None:
+    script = parse_script(
+        "define a = 'x'; drop stream ${a}; define b = '${a}y'; drop stream ${b}; undefine A; drop stream ${a};", {"z": "q"}
+    )
+    assert [show(each.tree) for each in script.statements][1::2] == ["DROP STREAM x", "DROP STREAM xy"]
+    assert [(each.fault.kind, each.place.column) for each in script.faults] == [("variable", 97)]
+    assert script.variables == {"B": "xy", "Z": "q"}
+
+
+@pytest.mark.parametrize("value", ["a b", "a; drop stream b", "1 + 1", "", "(", "--x", "- a", "'a", "a -- b", "a ", "$$x$$ "])
+def test_a_variable_brings_nothing_but_a_whole_name_or_literal(value: str) -> None:
+    assert faults("drop stream ${v};", {"v": value}) == [("variable_value", 1, 13)]
+
+
+def test_no_variables_stand_in_quoted_names_and_comments() -> None:
+    assert shown("drop stream `${v}` /* ${w} */ -- ${x}", {"v": "a"}) == ['DROP STREAM "${v}"']
+
+
+def test_a_fault_behind_a_value_is_where_it_was_written() -> None:
+    assert faults("select ${v}, ${w}\nfrom s whr ${v} = 1", {"v": "a_very_long_name", "w": "'x'"}) == [("unexpected", 2, 12)]
+    assert faults("select ${v}, ${w} from s where) a", {"v": "a_very_long_name", "w": "'x'"}) == [("unexpected", 1, 31)]
+
+
+# ------------------------------------------------------------------ bounds
+def test_a_script_has_bounds() -> None:
+    assert faults("-" * MAX_SCRIPT_CHARS + "-") == [("script_too_long", 1, 1)]
+    assert faults("show types;" * MAX_STATEMENTS) == []
+    assert faults("show types;" * MAX_STATEMENTS + "\nshow types") == [("too_many", 2, 1)]
+    assert faults("show types; select '" + "x" * 100_000 + "' from s") == [("too_long", 1, 13)]
+    assert faults("show types; select '" + "${v}" * 20_000 + "' from s", {"v": "long" * 10}) == [("too_long", 1, 10_017)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 900_000,
+        "'" * 900_001,
+        "/*" * 420_000,
+        "$$" * 450_001,
+        "`\"'" * 300_000,
+        "${" * 420_000,
+        "a," * 30_000,
+        "select " + "a," * 30_000,
+        "select " + "a+" * 30_000 + "a from s",
+        "select a from s where " + "not " * 40_000,
+        "select a from s group by " + "(" * 30_000,
+        "select " + "f(" * 20_000,
+        "select f(" + "(a," * 20_000,
+        "insert into s values " + "(1)," * 16_000 + "(1)",
+        "explain " * 20_000,
+        "create stream s (a " + "array<" * 30_000,
+        "create stream s (a int" + " array" * 30_000,
+        ";" * 900_000,
+        "- " * 30_000,
+        "select a" + "[1]" * 20_000 + " from s",
+    ],
+    ids=lambda text: text[:32],
+)
+def test_large_texts_are_read_or_refused_in_a_bounded_time(text: str) -> None:
+    began = time.process_time()
+    script = parse_script(text)
+    assert time.process_time() - began < 10
+    for each in script.faults:
+        assert 0 <= each.fault.start <= each.fault.end <= len(each.text)
