@@ -30,7 +30,8 @@ LEAST_BYTES = 16_384
 
 _RECORD_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "Columns by name. `$op`: `upsert` or `delete`; `$event_time_ms`: of a delete without its event-time column.",
+    "description": "Columns by name. `$op`: `upsert` or `delete`, in a stream a record that has a key and no value; `$event_time_ms`: of a "
+    "delete without its event-time column.",
     "additionalProperties": True,
 }
 _BODY: dict[str, Any] = {
@@ -78,6 +79,9 @@ async def post_stream_records(
     name: Name, request: Request, services: ServicesOf, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
     """Append records; they are durable when the answer comes, with their offsets.
+
+    A record with `"$op": "delete"` has its key and no value: a `select` passes it on, no condition holds for it, joins and aggregations drop and
+    count it (`null_value`), and in a table that a query writes it deletes the row of its key.
 
     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
     refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.

@@ -261,7 +261,7 @@ class RecordsAnswer(Answer):
 
     Each has ``$offset``, ``$event_time_ms`` and the stream's columns.
 
-    One that came of a replayed late record also has ``$replayed``: true.
+    One that came of a replayed late record also has ``$replayed``: true; one without a value ``$op``: ``delete``.
     """
 
     stream: str = Field(description="Name of the stream.")

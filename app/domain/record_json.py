@@ -12,7 +12,7 @@ import polars as pl
 from engine.connectors.nested_json import encoded, json_texts
 from engine.definition.types import ColumnType, Schema
 
-OFFSET, EVENT_TIME, REPLAYED = "$offset", "$event_time_ms", "$replayed"
+OFFSET, EVENT_TIME, REPLAYED, OP = "$offset", "$event_time_ms", "$replayed", "$op"
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.fZ"
 
 
@@ -20,13 +20,16 @@ def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bo
     """Return one JSON object per row.
 
     Args:
-        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns, perhaps ``$replayed``: shown where it is true.
+        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns, perhaps ``$replayed``: shown where it is true. A
+            record without a value has ``"$op": "delete"``.
         columns: the declared columns, in the order they appear in.
         has_text_numbers: write bigint and decimal as strings.
     """
     if frame.is_empty():
         return []
     members = [_member(OFFSET, frame["_offset"].cast(pl.String)), _member(EVENT_TIME, frame["_ts"].cast(pl.String))]
+    if (frame["_op"] != 0).any():
+        members.append(frame.select(pl.when(pl.col("_op") != 0).then(pl.lit(f'"{OP}":"delete"')).alias(OP)).to_series())
     if REPLAYED in frame.columns:
         members.append(frame.select(pl.when(REPLAYED).then(pl.lit(f'"{REPLAYED}":true')).alias(REPLAYED)).to_series())
     return _objects([*members, *_members(frame, columns, has_text_numbers=has_text_numbers)])

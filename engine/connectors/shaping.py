@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from engine.connectors.admission import NO_TS
-from engine.connectors.canonical import SourceKind, canonicalise, stop_on_rejects
+from engine.connectors.canonical import OP_UPSERT, SourceKind, canonicalise, stop_on_rejects
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
@@ -165,7 +165,7 @@ def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
 
 def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | None) -> pl.DataFrame:
     if where is not None:
-        accepted = _with_event_time(accepted).filter(where)
+        accepted = _with_event_time(accepted).filter((pl.col("_op") == OP_UPSERT) & where)
     if isinstance(source_input.start, int):
         accepted = accepted.filter(pl.col("_ts") >= source_input.start)
     if source_input.computed:
@@ -198,7 +198,7 @@ def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, reque
     if source_input.where is not None:
         condition = _scalar(source_input.where, source_input)
         GapCounter(source_input.alias, [condition]).count(accepted, counters)
-        accepted = accepted.filter(condition.expr)
+        accepted = accepted.filter((pl.col("_op") == OP_UPSERT) & condition.expr)
     if source_input.computed:
         columns = [_scalar(each.text, source_input) for each in source_input.computed]
         GapCounter(source_input.alias, columns).count(accepted, counters)

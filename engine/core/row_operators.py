@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from engine.core.frames import SERVICE_COLUMNS, TS, Counters, OperatorOutput, empty_frame
+from engine.core.frames import OP, SERVICE_COLUMNS, TS, Counters, OperatorOutput, empty_frame
 from engine.core.gaps import GapCounter
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import compile_scalar
@@ -16,12 +16,15 @@ from engine.plan.operators.row_operators import Filter, Projection
 
 
 class RowFilter(Operator):
-    """Keeps a stream's rows for which the condition is true. Counted, under ``where``, is what it could not compute (``gaps``)."""
+    """Keeps a stream's rows for which the condition is true; of a record without a value none is.
+
+    Counted, under ``where``, is what it could not compute (``gaps``).
+    """
 
     def __init__(self, spec: Filter, schema: Schema) -> None:
         self.schema = schema
         scalar = compile_scalar(spec.condition, schema)
-        self._condition = scalar.expr.alias("passes")
+        self._condition = ((pl.col(OP) == 0) & scalar.expr).alias("passes")
         self._gaps = GapCounter("where", [scalar])
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002

@@ -49,7 +49,8 @@ class From(Model):
     )
     where: Expression | None = Field(
         default=None,
-        description="Condition over its own columns; what does not fulfil it is not read: it moves no clock and waits for nothing.",
+        description="Condition over its own columns; what does not fulfil it is not read: it moves no clock and waits for nothing. A "
+        "stream's record without a value fulfils none.",
     )
 
     @model_validator(mode="after")

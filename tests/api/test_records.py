@@ -72,6 +72,14 @@ async def test_other_media_types_are_refused(client: httpx.AsyncClient, problem:
     problem(await client.post(PATH, content=b"a,b", headers={"content-type": "text/csv"}), 415, "unsupported_media_type")
 
 
+async def test_a_record_without_a_value_is_appended_and_shown(client: httpx.AsyncClient) -> None:
+    assert (await client.post(PATH, json={**RECORD, "$op": "delete"})).json()["appended"] == 1
+    [record] = await everything(client)
+    assert record["$op"] == "delete"
+    assert {name for name, value in record.items() if value is None} >= {"flight"}
+    assert all(record[name] == RECORD[name] for name in STREAM["key"])
+
+
 async def test_good_records_are_appended_beside_refused_ones(client: httpx.AsyncClient) -> None:
     answer = (await client.post(PATH, json=[RECORD, {**RECORD, "departed_at": None}, {**RECORD, "flight": "x"}])).json()
     assert answer["appended"] == 1

@@ -64,7 +64,7 @@ def runs(draw: st.DrawFn) -> tuple[Plan, list[Record], list[int]]:
 
 def record_of(draw: st.DrawFn, name: str) -> Record:
     relation = CATALOG[name].relation
-    is_delete = relation.kind == "table" and draw(st.integers(0, 4)) == 0
+    is_delete = draw(st.integers(0, 4 if relation.kind == "table" else 9)) == 0
 
     def value(column: str, kind: ColumnType) -> Any:
         known = _VALUES[kind.kind]

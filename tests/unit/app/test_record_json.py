@@ -12,7 +12,7 @@ from engine.definition.types import Schema, parse_type
 def frame(**columns: pl.Series) -> pl.DataFrame:
     rows = len(next(iter(columns.values())))
     control = {"_offset": pl.int_range(rows, dtype=pl.Int64, eager=True), "_ts": pl.repeat(5, rows, dtype=pl.Int64, eager=True)}
-    return pl.DataFrame({**control, **columns})
+    return pl.DataFrame({**control, "_op": pl.repeat(0, rows, dtype=pl.Int8, eager=True), **columns})
 
 
 def schema(**columns: str) -> Schema:
@@ -55,3 +55,11 @@ def test_nested_values_become_json_values() -> None:
 
 def test_no_records_are_no_text() -> None:
     assert encode_records(pl.DataFrame(), schema(n="int"), has_text_numbers=False) == []
+
+
+def test_a_record_without_a_value_is_marked() -> None:
+    given = frame(id=pl.Series(["a", "b"]), n=pl.Series([1, None])).with_columns(pl.Series("_op", [0, 1], dtype=pl.Int8))
+    assert encode_records(given, schema(id="string", n="int"), has_text_numbers=False) == [
+        '{"$offset":0,"$event_time_ms":5,"id":"a","n":1}',
+        '{"$offset":1,"$event_time_ms":5,"$op":"delete","id":"b","n":null}',
+    ]
