@@ -12,11 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.definition.library.angles import ANGLES
+from engine.definition.library.binary import BINARY
 from engine.definition.library.choosing import CHOOSING
 from engine.definition.library.entry import Arguments, Function
+from engine.definition.library.json_texts import JSON_TEXTS
+from engine.definition.library.masks import MASKS
+from engine.definition.library.more_texts import MORE_TEXTS
 from engine.definition.library.numbers import NUMBERS
+from engine.definition.library.places import PLACES
+from engine.definition.library.regular_expressions import REGULAR_EXPRESSIONS
+from engine.definition.library.rounding import ROUNDING
 from engine.definition.library.texts import TEXTS
+from engine.definition.library.texts_and_bytes import TEXTS_AND_BYTES
 from engine.definition.library.times import TIMES
+from engine.definition.library.urls import URLS
 from engine.definition.operands import ExpressionInvalid, Operand
 from engine.definition.suggestions import meant
 
@@ -63,12 +73,27 @@ _ADVICE: Mapping[str, str] = {
     "date_part": "write EXTRACT(part FROM time)", "year": "write EXTRACT(year FROM time)", "hour": "write EXTRACT(hour FROM time)",
     "month": "write EXTRACT(month FROM time)", "day": "write EXTRACT(day FROM time)", "to_date": "write CAST(… AS date)",
     "now": _NOW, "current_timestamp": _NOW, "random": "a result must be the same each time it is computed",
-    "rand": "a result must be the same each time it is computed", "uuid": "a result must be the same each time it is computed",
-    "regexp_replace": "there are no regular expressions; use replace, or LIKE", "regexp_like": "there are no regular expressions; use LIKE",
+    "rand": "a result must be the same each time it is computed",
+    "regexp_like": "write regexp_extract(pattern, text) IS NOT NULL",
 }  # fmt: skip
 """Names of functions that other systems have → what to write here instead."""
 
-_LIST: Sequence[Function] = (*NUMBERS, *TEXTS, *CHOOSING, *TIMES)
+_LIST: Sequence[Function] = (
+    *NUMBERS,
+    *ROUNDING,
+    *ANGLES,
+    *TEXTS,
+    *TEXTS_AND_BYTES,
+    *MORE_TEXTS,
+    *MASKS,
+    *REGULAR_EXPRESSIONS,
+    *BINARY,
+    *JSON_TEXTS,
+    *URLS,
+    *PLACES,
+    *CHOOSING,
+    *TIMES,
+)
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _LIST}
 ELSEWHERE: Mapping[str, str] = {**_ADVICE, **{name: function.name for function in _LIST for name in function.elsewhere}}

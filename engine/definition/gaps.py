@@ -126,6 +126,16 @@ def without_result(reason: GapReason, *always: Kind) -> GapsOfCall:
     return note
 
 
+def where_failed(reason: GapReason) -> GapsOfCall:
+    """Return what notes the rows that the call itself says it failed in: its NULL may be a result, too."""
+
+    def note(gaps: Gaps, _arguments: Sequence[Operand], result: Operand) -> None:
+        if result.failed is not None:
+            gaps.add(reason, result.failed)
+
+    return note
+
+
 def of_remainder(gaps: Gaps, arguments: Sequence[Operand], result: Operand) -> None:
     """Note where ``mod`` has no result."""
     gaps.after_arithmetic("%", arguments[0], arguments[1], result)

@@ -61,11 +61,13 @@ class Operand:
     Attributes:
         type: None for a bare NULL, which takes any type.
         literal: the value of a literal, else None. Literals adapt to what they meet: '2013-01-01' beside a timestamp is one.
+        failed: of a call, in which rows it has no value; None: what computes it does not say.
     """
 
     expr: pl.Expr
     type: ColumnType | None
     literal: str | int | py_decimal.Decimal | None = None
+    failed: pl.Expr | None = None
 
     @property
     def is_null(self) -> bool:

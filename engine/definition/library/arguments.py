@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from typing import Any
 
 import polars as pl
 
+from engine.definition.library.by_value import by_value
 from engine.definition.library.entry import Arguments
 from engine.definition.operands import ExpressionInvalid, Operand, coerce, finite
 from engine.definition.types import BIGINT, DOUBLE, STRING, ColumnType
@@ -40,13 +43,44 @@ def whole(name: str, argument: Operand) -> pl.Expr:
     return coerce(argument, BIGINT, name)
 
 
+def given(name: str, argument: Operand, kind: ColumnType) -> pl.Expr:
+    """Return an argument as what a function takes: a text, a whole number (BIGINT), any number (DOUBLE), or exactly another type."""
+    if kind == STRING:
+        return texts_of(name, [argument])[0]
+    if kind == BIGINT:
+        return whole(name, argument)
+    if kind == DOUBLE:
+        return coerce(numbers_of(name, [argument])[0][0], DOUBLE, name)
+    return coerce(argument, kind, name)
+
+
 def of_double(name: str, build: Callable[..., pl.Expr]) -> Callable[[Arguments], Operand]:
     def compiled(arguments: Arguments) -> Operand:
-        values = [coerce(operand, DOUBLE, name) for operand, _ in numbers_of(name, arguments)]
-        return Operand(finite(build(*values)), DOUBLE)
+        return Operand(finite(build(*[given(name, argument, DOUBLE) for argument in arguments])), DOUBLE)
 
     return compiled
 
 
 def of_text(name: str, build: Callable[..., pl.Expr], result: ColumnType) -> Callable[[Arguments], Operand]:
     return lambda arguments: Operand(build(*texts_of(name, arguments)), result)
+
+
+def of_values(
+    name: str, function: Callable[..., Any], kinds: Sequence[ColumnType], result: ColumnType, *, takes_null: bool = False
+) -> Callable[[Arguments], Operand]:
+    """Compile a call of a Python function (``by_value``).
+
+    Args:
+        name: of the function, for messages.
+        function: gets the arguments' values.
+        kinds: what each argument is, as in ``given``; the last one is that of all behind it, too.
+        result: type of what it returns.
+        takes_null: it is called for NULLs, too.
+    """
+
+    def compiled(arguments: Arguments) -> Operand:
+        expected = chain(kinds, repeat(kinds[-1]))
+        parts = [given(name, argument, kind) for argument, kind in zip(arguments, expected, strict=False)]
+        return by_value(function, parts, result, takes_null=takes_null)
+
+    return compiled

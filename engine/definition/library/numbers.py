@@ -103,7 +103,7 @@ NUMBERS: Sequence[Function] = (
     Function(
         "round", "x: number, digits?: whole number", "type of x; a decimal is one digit wider",
         "The nearest number with so many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
-        (Example("round(2.5)", 3.0), Example("round(-1.25, 1)", -1.3)), round_to, gaps=_OF_ROUNDING, ksqldb=("ROUND",),
+        (Example("round(2.5)", 3.0), Example("round(-1.25, 1)", -1.3)), round_to, gaps=_OF_ROUNDING,
     ),
     Function(
         "floor", "x: number", "type of x; a decimal is one digit wider", "The next whole number below.", (Example("floor(-1.5)", -2.0),),
@@ -121,20 +121,20 @@ NUMBERS: Sequence[Function] = (
     Function("sign", "x: number", "int", "-1, 0 or 1.", (Example("sign(-3)", -1),), sign, ksqldb=("SIGN",)),
     Function(
         "sqrt", "x: number", "double", "The square root; NULL below zero.", (Example("sqrt(9)", 3.0), Example("sqrt(-1)", None)),
-        of_double("sqrt", lambda e: e.sqrt()), gaps=gaps.without_result("outside_domain"), ksqldb=("SQRT",),
+        of_double("sqrt", lambda e: e.sqrt()), gaps=gaps.without_result("outside_domain"),
     ),
     Function(
         "power", "base: number, exponent: number", "double", "The base to the power of the exponent; NULL where that is no number.",
         (Example("power(2, 10)", 1024.0),), of_double("power", lambda a, b: a.pow(b)),
-        gaps=gaps.without_result("number_overflow"), elsewhere=("pow",), ksqldb=("POWER",),
+        gaps=gaps.without_result("number_overflow"), elsewhere=("pow",),
     ),
     Function(
         "ln", "x: number", "double", "The natural logarithm; NULL for zero and below.", (Example("ln(1)", 0.0), Example("ln(0)", None)),
-        of_double("ln", lambda e: e.log()), gaps=gaps.without_result("outside_domain"), elsewhere=("log",), ksqldb=("LN",),
+        of_double("ln", lambda e: e.log()), gaps=gaps.without_result("outside_domain"),
     ),
     Function(
         "exp", "x: number", "double", "e to the power of x.", (Example("exp(0)", 1.0),), of_double("exp", lambda e: e.exp()),
-        gaps=gaps.without_result("number_overflow"), ksqldb=("EXP",),
+        gaps=gaps.without_result("number_overflow"),
     ),
     Function(
         "mod", "x: number, divisor: number", "as of x % divisor", "The remainder, with the sign of x; NULL where the divisor is zero.",

@@ -66,13 +66,12 @@ TEXTS: Sequence[Function] = (
     Function(
         "length", "text: string", "bigint", "How many characters the text has.", (Example("length('tea')", 3), Example("length('')", 0)),
         of_text("length", lambda e: e.str.len_chars().cast(pl.Int64), BIGINT),
-        elsewhere=("len", "char_length", "character_length"), ksqldb=("LEN",),
+        elsewhere=("len", "char_length", "character_length"),
     ),
     Function(
         "trim", "text: string, characters?: string", "string",
         "The text without these characters (written out; without them blanks) at both ends.",
         (Example("trim('  tea ')", "tea"), Example("trim('xxtea', 'x')", "tea")), trim("trim", lambda e, c: e.str.strip_chars(c)),
-        ksqldb=("TRIM",),
     ),
     Function(
         "ltrim", "text: string, characters?: string", "string", "As trim, at the beginning alone.", (Example("ltrim('  tea ')", "tea "),),
@@ -86,16 +85,11 @@ TEXTS: Sequence[Function] = (
         "substring", "text: string, start: whole number, length?: whole number", "string",
         "So many characters from a place on, which counts from 1; without a length all.",
         (Example("substring('coffee', 2, 3)", "off"), Example("substring('coffee', 4)", "fee")), substring,
-        elsewhere=("substr", "mid"), ksqldb=("SUBSTRING",),
+        elsewhere=("substr", "mid"),
     ),
     Function(
         "replace", "text: string, old: string, new: string", "string", "The text with every `old` (written out) replaced by `new`.",
-        (Example("replace('a-b-c', '-', '+')", "a+b+c"),), replaced, gaps=gaps.of_replaced, ksqldb=("REPLACE",),
-    ),
-    Function(
-        "concat", "text...: string", "string", "The texts one after the other; NULLs are passed over (with || they make the result NULL).",
-        (Example("concat('a', NULL, 'b')", "ab"),), of_text("concat", lambda *e: texts.joined(e, passes_nulls=True), STRING),
-        gaps=gaps.of_joined, ksqldb=("CONCAT",),
+        (Example("replace('a-b-c', '-', '+')", "a+b+c"),), replaced, gaps=gaps.of_replaced,
     ),
     Function(
         "left", "text: string, count: whole number", "string", "The first characters; of a negative count all but the last.",
@@ -116,6 +110,6 @@ TEXTS: Sequence[Function] = (
     Function(
         "contains", "text: string, part: string", "boolean", "Whether the part stands in the text.",
         (Example("contains('coffee', 'ff')", True),),
-        of_text("contains", lambda e, p: e.str.contains(p, literal=True), BOOLEAN), elsewhere=("str_contains", "instr"),
+        of_text("contains", lambda e, p: e.str.contains(p, literal=True), BOOLEAN), elsewhere=("str_contains",),
     ),
 )  # fmt: skip

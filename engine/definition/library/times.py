@@ -65,7 +65,7 @@ TIMES: Sequence[Function] = (
         "date_trunc", "unit: string, time: timestamp", "timestamp",
         "The beginning (UTC) of the second, minute, hour, day, week, month, quarter or year (written out) that the time lies in.",
         (Example("date_trunc('hour', CAST('2013-01-01T12:34:56Z' AS timestamp))", "2013-01-01T12:00:00Z"),), date_trunc,
-        elsewhere=("trunc", "datetrunc"),
+        elsewhere=("datetrunc",),
     ),
     Function(
         "to_timestamp", "milliseconds: whole number", "timestamp", "The time so many milliseconds after 1970; NULL outside the years 1 to 9999.",

@@ -35,13 +35,16 @@ EXAMPLES = [example for listed in (*FUNCTIONS.values(), *OPERATORS) for example 
 def shown(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, list):
+        is_map = bool(value) and isinstance(value[0], dict) and set(value[0]) == {"key", "value"}
+        return {each["key"]: shown(each["value"]) for each in value} if is_map else [shown(each) for each in value]
     return float(value) if isinstance(value, Decimal) else value
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.expression)
 def test_an_example_gives_what_it_says(example: Example) -> None:
     scalar = compile_scalar(example.expression, Schema())
-    found = shown(pl.DataFrame({"x": [1]}).select(scalar.expr.alias("found")).item())
+    found = shown(pl.DataFrame({"x": [1]}).select(scalar.expr.alias("found"))["found"].to_list()[0])
     assert (type(found), found) == (type(example.gives), example.gives)
 
 
@@ -49,7 +52,7 @@ def test_an_example_gives_what_it_says(example: Example) -> None:
 def test_a_function_says_what_it_takes_and_gives(function: Function) -> None:
     assert function.doc
     assert function.result
-    assert function.arguments
+    assert function.arguments or function.most == 0
     assert function.examples
     assert any(function.name + "(" in example.expression for example in function.examples)
     if function.most is not None:
