@@ -108,8 +108,7 @@ def seen(records: Sequence[Record], relation: SqlRelation, sides: Sides) -> pl.D
     """
     keys = sides.key.decode([record.key for record in records])
     values = sides.value.decode([record.value for record in records])
-    deletes = relation.kind.lower() == "table"
-    ops = [OP_DELETE if deletes and is_absent else OP_UPSERT for is_absent in values.is_absent]
+    ops = [OP_DELETE if is_absent else OP_UPSERT for is_absent in values.is_absent]
     raw = pl.DataFrame(
         [
             pl.Series(TS, [record.timestamp for record in records], pl.Int64),

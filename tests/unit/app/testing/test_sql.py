@@ -37,6 +37,17 @@ def test_a_topic_that_a_query_writes_is_read_by_the_next_one() -> None:
     assert found["BUSY"] == [{"key": "north", "value": "2", "timestamp": 5}]
 
 
+def test_a_record_of_a_stream_without_a_value_is_passed_on_and_fulfils_no_condition() -> None:
+    statements = [
+        SALES,
+        "CREATE STREAM copy AS SELECT shop, pieces FROM sales;",
+        "CREATE STREAM none AS SELECT * FROM sales WHERE pieces IS NULL;",
+    ]
+    found = run(statements, [record("sales", "north", None, 3)], {})
+    assert found["COPY"] == [{"key": "north", "value": None, "timestamp": 3}]
+    assert found["NONE"] == []
+
+
 def test_windows_of_keys_are_shown() -> None:
     statement = "CREATE TABLE sold AS SELECT shop, SUM(pieces) AS n FROM sales WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY shop EMIT FINAL;"
     given = [record("sales", "a", {"pieces": pieces}, at) for pieces, at in ((1, 0), (2, 9_999), (5, 10_000))]
