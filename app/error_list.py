@@ -127,6 +127,7 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "table_not_materialised": ("The rows of this source are not kept.", 'Register it with `"materialize": true`.'),
         "table_not_versioned": ("The table keeps no versions.", "Leave the time out, or make the table versioned."),
         "read_by": ("A query that reads this would have to begin anew.", "Change that query as well."),
+        "written_by": ("A query appends to the stream.", "Delete or change that query first."),
         "needs_new_state": ("This part of the definition cannot change with the state that is kept.", _NEW),
     },
     errors.InProgress: {"idempotency_in_progress": ("A request with this Idempotency-Key is under way.", _WAIT)},

@@ -121,6 +121,8 @@ STREAM: dict[str, Any] = {
     },
     "produced_by": None,
     "read_by": ["delays_by_airport"],
+    "parts": [],
+    "append_to": None,
     "partitions": [
         {"partition": 0, "start_offset": 0, "next_offset": 9000},
         {"partition": 1, "start_offset": 0, "next_offset": 18004},

@@ -43,7 +43,7 @@ def get_lateness(name: Name, transaction: LongInspection) -> LatenessAnswer:
     measured = histograms_of(found.committed.detail)
     return LatenessAnswer(
         query=name,
-        inputs=[_input(item, measured.get(item.alias)) for item in sorted(found.plan.inputs, key=lambda item: item.alias)],
+        inputs=[_input(item, measured.get(item.alias)) for item in sorted(found.plan.whole_inputs, key=lambda item: item.alias)],
         settings=[_setting(setting, found, measured.get(setting.gauge)) for setting in settings_of(found.plan)],
         committed_at=found.committed.committed_at,
         stale=found.row.state != "running",

@@ -45,6 +45,7 @@ from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.files_root import check_directory
 from app.store.page_bounds import Most
+from app.store.parts import parts_of
 from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.store.transactions import raw
@@ -268,14 +269,18 @@ def listed(connection: sa.Connection, kind: Kind, most: Most, cursor: str | None
 def _answers(connection: sa.Connection, rows: Sequence[RelationRow]) -> list[RelationAnswer]:
     readers = readers_of(connection, [row.id for row in rows])
     entries = [entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, []) for row in rows]
+    parts = parts_of(connection, [row.name for row in rows])
     heads = feed_heads(raw(connection), [entry.feed.log_feed for entry in entries if entry.feed.type == "log"])
     return [
-        _answer(row, entry, readers.get(row.id, []), heads.get(entry.feed.log_feed))
+        _answer(row, entry, (readers.get(row.id, []), parts.get(row.name, [])), heads.get(entry.feed.log_feed))
         for row, entry in zip(rows, entries, strict=True)
     ]
 
 
-def _answer(row: RelationRow, entry: CatalogEntry, readers: list[str], heads: list[Head] | None) -> RelationAnswer:
+def _answer(
+    row: RelationRow, entry: CatalogEntry, beside: tuple[list[str], list[str]], heads: list[Head] | None
+) -> RelationAnswer:
+    readers, parts = beside
     partitions = None if heads is None else [
         PartitionRange(partition=head.partition, start_offset=head.start_offset, next_offset=head.next_offset) for head in heads
     ]  # fmt: skip
@@ -288,6 +293,8 @@ def _answer(row: RelationRow, entry: CatalogEntry, readers: list[str], heads: li
         definition=row.definition if row.origin == "source" else None,
         produced_by=None if row.produced_by is None else visible(row.produced_by),
         read_by=[visible(reader) for reader in readers],
+        parts=[visible(part) for part in parts],
+        append_to=None if entry.append_to is None else visible(entry.append_to),
         partitions=partitions,
         version=row.version,
         created_at=row.created_at,

@@ -51,6 +51,11 @@ class RelationAnswer(Answer):
         description="The query that writes it; null for a source, and for a result that was kept when its query was deleted."
     )
     read_by: list[str] = Field(description="Queries that read it.")
+    parts: list[str] = Field(
+        description="Streams whose records are records of this one as well: of queries with `into.append_to`. They are read and followed "
+        "by their own names; a query that reads this stream reads them all, merged by event time."
+    )
+    append_to: str | None = Field(description="The stream that it is a part of; null of none.")
     partitions: list[PartitionRange] | None = Field(description="Where its log begins and ends; null without a log of its own.")
     version: int = Field(description="Rises with every write; the ETag.")
     created_at: datetime = Field(description="When it was made.", examples=[_CREATED])

@@ -70,6 +70,8 @@ def names_in(definition: QueryDefinition) -> Iterator[tuple[str, str]]:
     for index, join in enumerate(definition.joins):
         yield f"/joins/{index}/{'table' if join.stream is None else 'stream'}", join.relation
     yield f"/into/{'table' if definition.into.stream is None else 'stream'}", definition.into.relation
+    if definition.into.append_to is not None:
+        yield "/into/append_to", definition.into.append_to
 
 
 def feeds_in(definition: SourceDefinition) -> Iterator[tuple[str, str | None]]:

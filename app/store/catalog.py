@@ -15,7 +15,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
-from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry
+from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan
 
@@ -26,7 +26,9 @@ _RELATIONS = """
             WHERE qr.query_id = r.produced_by
         ) AS reads
     FROM slackwater.relation r LEFT JOIN slackwater.query q ON q.id = r.produced_by
+    ORDER BY r.created_at, r.name
 """
+# In the order in which they were made: so are the parts of a stream merged where all else is equal (T2).
 
 _PRODUCER = """
     SELECT q.definition FROM slackwater.relation r JOIN slackwater.query q ON q.id = r.produced_by WHERE r.name = %s
@@ -39,10 +41,10 @@ def load_catalog(connection: psycopg.Connection[Any]) -> Catalog:
     What is outside of the caller's scope is there, for cycles lead through it, and is not suggested.
     """
     rows, scope = connection.execute(_RELATIONS).fetchall(), scope_in_force()
-    found = {
+    found = with_parts({
         name: entry_of(name, kind, origin, definition, produced_by, reads)
         for name, kind, origin, definition, produced_by, reads in rows
-    }
+    })  # fmt: skip
     if scope is None:
         return found
     return {name: replace(entry, is_hidden=not scope.allows(name)) for name, entry in found.items()}
@@ -109,6 +111,7 @@ def output_to_json(output: Output) -> dict[str, Any]:
         "closes_after_ms": output.closes_after_ms,
         "has_open": output.has_open,
         "log_retention_ms": output.log_retention_ms,
+        "append_to": output.append_to,
     }
 
 
@@ -126,4 +129,5 @@ def output_of(stored: Mapping[str, Any]) -> Output:
         closes_after_ms=stored.get("closes_after_ms"),
         has_open=stored.get("has_open", False),
         log_retention_ms=stored.get("log_retention_ms"),
+        append_to=stored.get("append_to"),
     )

@@ -21,6 +21,7 @@ from app.store.change_retention import refuse_forgotten_changes
 from app.store.forgetting import forget_results
 from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
+from app.store.parts import drop_parts, refuse_if_written, tell_readers
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.relation_edits import in_use
 from app.store.relations import find_relation, kept_result, readers_of
@@ -271,9 +272,10 @@ def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> Non
     if output.kind == "table":
         create_view(raw(connection), output)
     make_result_feed(raw(connection), log_feed, tasks, query_id, output.log_retention_ms)
+    relation_id = uuid.uuid4()
     connection.execute(
         sa.insert(relation).values(
-            id=uuid.uuid4(),
+            id=relation_id,
             name=output.name,
             kind=output.kind,
             origin="derived",
@@ -281,6 +283,7 @@ def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> Non
             definition=output_to_json(output),
         )
     )
+    tell_readers(connection, relation_id, output)
     note(connection, Change(Action.CREATE, output.kind, output.name, None, {"definition": output_to_json(output)}))
 
 
@@ -291,7 +294,7 @@ def _log_feed(output: Output) -> str:
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
     """Note what a query reads; ``before`` is what it read until now."""
     refuse_forgotten_changes(connection, plan)
-    names = {source.relation.name for source in plan.inputs}
+    names = {source.source_name for source in plan.inputs}
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
     _tell_producers(connection, names.difference(before))
@@ -343,6 +346,7 @@ def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:
         readers = [name for name in readers_of(connection, [row.id]).get(row.id, []) if name != stored.name]
         if readers:
             raise in_use(row.name, readers)
+        refuse_if_written(connection, row.name)
 
 
 def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
@@ -358,6 +362,7 @@ def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:
         if row.kind == "table":
             drop_view(raw(connection), row.name)
         drop_feed(raw(connection), change_feed(row.name) if row.kind == "table" else row.name)
+        drop_parts(connection, row.name)
         connection.execute(sa.delete(relation).where(relation.c.id == row.id))
         note(connection, Change(Action.DELETE, row.kind, row.name, {"definition": row.definition}, None))
 

@@ -19,6 +19,7 @@ from app.store.audit import note
 from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow
+from app.store.parts import drop_parts, refuse_if_written, writers_into, written_by
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.store.stored import planned
 from app.store.tables import query, query_read, relation
@@ -30,7 +31,7 @@ from engine.definition.durations import format_duration
 from engine.definition.relations import LogConnector, SourceDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import state_fingerprint
-from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry
+from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry, with_parts
 
 # What stored records were judged by, or where they are: it can change only while there are none.
 _STORED = ("columns", "key", "event_time", "event_time_format", "event_time_unit")
@@ -107,6 +108,7 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
     readers = [reader for reader in readers_of(connection, [stored.id]).get(stored.id, []) if not is_internal(reader)]
     if readers:
         raise in_use(name, readers)
+    refuse_if_written(connection, name)
     if stored.origin == "source":
         follow(connection, name, stored.definition, None, is_empty=True)
     # An append locks the relation before the feed, and so does this.
@@ -116,6 +118,7 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
         drop_feed(raw(connection), log_feed)
     if stored.kept is not None and kind == "table":
         drop_view(raw(connection), name)
+    drop_parts(connection, name)
     connection.execute(sa.delete(relation).where(relation.c.id == stored.id))
     connection.execute(sa.delete(reject).where(reject.c.owner == name))
     note(connection, Change(Action.DELETE, kind, name, stored.body, None))
@@ -197,9 +200,7 @@ def _change(
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
             [Fault(pointer, "relation_not_empty", "cannot change while there are records") for pointer in changed],
         )
-    readers = _incompatible_readers(connection, stored, new)
-    if readers:
-        raise in_use(stored.name, readers)
+    _refuse_if_unfit(connection, stored, new)
     connection.execute(
         sa.update(relation)
         .where(relation.c.id == stored.id, relation.c.version == stored.version)
@@ -221,18 +222,28 @@ def _spelled_out(stored: RelationRow) -> dict[str, Any]:
     return source_of(stored.kind, stored.definition).model_dump(mode="json", by_alias=True)
 
 
-def _incompatible_readers(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> list[str]:
-    """Return the queries whose plan would break, or whose state would not fit, if the relation were ``entry``."""
+def _refuse_if_unfit(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> None:
+    """Refuse where the relation, as ``entry``, would break a query's plan or not fit its state.
+
+    Raises:
+        Conflict: ``relation_in_use``: by a query that reads it, or by one whose records are to be records of it.
+    """
     before = load_catalog(raw(connection))
-    after = {**before, stored.name: entry}
+    after = with_parts({**before, stored.name: entry})
+    reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
+    writers = writers_into(connection, stored.name)
     rows = connection.execute(
         sa.select(query.c.name, query.c.definition)
-        .join_from(query_read, query)
-        .where(query_read.c.relation_id == stored.id)
+        .where(sa.or_(query.c.id.in_(reading), query.c.name.in_(writers)))
         .order_by(query.c.name)
     )
     followed = ((name, definition) for name, definition in rows if not is_internal(name))
-    return [name for name, definition in followed if not _fits(definition, before, after)]
+    unfit = [name for name, definition in followed if not _fits(definition, before, after)]
+    readers = [name for name in unfit if name not in writers]
+    if readers:
+        raise in_use(stored.name, readers)
+    if unfit:
+        raise written_by(stored.name, unfit)
 
 
 def _fits(definition: Mapping[str, Any], before: Catalog, after: Catalog) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pydantic import Field, ValidationError
@@ -19,7 +20,7 @@ from engine.definition.names import Name
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, read_query
-from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
+from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.model import Plan
 from engine.plan.problems import Problems, pointer_of, problems_of
 
@@ -187,7 +188,7 @@ def _queries(
     for index, body in enumerate(bodies):
         pointer = f"/queries/{index}"
         try:
-            plan = build_plan(read_query(body, lambda: catalog), catalog)
+            plan = build_plan(read_query(body, partial(dict, catalog)), catalog)
         except DefinitionInvalid as error:
             add_below(problems, pointer, error.problems)
             continue
@@ -195,7 +196,11 @@ def _queries(
             problems.add(f"{pointer}/name", "name_taken", f"there is a query {plan.query!r} already")
         if plan.output.name in catalog:
             problems.add(f"{pointer}/into", "name_taken", f"there is a relation {plan.output.name!r} already")
-        catalog[plan.output.name] = derived_entry(plan)
+        target = plan.output.append_to
+        if target is not None and any(target in {item.relation.name for item in other.inputs} for other in plans):
+            detail = f"put it before the queries that read {target!r}: they read what is appended from the beginning"
+            problems.add(f"{pointer}/into/append_to", "unsupported_option", detail)
+        catalog = with_parts({**catalog, plan.output.name: derived_entry(plan)})
         plans.append(plan)
     return bodies, tuple(plans)
 
@@ -205,7 +210,7 @@ def _results(sources: Mapping[str, SourceDefinition], plans: Sequence[Plan]) -> 
     ordered = {name: partitions_of(each) == 1 for name, each in sources.items()}
     results = []
     for plan in plans:
-        ordered[plan.output.name] = all(ordered[item.relation.name] for item in plan.inputs)
+        ordered[plan.output.name] = all(ordered[item.source_name] for item in plan.inputs)
         results.append(Subject.of(plan, is_ordered=ordered[plan.output.name]))
     return results
 

@@ -21,7 +21,7 @@ from engine.connectors.admission import Admitted, Backlog, BatchLimit, FeedParti
 from engine.connectors.canonical import LOGGED, canonicalise
 from engine.connectors.shaping import for_input
 from engine.connectors.upstream import Fact, Reached, walk
-from engine.core.frames import OFFSET, Counters, empty_late, merge_counters
+from engine.core.frames import HEAD, OFFSET, Counters, empty_late, merge_counters
 from engine.core.order import Slice, declared_indices, lane_of
 from engine.core.pipeline import Pipeline, Step
 from engine.core.progress import Reading
@@ -30,7 +30,7 @@ from engine.core.sequence import Reach, numbered
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import LogConnector, SourceDefinition
 from engine.plan.build import build_plan
-from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
+from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Input, Plan
 from engine.state.memory import MemorySegmentStore
@@ -76,6 +76,15 @@ class _Query:
         self._generation = 0
         self._pipeline = self._built(None)
 
+    def replan(self, plan: Plan) -> None:
+        """Stop and start again with a plan that fits what is kept: another query writes what this one reads."""
+        for item in plan.inputs:
+            places = {str(partition): 0 for partition in self._feeds[item.feed.name].ends}
+            self.position.setdefault(item.feed.name, places)
+            self.read_to.setdefault(item.feed.name, {})
+        self.plan = replace(plan, tasks=self.plan.tasks)
+        self.restart()
+
     def restart(self, tasks: int | None = None) -> None:
         """Stop and start again from what is kept, perhaps with another number of tasks."""
         state = json.loads(json.dumps(self._pipeline.snapshot()))
@@ -119,7 +128,7 @@ class _Query:
         is_due = self.wakes_at_ms is not None and self.wakes_at_ms <= now_ms
         if not admitted.ends and not (self._has_ticks and is_due):
             return None
-        slices = [piece for item in self.plan.inputs for piece in self._slices(item, admitted)]
+        slices = [piece for item in self.plan.inputs for piece in self._slices(item, admitted, now_ms)]
         step = self._pipeline.process(slices, now_ms, self._readings(admitted, behind))
         read = self._advance(admitted)
         self.wakes_at_ms, self.outcome.failure = step.wakes_at_ms, step.failure
@@ -146,13 +155,13 @@ class _Query:
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         return self._feeds[backlog.feed].first_at(backlog.partition, start, end, bound_ms)
 
-    def _slices(self, item: Input, admitted: Admitted) -> Iterator[Slice]:
+    def _slices(self, item: Input, admitted: Admitted, now_ms: int) -> Iterator[Slice]:
         for (name, partition), end in admitted.ends.items():
             if name != item.feed.name:
                 continue
             start, head = self.position[name][str(partition)], self._heads.get((name, partition))
-            for frame in self._feeds[name].read(item.relation.name, partition, start, end, head):
-                records = for_input(frame, item)
+            for frame in self._feeds[name].read(item.source_name, partition, start, end, head):
+                records = for_input(frame if item.part_of is None else _of_part(frame, item, now_ms), item)
                 if records.height:
                     yield Slice(item.index, name, partition, records)
 
@@ -199,6 +208,13 @@ class _Query:
         return changes
 
 
+def _of_part(frame: pl.DataFrame, item: Input, now_ms: int) -> pl.DataFrame:
+    """Judge what another query wrote as records of the stream that it appends to."""
+    accepted, _ = canonicalise(frame.drop(HEAD), item.relation, now_ms, LOGGED, None)
+    heads = frame.filter(pl.col(OFFSET).is_in(accepted.get_column(OFFSET).implode())).get_column(HEAD)
+    return accepted.with_columns(heads)
+
+
 class Workbench:
     """Sources and queries, in the order in which they read each other.
 
@@ -210,6 +226,7 @@ class Workbench:
     def __init__(self, sources: Mapping[str, SourceDefinition], *, has_partitions: bool = False) -> None:
         self.catalog: dict[str, CatalogEntry] = {name: source_entry(name, each) for name, each in sources.items()}
         self._queries: list[_Query] = []
+        self._definitions: dict[str, QueryDefinition] = {}
         self._feeds: dict[str, MemoryFeed] = {}
         for name, each in sources.items():
             partitions = each.connector.partitions if has_partitions and isinstance(each.connector, LogConnector) else 1
@@ -218,14 +235,22 @@ class Workbench:
     def add(self, definition: QueryDefinition) -> None:
         """Add a query that reads sources and results of the queries before it.
 
+        What reads a stream that it appends to goes on with its records, too.
+
         Raises:
             DefinitionInvalid: a service would refuse it.
         """
         self.add_plan(build_plan(definition, self.catalog))
+        self._definitions[definition.name] = definition
+        target = definition.into.append_to
+        for query in self._queries:
+            if target is not None and any(item.relation.name == target for item in query.plan.inputs):
+                query.replan(build_plan(self._definitions[query.plan.query], self.catalog))
 
     def add_plan(self, plan: Plan) -> None:
         """Add a query that was planned against ``catalog``."""
-        entry = self.catalog[plan.output.name] = derived_entry(plan)
+        entry = derived_entry(plan)
+        self.catalog = with_parts({**self.catalog, plan.output.name: entry})
         self._feeds[entry.feed.name] = MemoryFeed(1)
         self._queries.append(_Query(plan, self._feeds))
 

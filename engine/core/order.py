@@ -113,7 +113,7 @@ class Ordered:
     """A batch in order.
 
     Attributes:
-        frames: input index → its records with ``_pos``, in order. Inputs without records are absent.
+        frames: input index → its records with ``_pos``, in order, those of its further parts among them. Inputs without records are absent.
         first_pos: position of the first record.
     """
 
@@ -169,11 +169,12 @@ def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(first_pos, first_pos + len(order))
     found: dict[int, list[pl.DataFrame]] = {}
+    read_as = {item.index: item.read_as for item in inputs}
     start = 0
     for group in groups:
         stop = start + len(group.causes.heads)
         for input_index, frame in group.placed(places[start:stop]):
-            found.setdefault(input_index, []).append(frame)
+            found.setdefault(read_as.get(input_index, input_index), []).append(frame)
         start = stop
     aliases = {item.index: item.alias for item in inputs}
     frames = {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}

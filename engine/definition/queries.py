@@ -243,6 +243,13 @@ class Into(Model):
         description="Which of its columns are the key of a stream, in order; `[]`: none. Absent: those that show the key of what is read.",
         examples=[["item"]],
     )
+    append_to: str | None = Field(
+        default=None,
+        description="Name of another stream of which the records that the query writes are records, too, beside those that it has from "
+        "elsewhere; several queries may append to one stream. They have columns of that stream, of its types; its key among them, others "
+        "that it has are null.",
+        examples=["orders"],
+    )
     retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
     connector: dict[str, Any] | None = Field(
         default=None, description="Refused for now: results are written to the built-in log only."
@@ -262,6 +269,8 @@ class Into(Model):
             raise ValueError(
                 "retention is of a stream's log; rows of a table stay: windows for window.retention, versions for versioned.history_retention"
             )
+        if self.append_to is not None and self.stream is None:
+            raise ValueError("records are appended to a stream, so the result must be one: {'stream': name, 'append_to': …}")
         return self
 
     @property

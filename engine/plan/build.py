@@ -13,6 +13,7 @@ from engine.definition.patience import begin
 from engine.definition.queries import QueryDefinition
 from engine.definition.suggestions import meant
 from engine.errors import DefinitionInvalid, Problem
+from engine.plan.appending import check_append
 from engine.plan.catalog import Catalog
 from engine.plan.effects import check_effects, check_late_records
 from engine.plan.fingerprint import fits_kept_state, state_fingerprint
@@ -159,6 +160,8 @@ def _check(scope: Scope, sizes: Sizes | None, catalog: Catalog) -> Layout | None
         return None
     selected = plan_select(scope, joins, grouping)
     output = None if selected is None else plan_output(scope, selected, grouping, running)
+    if output is not None:
+        check_append(definition, output, catalog, problems)
     if selected is None or output is None or problems.found:
         return None
     if grouping is None and definition.into.key is None:
@@ -195,7 +198,7 @@ def _check_start(scope: Scope) -> None:
             )
         return
     tables = [side for side in scope.joined if side.kind == "table"]
-    feeds = {side.entry.feed.name for side in scope.sides if side.kind == "stream"}
+    feeds = {feed.name for side in scope.sides if side.kind == "stream" for feed in side.entry.feeds}
     if start == "latest" and any(table.entry.feed.name in feeds for table in tables):
         scope.problems.add(
             "/start", "not_supported_yet", "the stream shares its feed with a joined table; use earliest or {'at': time}"
@@ -207,11 +210,12 @@ def _check_cycle(scope: Scope, catalog: Catalog) -> None:
     target = scope.definition.into.relation
     if scope.source.entry.is_materialised and scope.source.name == target and not scope.joined:
         return
+    targets = {target, scope.definition.into.append_to}
     waiting, seen = [side.name for side in scope.sides], set[str]()
     while waiting:
         name = waiting.pop()
-        if name == target:
-            scope.problems.add("/into", "query_cycle", f"this query would read its own result {target}")
+        if name in targets:
+            scope.problems.add("/into", "query_cycle", f"this query would read its own result {name}")
             return
         if name not in seen:
             seen.add(name)

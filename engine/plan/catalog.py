@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
 from engine.plan.model import Feed, Plan, RelationSchema
@@ -20,6 +20,9 @@ class CatalogEntry:
         reads: relations that query reads; empty for a source. Cycles are found with it.
         is_hidden: who asks shall not be told of it.
         is_materialised: a source table whose own rows are kept for reading, by a query from it into its own name.
+        parts: feeds of other queries whose results are records of this stream as well, in the order in which they were made. A reader
+            merges them with its own feed by T2, so how the queries' commits interleave decides nothing.
+        append_to: the stream that it is a part of.
     """
 
     relation: RelationSchema
@@ -28,6 +31,13 @@ class CatalogEntry:
     reads: frozenset[str] = frozenset()
     is_materialised: bool = False
     is_hidden: bool = False
+    parts: tuple[Feed, ...] = ()
+    append_to: str | None = None
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """Where its records are: its own feed, then its parts'."""
+        return self.feed, *self.parts
 
 
 Catalog = Mapping[str, CatalogEntry]
@@ -89,4 +99,15 @@ def derived_entry(plan: Plan) -> CatalogEntry:
     log_feed = plan.output.name if plan.output.kind == "stream" else f"changes:{plan.output.name}"
     feed = Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed, is_derived=True)
     reads = frozenset(source.relation.name for source in plan.inputs)
-    return CatalogEntry(derived_relation(plan), feed, plan.query, reads)
+    return CatalogEntry(derived_relation(plan), feed, plan.query, reads, append_to=plan.output.append_to)
+
+
+def with_parts(catalog: Catalog) -> dict[str, CatalogEntry]:
+    """Give every stream what other results are parts of it, in the catalog's order. What reads it reads them."""
+    whole = {name: replace(entry, parts=()) for name, entry in catalog.items()}
+    for name, part in catalog.items():
+        target = None if part.append_to is None else whole.get(part.append_to)
+        if target is not None:
+            parts, reads = (*target.parts, part.feed), target.reads | {name}
+            whole[target.relation.name] = replace(target, parts=parts, reads=reads)
+    return whole

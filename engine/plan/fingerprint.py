@@ -9,8 +9,8 @@ from typing import Any
 
 from engine.plan.model import Input, LateRecords, Output, Plan, Stage
 
-_LATER_FIELDS = ("options",)
-"""``AggregateColumn.options``."""
+_LATER_FIELDS = ("options", "computed", "part_of", "append_to")
+"""``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``."""
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -20,12 +20,12 @@ def state_fingerprint(plan: Plan) -> str:
     records, how long a hold waits, limits and bounds of suppression, how long silence may last, what windows and a versioned result keep
     for reading (but see ``fits_kept_state``), how many late records are kept, the number of tasks (the next launch shares the state
     out among them: ``engine.core.repartition``); and of the relations what concerns only their reading:
-    columns that the query does not use, what happens to bad records.
+    columns that the query does not use, what happens to bad records, how many queries write it.
     """
     kept = replace(
         plan,
         tasks=0,
-        inputs=tuple(map(_state_of_input, plan.inputs)),
+        inputs=tuple(map(_state_of_input, plan.whole_inputs)),
         stages=tuple(replace(stage, operators=tuple(each.state_part() for each in stage.operators)) for stage in plan.stages),
         output=_state_of_output(plan.output),
         late_records=LateRecords(0, 0),
@@ -34,9 +34,6 @@ def state_fingerprint(plan: Plan) -> str:
         hash_seed=0,
     )
     values: dict[str, Any] = asdict(kept, dict_factory=_without_later_fields)
-    for source in values["inputs"]:
-        if not source["computed"]:
-            del source["computed"]  # plans of earlier versions have none
     parts = {"plan": values, "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -54,7 +51,7 @@ def fits_kept_state(before: Plan, after: Plan) -> bool:
 
 def _without_later_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Leave out fields that came later where they say nothing: digests of plans without them stay what they were."""
-    return {name: value for name, value in pairs if value is not None or name not in _LATER_FIELDS}
+    return {name: value for name, value in pairs if value not in (None, ()) or name not in _LATER_FIELDS}
 
 
 def _operator_types(stage: Stage) -> list[str]:

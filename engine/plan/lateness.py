@@ -16,7 +16,7 @@ from engine.plan.operators.operator import Operator
 def gauges_of(plan: Plan) -> Iterator[Gauge]:
     """Yield a plan's gauges: one for each input, and one before each operator that judges by a time of its own."""
     for stage in plan.stages:
-        for item in plan.inputs:
+        for item in plan.whole_inputs:
             if item.stage == stage.index:
                 clock = _clock_of(item, stage)
                 name, grace_ms = (None, item.relation.history_retention_ms) if clock is None else (clock.name, clock.setting_ms)
@@ -39,7 +39,7 @@ def settings_of(plan: Plan) -> Iterator[Setting]:
             setting = operator.setting(source, str(running) if gauge is None else gauge.name)
             if setting is not None:
                 yield setting
-    for item in plan.inputs:
+    for item in plan.whole_inputs:
         if item.relation.history_retention_ms is not None:
             yield Setting("history_retention", None, item.alias, item.alias, item.relation.history_retention_ms, "V1")
 

@@ -102,6 +102,8 @@ class Input:
         feed: where from.
         columns: the unqualified columns the query needs, key columns included (projection at the source).
         computed: columns that it makes behind those, of any of the relation's.
+        part_of: index of the input whose relation another query's rows belong to as well (``CatalogEntry.parts``): operators read these
+            as that input's; None: an input of its own.
         hash_key: unqualified columns whose hash chooses the task; equal values of the join or group key meet in one task.
         where: ``from.where``: a condition over unqualified columns, applied before anything else, else None.
         start: where reading begins: earliest, latest, or an event time in ms.
@@ -118,6 +120,17 @@ class Input:
     start: Literal["earliest", "latest"] | int = "earliest"
     stage: int = 0
     computed: tuple[Computed, ...] = ()
+    part_of: int | None = None
+
+    @property
+    def source_name(self) -> str:
+        """Name of the relation whose records it reads: the part's own, where it reads a part of a stream."""
+        return self.relation.name if self.part_of is None else self.feed.log_feed
+
+    @property
+    def read_as(self) -> int:
+        """``Input.index`` under which operators have its records."""
+        return self.index if self.part_of is None else self.part_of
 
     @property
     def schema(self) -> Schema:
@@ -157,6 +170,7 @@ class Output:
         history_retention_ms: R of a result that is a versioned table, else None.
         has_open: open windows of a result that shows only final ones are kept for reading too.
         log_retention_ms: how long the log of a stream keeps its records, None: for ever.
+        append_to: the stream of which its records are records, too; None: of none.
         closes_after_ms: stream time that far behind a window's end says that its row cannot change any more (W5); None: nothing says it.
     """
 
@@ -171,6 +185,7 @@ class Output:
     closes_after_ms: int | None = None
     has_open: bool = False
     log_retention_ms: int | None = None
+    append_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +204,7 @@ class Plan:
         idle_after_ms: T10: after this long without input a task's clocks advance at wall-clock pace; None: they never do.
         release: number of the newest request to let go at once what an edit has made due (J11).
         hash_seed: of the hashes of keys, a launch's (``engine.core.hashing``).
+        inputs: by their index: those that operators name, then the further parts of these.
     """
 
     query: str
@@ -200,3 +216,8 @@ class Plan:
     idle_after_ms: int | None = None
     release: int = 0
     hash_seed: int = 0
+
+    @property
+    def whole_inputs(self) -> tuple[Input, ...]:
+        """One input for each relation that it reads, however many queries write that."""
+        return tuple(item for item in self.inputs if item.part_of is None)

@@ -143,6 +143,7 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         closes_after_ms=None if grouping is None else closes_after(scope.definition, grouping.operator.closing_delay_ms),
         has_open=into.materialize_open,
         log_retention_ms=into.retention,
+        append_to=into.append_to,
     )
 
 

@@ -8,7 +8,7 @@ the next stage begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine.definition.pseudo_columns import EVENT_TIME
@@ -166,6 +166,11 @@ class Stages:
         order = sorted(reads, key=lambda item: (item[0], sides[item[1].place].kind == "stream", item[1].place))
         inputs = tuple(self._input(index, number, read) for index, (number, read) in enumerate(order))
         index_of = {read.place: index for index, (_, read) in enumerate(order)}
+        # Behind all others: operators name inputs by index, and another writer changes nothing of what they keep.
+        parts = ((item, feed) for item in inputs for feed in sides[order[item.index][1].place].entry.parts)
+        inputs += tuple(
+            replace(item, index=len(inputs) + number, feed=feed, part_of=item.index) for number, (item, feed) in enumerate(parts)
+        )
         return tuple(self._stage(number, draft, inputs, index_of) for number, draft in enumerate(self._drafts)), inputs
 
     def _schema_of(self, place: int) -> Schema:
