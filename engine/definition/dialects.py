@@ -6,7 +6,7 @@ It rewrites trees and looks at no types: ``a = b`` of ksqlDB, which is false whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -27,8 +27,10 @@ from engine.sql.tree import (
     Identifier,
     In,
     Like,
+    Negative,
     Node,
     Not,
+    Null,
     Number,
     Paren,
     Star,
@@ -120,6 +122,11 @@ def _elaborated(node: Node, *, is_condition: bool) -> Node:
             return replace(node, branches=cases, default=None if default is None else _elaborated(default, is_condition=False))
         case Like(is_negated=True):
             return Not(_elaborated(replace(node, is_negated=False), is_condition=False))
+        case Like(escape=None, pattern=pattern) if not isinstance(pattern, Text) or "\\" in pattern.value:
+            node = replace(node, escape=Text(""))
+        case In(operand=operand, items=items) if any(map(_is_literal, items)):
+            found = _elaborated_in(operand, items)
+            return found if is_condition else Call(Identifier("coalesce"), (found, Boolean(False)))
         case Binary(sign=sign, left=left, right=right) if sign in _COMPARISONS:
             left, right = _moments(left, right)
             node = replace(node, left=left, right=right)
@@ -128,6 +135,37 @@ def _elaborated(node: Node, *, is_condition: bool) -> Node:
     changed = _renamed(_with_parts(node))
     is_judged = isinstance(changed, Between | In | Like) or (isinstance(changed, Binary) and changed.sign in _COMPARISONS)
     return changed if is_condition or not is_judged else Call(Identifier("coalesce"), (changed, Boolean(False)))
+
+
+def _elaborated_in(operand: Node, items: Sequence[Node]) -> Node:
+    """Let literals be read as values of what they are compared with, whatever they are; NULL is never found."""
+    sought = _elaborated(operand, is_condition=False)
+    texts = tuple(text for item in items if (text := _text_of(item)) is not None)
+    found: list[Node] = [Call(Identifier("one_of"), (sought, *texts))] if texts else []
+    others = tuple(_elaborated(item, is_condition=False) for item in items if not _is_literal(item))
+    if others:
+        found.append(In(sought, others))
+    if not found:
+        return Boolean(False)
+    return found[0] if len(found) == 1 else Paren(Chain("OR", tuple(found)))
+
+
+def _is_literal(node: Node) -> bool:
+    return isinstance(node, Null) or _text_of(node) is not None
+
+
+def _text_of(node: Node) -> Text | None:
+    """Return what a literal writes, None where a node is no literal."""
+    match node:
+        case Text():
+            return node
+        case Number(text=text):
+            return Text(text)
+        case Negative(operand=Number(text=text)):
+            return Text(f"-{text}")
+        case Boolean(value=value):
+            return Text("true" if value else "false")
+    return None
 
 
 def _branch(branch: When) -> When:

@@ -32,7 +32,7 @@ from engine.definition.operands import (
     text_literal,
 )
 from engine.definition.patience import ask
-from engine.definition.patterns import like
+from engine.definition.patterns import like, like_computed
 from engine.definition.suggestions import hint, meant
 from engine.definition.syntax import parse, render
 from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema, parse_type
@@ -260,11 +260,15 @@ class _Compiler:
 
     def pattern(self, node: Like) -> Operand:
         value = coerce(self.compile(node.operand), STRING, "LIKE")
-        text = self.compile(node.pattern).literal
-        if not isinstance(text, str):
-            raise ExpressionInvalid("type_mismatch", "LIKE needs its pattern written out, as in 'AB%'; or use contains(a, b)")
+        pattern = self.compile(node.pattern)
         escape = None if node.escape is None else node.escape.value
-        matches = like(value, text, escape, is_case_sensitive=node.is_case_sensitive)
+        if isinstance(pattern.literal, str):
+            matches = like(value, pattern.literal, escape, is_case_sensitive=node.is_case_sensitive)
+        elif escape == "":
+            matches = like_computed(value, coerce(pattern, STRING, "LIKE"), is_case_sensitive=node.is_case_sensitive)
+        else:
+            detail = "LIKE needs its pattern written out, as in 'AB%'; a computed one has no escapes: write ESCAPE ''"
+            raise ExpressionInvalid("type_mismatch", detail)
         return Operand(~matches if node.is_negated else matches, BOOLEAN)
 
     def negative(self, node: Negative) -> Operand:

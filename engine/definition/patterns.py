@@ -12,6 +12,10 @@ MAX_PATTERN_CHARS = 1_000
 """The regex engine (Rust's) is linear in the text, but compiles patterns into memory."""
 
 
+_META = r"[\\.+*?()|\[\]{}^$#&\-~]"
+"""Characters that mean something in a regular expression."""
+
+
 def like(value: pl.Expr, pattern: str, escape: str | None, *, is_case_sensitive: bool) -> pl.Expr:
     """Compile ``value LIKE pattern ESCAPE escape``; the escape character is a backslash unless given, none if empty.
 
@@ -20,6 +24,14 @@ def like(value: pl.Expr, pattern: str, escape: str | None, *, is_case_sensitive:
     """
     regex = like_to_regex(pattern, "\\" if escape is None else escape)
     return value.str.contains(regex if is_case_sensitive else f"(?i){regex}")
+
+
+def like_computed(value: pl.Expr, pattern: pl.Expr, *, is_case_sensitive: bool) -> pl.Expr:
+    """Compile ``value LIKE pattern ESCAPE ''`` with a pattern for each row; NULL where it is longer than a written one may be."""
+    usable = pl.when(pattern.str.len_chars() <= MAX_PATTERN_CHARS).then(pattern)
+    regex = usable.str.replace_all(_META, r"\$0").str.replace_all("%", ".*", literal=True).str.replace_all("_", ".", literal=True)
+    flags = "(?s)" if is_case_sensitive else "(?si)"
+    return value.str.contains(pl.lit(f"{flags}^") + regex + pl.lit("$"), strict=False)
 
 
 def like_to_regex(pattern: str, escape: str) -> str:

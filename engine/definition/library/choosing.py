@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import polars as pl
 from engine.definition.documented import Example
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.once import once
-from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, common_type, null
+from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, common_type, null, number_literal
+from engine.definition.types import BOOLEAN, STRING, ColumnType
 
 
 def null_if(arguments: Arguments) -> Operand:
@@ -38,7 +40,55 @@ def merged(name: str, build: Callable[[list[pl.Expr]], pl.Expr], *, is_compared:
     return compiled
 
 
+def one_of(arguments: Arguments) -> Operand:
+    """Compile ``one_of(x, 'text', ...)``: whether ``x`` is what one of the texts writes, read as values of its type."""
+    value, *texts = arguments
+    if value.type is None:
+        return Operand(pl.lit(None, dtype=pl.Boolean), BOOLEAN)
+    written = [_written(text, value.type) for text in texts]
+    if value.type == STRING:
+        return Operand(value.expr.is_in([text.literal for text in written]), BOOLEAN)
+
+    def build(sought: pl.Expr) -> pl.Expr:
+        pairs = [coerce_all([replace(value, expr=sought), text], "one_of")[0] for text in written]
+        return pl.any_horizontal([left == right for left, right in pairs])
+
+    return Operand(once(build, value.expr), BOOLEAN)
+
+
+def _written(text: Operand, kind: ColumnType) -> Operand:
+    """Return the value that a text written out stands for, as one of a type."""
+    if not isinstance(text.literal, str):
+        raise ExpressionInvalid("type_mismatch", "one_of compares with texts that are written out, as in one_of(x, '1', '2')")
+    if kind.kind == "boolean":
+        known = {word: word in _TRUE for word in (*_TRUE, *_FALSE)}
+        if text.literal.strip().lower() not in known:
+            raise ExpressionInvalid("type_mismatch", f"{text.literal[:40]!r} is no {kind}")
+        return Operand(pl.lit(known[text.literal.strip().lower()]), BOOLEAN)
+    if not kind.is_numeric:
+        return text
+    if _NUMBER.fullmatch(text.literal.strip()) is None:
+        raise ExpressionInvalid("type_mismatch", f"{text.literal[:40]!r} is no {kind}")
+    digits = text.literal.strip().removeprefix("+")
+    number = number_literal(digits.removeprefix("-"))
+    if not digits.startswith("-"):
+        return number
+    negative = None if number.literal is None or isinstance(number.literal, str) else -number.literal
+    return Operand(-number.expr, number.type, negative)
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes")
+_FALSE = ("f", "fa", "fal", "fals", "false", "n", "no")
+"""What ksqlDB reads as true and as false."""
+
+
 CHOOSING: Sequence[Function] = (
+    Function(
+        "one_of", "x: any but nested, text...: string", "boolean",
+        "Whether x is what one of the texts writes, each read as a value of its type: `IN` with mixed literals.",
+        (Example("one_of(2, '1', '2.0')", True), Example("one_of('a', 'b')", False)), one_of,
+    ),
     Function(
         "nullif", "x: any, y: any", "type of x", "NULL where both are equal, else x.",
         (Example("nullif(0, 0)", None), Example("nullif(1, 0)", 1)),

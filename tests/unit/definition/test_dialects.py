@@ -18,7 +18,12 @@ def _definition(**fields: object) -> QueryDefinition:
     ("written", "wanted"),
     [
         ("r.fare = 3", "COALESCE(r.fare = 3, FALSE)"),
-        ("NOT r.fare IN (1, 2)", "NOT COALESCE(r.fare IN (1, 2), FALSE)"),
+        ("NOT r.fare IN (1, 2)", "NOT COALESCE(ONE_OF(r.fare, '1', '2'), FALSE)"),
+        ("r.fare IN (-1, '2', NULL, r.toll)", "COALESCE((ONE_OF(r.fare, '-1', '2') OR r.fare IN (r.toll)), FALSE)"),
+        ("r.fare IN (r.toll)", "COALESCE(r.fare IN (r.toll), FALSE)"),
+        ("r.fare IN (NULL)", "COALESCE(FALSE, FALSE)"),
+        ("r.city LIKE r.zone", "COALESCE(r.city LIKE r.zone ESCAPE '', FALSE)"),
+        ("r.city LIKE 'a\\_'", "COALESCE(r.city LIKE 'a\\_' ESCAPE '', FALSE)"),
         ("r.city NOT LIKE 'A%'", "NOT COALESCE(r.city LIKE 'A%', FALSE)"),
         ("CASE WHEN r.fare > 1 THEN 'a' ELSE 'b' END", "CASE WHEN r.fare > 1 THEN 'a' ELSE 'b' END"),
         ("r.city + '-' + r.zone", "PLUS(r.city, '-', r.zone)"),
