@@ -84,7 +84,7 @@ class JoinCursor(ClauseCursor):
     def _stands_clause(self) -> bool:
         behind = self.ahead()
         if self.token.word == "EMIT":  # EMIT CHANGE is misspelt, not an alias
-            return behind.kind == "word" and behind.word not in _CLAUSES
+            return behind.kind == "end" or (behind.kind == "word" and behind.word not in _CLAUSES)
         return self.token.word in _NO_ALIASES or behind.word in _BEHIND.get(self.token.word, ())
 
     def _stands_as_of(self) -> bool:

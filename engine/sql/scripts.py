@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
+from engine.sql.places import Lines, Origin, Passage, Place
 from engine.sql.splitting import Filled, cuts_of, filled
 from engine.sql.statement_tree import Define, Statement
 from engine.sql.statements import STATEMENT_BOUNDS, parse_statement
+from engine.sql.tree import Span
 
 MAX_SCRIPT_CHARS: Final = 1_000_000
 """Read in a second or two, while somebody waits."""
@@ -27,25 +28,26 @@ MAX_FAULTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a script: line and column count from 1."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
 class Parsed:
     """A statement of a script.
 
     Attributes:
         text: as it was written, with the values of its variables and without a semicolon. Spans of the tree are places in it.
-        place: of its first character.
+        origin: in the script.
     """
 
     tree: Statement
     text: str
-    place: Place
+    origin: Origin = field(compare=False, repr=False)
+
+    @property
+    def place(self) -> Place:
+        """Where it begins."""
+        return self.passage((0, 0)).place
+
+    def passage(self, span: Span | None = None) -> Passage:
+        """Return where part of its text stands in the script; None is all of it."""
+        return self.origin.passage(span or (0, len(self.text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,27 @@ class ScriptFault:
 
     Attributes:
         text: of the statement, with the values of its variables; the fault's places are in it.
-        place: in the script.
-        line: of the script, as it is written.
-        length: characters of this line that do not fit; 0 where something is missing.
+        passage: of the script, that does not fit.
     """
 
     fault: SyntaxFault
     text: str
-    place: Place
-    line: str
-    length: int
+    passage: Passage
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self.passage.place
+
+    @property
+    def line(self) -> str:
+        """The line of the script, as it is written."""
+        return self.passage.line
+
+    @property
+    def length(self) -> int:
+        """Characters of this line that do not fit; 0 where something is missing."""
+        return self.passage.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +101,28 @@ def parse_script(text: str, variables: Mapping[str, str] | None = None, bounds: 
         variables: the values of ``${name}``; letter case of names does not count.
         bounds: of each statement.
     """
-    lines = _Lines(text)
+    lines = Lines(text)
     known = {name.upper(): value for name, value in (variables or {}).items()}
     if len(text) > MAX_SCRIPT_CHARS:
-        return Script((), (lines.fault(SyntaxFault("script_too_long", 0, 0), "", 0, Filled("")),), known)
+        return Script((), (ScriptFault(SyntaxFault("script_too_long", 0, 0), "", lines.passage(0, 0)),), known)
     statements: list[Parsed] = []
     faults: list[ScriptFault] = []
     for count, cut in enumerate(cuts_of(text)):
-        written, ready = text[cut.start : cut.end], Filled("")
+        written = text[cut.start : cut.end]
+        origin = Origin(lines, cut.start, Filled(written))
         try:
             if count == MAX_STATEMENTS:
                 raise SyntaxFault("too_many", 0, 0)
             if len(written) > MAX_STATEMENT_CHARS:
                 raise SyntaxFault("too_long", 0, 0)
-            ready = filled(written, known, MAX_STATEMENT_CHARS)
-            tree = parse_statement(ready.text, bounds)
+            origin = Origin(lines, cut.start, filled(written, known, MAX_STATEMENT_CHARS))
+            tree = parse_statement(origin.filled.text, bounds)
         except SyntaxFault as fault:
-            faults.append(lines.fault(fault, written, cut.start, ready))
+            faults.append(ScriptFault(fault, origin.filled.text, origin.passage((fault.start, fault.end))))
             if len(faults) == MAX_FAULTS or count == MAX_STATEMENTS:
                 break
             continue
-        statements.append(Parsed(tree, ready.text, lines.place(cut.start)))
+        statements.append(Parsed(tree, origin.filled.text, origin))
         if isinstance(tree, Define):
             _define(tree, known)
     return Script(tuple(statements), tuple(faults), known)
@@ -119,27 +133,3 @@ def _define(tree: Define, known: dict[str, str]) -> None:
         known.pop(tree.name.text.upper(), None)
     else:
         known[tree.name.text.upper()] = tree.value.value
-
-
-class _Lines:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._starts = [0]
-        at = text.find("\n")
-        while at >= 0:
-            self._starts.append(at + 1)
-            at = text.find("\n", at + 1)
-
-    def place(self, at: int) -> Place:
-        line = bisect_right(self._starts, at)
-        return Place(line, at - self._starts[line - 1] + 1)
-
-    def fault(self, fault: SyntaxFault, written: str, offset: int, ready: Filled) -> ScriptFault:
-        start, end = offset + ready.written(fault.start), offset + ready.written(fault.end)
-        place = self.place(start)
-        begin = self._starts[place.line - 1]
-        newline = self._text.find("\n", begin)
-        stop = len(self._text) if newline < 0 else newline
-        return ScriptFault(
-            fault, ready.text or written, place, self._text[begin:stop].rstrip("\r"), max(0, min(end, stop) - start)
-        )

@@ -77,8 +77,6 @@ _WAYS_OUT: Final = {
 
 
 _SHOWN_CHARS: Final = 60
-_SHOWN_LINE: Final = 100
-"""Of a line of a script: longer ones are shown in part, around the fault."""
 
 
 def sentence(fault: SyntaxFault, text: str) -> str:
@@ -103,14 +101,8 @@ def sentence(fault: SyntaxFault, text: str) -> str:
 
 def report(found: ScriptFault) -> str:
     """Return what is wrong with a script and where: a line with the sentence, the line of the script, and a mark below."""
-    at = found.place.column - 1
-    begin = max(0, min(at - _SHOWN_LINE // 2, len(found.line) - _SHOWN_LINE))
-    shown = found.line[begin : begin + _SHOWN_LINE].replace("\t", " ")
-    left = "…" if begin else ""
-    right = "…" if begin + _SHOWN_LINE < len(found.line) else ""
-    mark = "^" * max(1, min(found.length, begin + _SHOWN_LINE - at))
-    place = f"line {found.place.line}, column {found.place.column}"
-    return f"{place}: {sentence(found.fault, found.text)}\n{left}{shown}{right}\n{' ' * (len(left) + at - begin)}{mark}"
+    place = found.place
+    return f"line {place.line}, column {place.column}: {sentence(found.fault, found.text)}\n{found.passage.marked}"
 
 
 def too_many(fault: ListTooLong) -> str:

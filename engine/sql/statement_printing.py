@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from engine.sql import printing
@@ -42,11 +43,19 @@ from engine.sql.statement_tree import (
     WindowClause,
     Within,
 )
-from engine.sql.tree import Identifier, Node, Text
+from engine.sql.tree import Identifier, Node, Text, TypeName
 
 
 def show(node: Node) -> str:
-    """Return the canonical text of a statement, without a semicolon, or of a part of one."""
+    """Return the canonical text of a statement, without a semicolon, or of a part of one. Types have the names that ksqlDB gives them."""
+    return _show(node.mapped(_of_ksqldb))
+
+
+def _of_ksqldb(node: Node) -> Node | None:
+    return replace(node, name="STRING") if isinstance(node, TypeName) and node.name == "TEXT" else None
+
+
+def _show(node: Node) -> str:
     shown = _SHOWN.get(type(node))
     return printing.show(node) if shown is None else shown(node)
 
@@ -60,7 +69,7 @@ def _if(is_so: bool, words: str) -> str:
 
 
 def _clause(words: str, node: Node | None) -> str:
-    return "" if node is None else f"{words} {show(node)}"
+    return "" if node is None else f"{words} {_show(node)}"
 
 
 def _number(words: str, number: str | None) -> str:
@@ -68,7 +77,7 @@ def _number(words: str, number: str | None) -> str:
 
 
 def _series(nodes: Iterable[Node]) -> str:
-    return ", ".join(map(show, nodes))
+    return ", ".join(map(_show, nodes))
 
 
 def _brackets(nodes: Iterable[Node]) -> str:
@@ -85,40 +94,40 @@ def _with(node: Any) -> str:
 
 # ------------------------------------------------------------------ queries
 def _item(node: SelectItem) -> str:
-    return _joined(show(node.value), _clause("AS", node.alias))
+    return _joined(_show(node.value), _clause("AS", node.alias))
 
 
 def _relation(node: Relation) -> str:
-    time = "" if node.time is None else show(node.time)
-    return _joined(show(node.name), _clause("AS", node.alias), time)
+    time = "" if node.time is None else _show(node.time)
+    return _joined(_show(node.name), _clause("AS", node.alias), time)
 
 
 def _time(node: TimeTravel) -> str:
     if node.until is None:
-        return f"FOR SYSTEM_TIME AS OF {show(node.at)}"
-    return f"FOR SYSTEM_TIME FROM {show(node.at)} TO {show(node.until)}"
+        return f"FOR SYSTEM_TIME AS OF {_show(node.at)}"
+    return f"FOR SYSTEM_TIME FROM {_show(node.at)} TO {_show(node.until)}"
 
 
 def _within(node: Within) -> str:
-    return f"WITHIN {show(node.before)}" if node.before == node.after else f"WITHIN ({show(node.before)}, {show(node.after)})"
+    return f"WITHIN {_show(node.before)}" if node.before == node.after else f"WITHIN ({_show(node.before)}, {_show(node.after)})"
 
 
 def _hold(node: HoldClause) -> str:
     until = "CAUGHT UP" if node.until == "caught_up" else "TABLE TIME"
     rows = "" if node.max_rows is None else f", {node.max_rows} ROWS"
-    return f"HOLD UNTIL {until}{'' if node.slack is None else f' PLUS {show(node.slack)}'}, AT MOST {show(node.at_most)}{rows}"
+    return f"HOLD UNTIL {until}{'' if node.slack is None else f' PLUS {_show(node.slack)}'}, AT MOST {_show(node.at_most)}{rows}"
 
 
 def _join(node: JoinClause) -> str:
     return _joined(
         {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "outer": "FULL OUTER JOIN"}[node.type],
-        show(node.relation),
-        "" if node.within is None else show(node.within),
+        _show(node.relation),
+        "" if node.within is None else _show(node.within),
         _clause("GRACE PERIOD", node.grace),
         _if(node.is_unversioned, "UNVERSIONED"),
         _number("LATE", node.late and node.late.upper()),
         _number("EXPIRED", node.expired and node.expired.upper()),
-        "" if node.hold is None else show(node.hold),
+        "" if node.hold is None else _show(node.hold),
         _number("HISTORY", node.history and node.history.upper()),
         _number("UNMATCHED", node.unmatched and node.unmatched.upper().replace("_", " ")),
         _clause("ON", node.on),
@@ -126,9 +135,9 @@ def _join(node: JoinClause) -> str:
 
 
 def _window(node: WindowClause) -> str:
-    first = {"tumbling": "SIZE ", "hopping": "SIZE ", "session": "", "sliding": "DIFFERENCE "}[node.type] + show(node.length)
+    first = {"tumbling": "SIZE ", "hopping": "SIZE ", "session": "", "sliding": "DIFFERENCE "}[node.type] + _show(node.length)
     others = (_clause("ADVANCE BY", node.advance), _clause("RETENTION", node.retention), _clause("GRACE PERIOD", node.grace))
-    name = "" if node.name is None else show(node.name)
+    name = "" if node.name is None else _show(node.name)
     return _joined("WINDOW", name, node.type.upper(), f"({', '.join((first, *filter(None, others)))})")
 
 
@@ -147,7 +156,7 @@ def _emit(node: EmitClause) -> str:
         _clause("EVERY", node.every),
         _if(node.is_event_driven, "EVENT DRIVEN"),
         _clause("WAIT", node.wait),
-        "" if node.buffer is None else show(node.buffer),
+        "" if node.buffer is None else _show(node.buffer),
         _clause("IDLE AFTER", node.idle_after),
     )
 
@@ -156,13 +165,13 @@ def _select(node: Select) -> str:
     return _joined(
         _listed("SELECT", node.items),
         _clause("FROM", node.relation),
-        *map(show, node.joins),
-        "" if node.window is None else show(node.window),
+        *map(_show, node.joins),
+        "" if node.window is None else _show(node.window),
         _clause("WHERE", node.where),
         _listed("GROUP BY", node.group_by),
         _listed("PARTITION BY", node.partition_by),
         _clause("HAVING", node.having),
-        "" if node.emit is None else show(node.emit),
+        "" if node.emit is None else _show(node.emit),
         _number("LIMIT", node.limit),
         _clause("WAIT FOR POSITION", node.wait_for_position),
         _clause("UP TO", node.wait_up_to),
@@ -172,8 +181,8 @@ def _select(node: Select) -> str:
 # ------------------------------------------------------------------ definitions
 def _column(node: ColumnDefinition) -> str:
     roles = {"value": "", "key": "KEY", "primary_key": "PRIMARY KEY", "headers": "HEADERS"}
-    role = roles[node.role] if node.header is None else f"HEADER({show(node.header)})"
-    return _joined(show(node.name), show(node.type), role)
+    role = roles[node.role] if node.header is None else f"HEADER({_show(node.header)})"
+    return _joined(_show(node.name), _show(node.type), role)
 
 
 def _create(node: CreateRelation) -> str:
@@ -189,7 +198,7 @@ def _create(node: CreateRelation) -> str:
 
 
 def _relation_head(node: CreateRelation | CreateAs) -> str:
-    return _joined(node.kind.upper(), _if(node.is_if_not_exists, "IF NOT EXISTS"), show(node.name))
+    return _joined(node.kind.upper(), _if(node.is_if_not_exists, "IF NOT EXISTS"), _show(node.name))
 
 
 def _create_as(node: CreateAs) -> str:
@@ -205,18 +214,18 @@ def _create_as(node: CreateAs) -> str:
 
 def _insert_values(node: InsertValues) -> str:
     columns = _brackets(node.columns) if node.columns else ""
-    return _joined("INSERT INTO", show(node.name), columns, _listed("VALUES", node.rows))
+    return _joined("INSERT INTO", _show(node.name), columns, _listed("VALUES", node.rows))
 
 
 def _create_type(node: CreateType) -> str:
-    return _joined("CREATE TYPE", _if(node.is_if_not_exists, "IF NOT EXISTS"), show(node.name), _clause("AS", node.type))
+    return _joined("CREATE TYPE", _if(node.is_if_not_exists, "IF NOT EXISTS"), _show(node.name), _clause("AS", node.type))
 
 
 def _create_function(node: CreateFunction) -> str:
     return _joined(
         "CREATE",
         _if(node.is_replace, "OR REPLACE"),
-        f"FUNCTION {show(node.name)}{_brackets(node.parameters)}",
+        f"FUNCTION {_show(node.name)}{_brackets(node.parameters)}",
         _clause("RETURNS", node.returns),
         "LANGUAGE PYTHON",
         _with(node),
@@ -226,22 +235,25 @@ def _create_function(node: CreateFunction) -> str:
 
 def _body(body: Text) -> str:
     is_plain = "$$" not in body.value and not body.value.endswith("$")
-    return f"$${body.value}$$" if is_plain else show(body)
+    return f"$${body.value}$$" if is_plain else _show(body)
 
 
 def _drop(node: Drop) -> str:
     return _joined(
-        f"DROP {node.what.upper()}", _if(node.is_if_exists, "IF EXISTS"), show(node.name), _if(node.deletes_topic, "DELETE TOPIC")
+        f"DROP {node.what.upper()}",
+        _if(node.is_if_exists, "IF EXISTS"),
+        _show(node.name),
+        _if(node.deletes_topic, "DELETE TOPIC"),
     )
 
 
 def _alter(node: AlterAdd) -> str:
-    added = ", ".join(f"ADD COLUMN {show(column)}" for column in node.columns)
-    return f"ALTER {node.kind.upper()} {show(node.name)} {added}"
+    added = ", ".join(f"ADD COLUMN {_show(column)}" for column in node.columns)
+    return f"ALTER {node.kind.upper()} {_show(node.name)} {added}"
 
 
 # ------------------------------------------------------------------ looking
-def _show(node: Show) -> str:
+def _listing(node: Show) -> str:
     return _joined(
         "SHOW",
         _if(node.is_all, "ALL"),
@@ -254,47 +266,47 @@ def _show(node: Show) -> str:
 
 def _describe(node: Describe) -> str:
     what = "" if node.what == "relation" else node.what.upper()
-    name = "" if node.name is None else show(node.name)
+    name = "" if node.name is None else _show(node.name)
     return _joined("DESCRIBE", what, name, _if(node.is_extended, "EXTENDED"))
 
 
 def _why(node: ExplainWhy) -> str:
-    return _joined("EXPLAIN WHY", show(node.query), f"KEY {_brackets(node.key)}", _clause("AT", node.at))
+    return _joined("EXPLAIN WHY", _show(node.query), f"KEY {_brackets(node.key)}", _clause("AT", node.at))
 
 
 def _print(node: Print) -> str:
     beginning = _if(node.is_from_beginning, "FROM BEGINNING")
-    return _joined("PRINT", show(node.topic), beginning, _number("INTERVAL", node.interval), _number("LIMIT", node.limit))
+    return _joined("PRINT", _show(node.topic), beginning, _number("INTERVAL", node.interval), _number("LIMIT", node.limit))
 
 
 # ------------------------------------------------------------------ the session and assertions
 def _set(node: SetProperty) -> str:
-    return f"UNSET {show(node.name)}" if node.value is None else f"SET {show(node.name)} = {show(node.value)}"
+    return f"UNSET {_show(node.name)}" if node.value is None else f"SET {_show(node.name)} = {_show(node.value)}"
 
 
 def _define(node: Define) -> str:
-    return f"UNDEFINE {show(node.name)}" if node.value is None else f"DEFINE {show(node.name)} = {show(node.value)}"
+    return f"UNDEFINE {_show(node.name)}" if node.value is None else f"DEFINE {_show(node.name)} = {_show(node.value)}"
 
 
 def _assert_topic(node: AssertTopic) -> str:
     return _joined(
-        "ASSERT", _if(node.is_missing, "NOT EXISTS"), "TOPIC", show(node.topic), _with(node), _clause("TIMEOUT", node.timeout)
+        "ASSERT", _if(node.is_missing, "NOT EXISTS"), "TOPIC", _show(node.topic), _with(node), _clause("TIMEOUT", node.timeout)
     )
 
 
 def _assert_values(node: AssertValues) -> str:
     columns = _brackets(node.columns) if node.columns else ""
     first, last = ("ASSERT NULL VALUES", "KEY") if node.is_null else ("ASSERT VALUES", "VALUES")
-    return _joined(first, show(node.name), columns, last, show(node.row))
+    return _joined(first, _show(node.name), columns, last, _show(node.row))
 
 
 def _control(node: Control) -> str:
-    return f"{node.action.upper()} {'ALL' if node.query is None else show(node.query)}"
+    return f"{node.action.upper()} {'ALL' if node.query is None else _show(node.query)}"
 
 
 _SHOWN: Final[dict[type[Node], Callable[[Any], str]]] = {
     Identifier: printing.show,
-    Property: lambda node: f"{show(node.name)} = {show(node.value)}",
+    Property: lambda node: f"{_show(node.name)} = {_show(node.value)}",
     Duration: lambda node: f"{node.amount} {node.unit}",
     SelectItem: _item,
     TimeTravel: _time,
@@ -309,7 +321,7 @@ _SHOWN: Final[dict[type[Node], Callable[[Any], str]]] = {
     ColumnDefinition: _column,
     CreateRelation: _create,
     CreateAs: _create_as,
-    InsertQuery: lambda node: _joined("INSERT INTO", show(node.name), _with(node), show(node.query)),
+    InsertQuery: lambda node: _joined("INSERT INTO", _show(node.name), _with(node), _show(node.query)),
     Row: lambda node: _brackets(node.values),
     InsertValues: _insert_values,
     CreateType: _create_type,
@@ -317,15 +329,15 @@ _SHOWN: Final[dict[type[Node], Callable[[Any], str]]] = {
     Drop: _drop,
     AlterAdd: _alter,
     Control: _control,
-    Show: _show,
+    Show: _listing,
     Describe: _describe,
-    Explain: lambda node: f"EXPLAIN {show(node.what)}",
+    Explain: lambda node: f"EXPLAIN {_show(node.what)}",
     ExplainWhy: _why,
     Print: _print,
     SetProperty: _set,
     Define: _define,
     AssertTopic: _assert_topic,
     AssertValues: _assert_values,
-    AssertRelation: lambda node: show(node.relation).replace("CREATE", "ASSERT", 1),
+    AssertRelation: lambda node: _show(node.relation).replace("CREATE", "ASSERT", 1),
     Refused: lambda node: node.words,
 }

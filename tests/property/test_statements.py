@@ -15,6 +15,7 @@ from engine.sql.statement_printing import show
 from engine.sql.statement_tree import Statement
 from engine.sql.statements import parse_statement
 from tests.property.statement_trees import STATEMENTS
+from tests.unit.sql.test_statements import STATEMENTS as WRITTEN
 
 BOUNDS = Bounds(nesting=60, depth=200, values=50, arguments=50)
 
@@ -40,6 +41,13 @@ def test_a_spoilt_statement_is_read_or_refused_at_a_place(tree: Statement, choic
     for _ in range(10):
         text = spoilt(text, choices)
         read(text)
+
+
+def test_thousands_of_spoilt_statements_are_read_or_refused() -> None:
+    choices = random.Random(13)
+    for text, _ in WRITTEN:
+        for _ in range(25):
+            read(spoilt(text, choices))
 
 
 @settings(max_examples=100, deadline=None)

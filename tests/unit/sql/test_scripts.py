@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENTS, Place, parse_script
+from engine.sql.places import Passage, Place
+from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENTS, parse_script
 from engine.sql.statement_printing import show
+from engine.sql.tree import Call
 
 
 def shown(text: str, variables: dict[str, str] | None = None) -> list[str]:
@@ -92,6 +94,14 @@ def test_no_variables_stand_in_quoted_names_and_comments() -> None:
 def test_a_fault_behind_a_value_is_where_it_was_written() -> None:
     assert faults("select ${v}, ${w}\nfrom s whr ${v} = 1", {"v": "a_very_long_name", "w": "'x'"}) == [("unexpected", 2, 12)]
     assert faults("select ${v}, ${w} from s where) a", {"v": "a_very_long_name", "w": "'x'"}) == [("unexpected", 1, 31)]
+
+
+def test_what_is_part_of_a_statement_is_part_of_its_script() -> None:
+    (parsed,) = parse_script("-- x\nselect a,\n  ${v} + f(b) from s", {"v": "a_long_name"}).statements
+    called = next(node for node in parsed.tree.walk() if isinstance(node, Call))
+    assert parsed.passage(called.span) == Passage(Place(3, 10), "  ${v} + f(b) from s", 4)
+    assert parsed.passage(called.span).marked == "  ${v} + f(b) from s\n         ^^^^"
+    assert parsed.passage() == Passage(Place(2, 1), "select a,", 9)
 
 
 # ------------------------------------------------------------------ bounds

@@ -66,6 +66,10 @@ def test_what_is_missing_is_marked_where_it_should_stand() -> None:
     )
 
 
+def test_emit_alone_is_no_other_name_of_a_relation() -> None:
+    assert "the statement ends where CHANGES or FINAL is needed" in said("select a from s emit")
+
+
 def test_of_a_long_line_the_part_around_the_fault_is_shown() -> None:
     first, shown, mark = said("select " + "a, " * 100 + "from, " + "b, " * 100 + "c from s").split("\n")
     assert first.startswith("line 1, column 308: ")

@@ -12,11 +12,11 @@ DEFINITIONS = [
     ("CREATE STREAM s", "CREATE STREAM s"),
     (
         "create or replace source table if not exists t (id string primary key, b decimal(3, 1)) with (kafka_topic='t', 'x.y'=-1)",
-        "CREATE OR REPLACE SOURCE TABLE IF NOT EXISTS t (id TEXT PRIMARY KEY, b DECIMAL(3, 1)) WITH (kafka_topic = 't', 'x.y' = -1)",
+        "CREATE OR REPLACE SOURCE TABLE IF NOT EXISTS t (id STRING PRIMARY KEY, b DECIMAL(3, 1)) WITH (kafka_topic = 't', 'x.y' = -1)",
     ),
     (
         "create stream s (k int key, h array<struct<key string, value bytes>> headers, g bytes header('x'))",
-        "CREATE STREAM s (k INT KEY, h ARRAY<STRUCT<key TEXT, value bytes>> HEADERS, g bytes HEADER('x'))",
+        "CREATE STREAM s (k INT KEY, h ARRAY<STRUCT<key STRING, value bytes>> HEADERS, g bytes HEADER('x'))",
     ),
     (
         "create stream s (a int array, b varchar(string), c struct<>)",
@@ -38,18 +38,18 @@ DEFINITIONS = [
         "insert into s (a, b) values (1, array[1]), (2, map('k' := struct(f := 1)))",
         "INSERT INTO s (a, b) VALUES (1, ARRAY[1]), (2, MAP('k' := STRUCT(f := 1)))",
     ),
-    ("create type address as struct<street string, number int>", "CREATE TYPE address AS STRUCT<street TEXT, number INT>"),
+    ("create type address as struct<street string, number int>", "CREATE TYPE address AS STRUCT<street STRING, number INT>"),
     ("create type if not exists a as int", "CREATE TYPE IF NOT EXISTS a AS INT"),
     (
         "create or replace function f(a int, b string) returns map<string, double> language python with (deterministic=true) as $$ x $$",
-        "CREATE OR REPLACE FUNCTION f(a INT, b TEXT) RETURNS MAP<TEXT, DOUBLE> LANGUAGE PYTHON WITH (deterministic = TRUE) AS $$ x $$",
+        "CREATE OR REPLACE FUNCTION f(a INT, b STRING) RETURNS MAP<STRING, DOUBLE> LANGUAGE PYTHON WITH (deterministic = TRUE) AS $$ x $$",
     ),
     ("create function f() returns int language python as 'a$$'", "CREATE FUNCTION f() RETURNS INT LANGUAGE PYTHON AS 'a$$'"),
     ("drop stream s", "DROP STREAM s"),
     ("drop table if exists t delete topic", "DROP TABLE IF EXISTS t DELETE TOPIC"),
     ("drop type if exists t", "DROP TYPE IF EXISTS t"),
     ("drop function f", "DROP FUNCTION f"),
-    ("alter stream s add column a int, add b string", "ALTER STREAM s ADD COLUMN a INT, ADD COLUMN b TEXT"),
+    ("alter stream s add column a int, add b string", "ALTER STREAM s ADD COLUMN a INT, ADD COLUMN b STRING"),
     ("alter table t add column int", "ALTER TABLE t ADD COLUMN column INT"),
 ]
 QUERIES = [
@@ -108,6 +108,7 @@ QUERIES = [
     ),
     ("select a from s emit at window end then changes", "SELECT a FROM s EMIT AT WINDOW END THEN CHANGES"),
     ("select a from s emit all", "SELECT a FROM s EMIT ALL"),
+    ("select a from s emit where b", "SELECT a FROM s AS emit WHERE b"),
     ("select a from s emit emit changes", "SELECT a FROM s AS emit EMIT CHANGES"),
     (
         "select a from w for system_time as of '2013-01-01' x where b",
