@@ -13,18 +13,20 @@ from engine.statements.session import KeyWindow, Settings
 _LENGTHS: Final = {"tumbling": "size", "hopping": "size", "session": "gap", "sliding": "difference"}
 
 
-def window_body(window: WindowClause, emit: EmitClause | None, settings: Settings) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the definition's window, and what was left open and how it was understood."""
+def window_body(
+    window: WindowClause, emit: EmitClause | None, settings: Settings, *, is_free: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the definition's window, and what was left open and how it was understood; ``is_free``: ksqlDB's rules do not bind it."""
     length_ms = milliseconds(window.length)
     body: dict[str, Any] = {"type": window.type, _LENGTHS[window.type]: f"{length_ms}ms"}
-    if length_ms == 0 and window.type != "sliding":
+    if length_ms == 0 and window.type != "sliding" and not is_free:
         raise StatementRefused("duration_malformed", "A window must be longer than 0", window.length)
     if window.advance is not None:
         body["advance"] = f"{milliseconds(window.advance)}ms"
     notes: tuple[str, ...] = ()
     if window.grace is not None:
         body["grace"] = f"{milliseconds(window.grace)}ms"
-    else:
+    elif not is_free:
         is_final = emit is not None and emit.mode == "final"
         theirs = 0 if is_final else max(DAY_MS - length_ms, 0)
         body["grace"] = f"{theirs if settings.default_grace == 'ksqldb' else 0}ms"
@@ -35,21 +37,22 @@ def window_body(window: WindowClause, emit: EmitClause | None, settings: Setting
             )
             notes = (note,)
     if window.retention is not None:
-        body["retention"] = f"{_retention(window, length_ms, body['grace'])}ms"
+        if not is_free:
+            _check_retention(window, length_ms)
+        body["retention"] = f"{milliseconds(window.retention)}ms"
     return body, notes
 
 
-def _retention(window: WindowClause, length_ms: int, grace: str) -> int:
-    if window.retention is None:
-        raise AssertionError("asked for with a retention alone")
-    retention_ms, least_ms = milliseconds(window.retention), length_ms + int(grace.removesuffix("ms"))
-    if window.grace is not None and retention_ms < least_ms:
+def _check_retention(window: WindowClause, length_ms: int) -> None:
+    if window.retention is None or window.grace is None:
+        return
+    retention_ms, least_ms = milliseconds(window.retention), length_ms + milliseconds(window.grace)
+    if retention_ms < least_ms:
         raise StatementRefused(
             "retention_too_short",
             f"The retention period {retention_ms} ms is shorter than the window and its grace, {least_ms} ms: open windows could not be read",
             window.retention,
         )
-    return retention_ms
 
 
 def key_window(window: WindowClause) -> KeyWindow:

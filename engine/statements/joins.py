@@ -258,6 +258,11 @@ def _refuse_windowed(state: Joined, join: JoinClause, source: Source) -> None:
 def _options(join: JoinClause, source: Source, kind: RelationKind) -> dict[str, Any]:
     if kind == source.relation.kind == "stream" and join.within is not None:
         return {"within": _within(join)}
+    return join_options(join)
+
+
+def join_options(join: JoinClause) -> dict[str, Any]:
+    """Return what a join of a stream and a table, or of two tables, says beside what is equal."""
     body: dict[str, Any] = {}
     if join.grace is not None:
         body["grace"] = f"{milliseconds(join.grace)}ms"

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.definition.queries import Dialect, QueryDefinition
+from engine.definition.queries import QueryDefinition
 from engine.definition.start import StartAt
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
@@ -19,11 +19,12 @@ from engine.sql.statement_tree import CreateAs, InsertQuery
 from engine.sql.tree import Node
 from engine.statements.actions import Action, CreateQuery, InsertInto, Nothing
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
+from engine.statements.free_form import free_select_of
 from engine.statements.naming import definition_name, folded
 from engine.statements.properties import Properties, milliseconds
 from engine.statements.scope import own_name, relation_of
 from engine.statements.selecting import Selected, select_of
-from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation, Topic
+from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
 from engine.statements.type_names import shown
 
@@ -44,7 +45,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
             statement.name,
         )
     properties = Properties(statement.properties)
-    selected = select_of(statement.query, session, name, _dialect(properties))
+    selected = _selected(statement, session, properties, name)
     _check_kind(statement, selected)
     topic = topic_of(properties, session, _prefixed(name, session), selected.sources.first.relation.topic, statement)
     topic = _timed(topic, properties, selected, statement)
@@ -58,8 +59,11 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     emit = statement.query.emit
     if properties.flag("MATERIALIZE_OPEN") or (emit is not None and emit.keeps_open):
         into["materialize_open"] = True
+    kept_ms = properties.duration("LOG_RETENTION")
+    if kept_ms is not None:
+        into["retention"] = f"{kept_ms}ms"
     definition, plan = _planned(selected, _query_name(properties, own, session), into, properties, session, statement)
-    columns = _columns(selected, plan)
+    columns = _columns(selected, definition, plan)
     if not selected.key and (properties.text("KEY_FORMAT") or "NONE").upper() != "NONE":
         detail = "Key format specified for stream without key columns. Leave KEY_FORMAT out"
         raise StatementRefused("format_clash", detail, properties.node("KEY_FORMAT"))
@@ -93,7 +97,7 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
     if target.is_read_only:
         raise StatementRefused("read_only", f"Cannot insert into read-only stream: {target.name}", statement.name)
     properties = Properties(statement.properties)
-    selected = select_of(statement.query, session, target.name, _dialect(properties))
+    selected = _selected(statement, session, properties, target.name)
     if selected.kind != "stream":
         raise StatementRefused(
             "wrong_kind",
@@ -103,12 +107,12 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
     name = _query_name(properties, _free(f"insert_{target.definition_name}"[:60], session), session)
     definition, plan = _planned(selected, name, {"stream": target.definition_name}, properties, session, statement)
     properties.check_all_read()
-    _check_fits(_columns(selected, plan), selected, target, statement)
+    _check_fits(_columns(selected, definition, plan), selected, target, statement)
     return InsertInto(target, definition, plan, selected.notes)
 
 
 def _check_kind(statement: CreateAs, selected: Selected) -> None:
-    if selected.kind != statement.kind:
+    if selected.kind != statement.kind and not selected.is_free:
         raise StatementRefused(
             "wrong_kind",
             f"Invalid result type. Your SELECT query produces a {selected.kind.upper()}. Please use CREATE {selected.kind.upper()} AS SELECT "
@@ -117,8 +121,12 @@ def _check_kind(statement: CreateAs, selected: Selected) -> None:
         )
 
 
-def _dialect(properties: Properties) -> Dialect:
-    return "standard" if properties.one_of("DIALECT", ("KSQLDB", "STANDARD")) == "STANDARD" else "ksqldb"
+def _selected(statement: CreateAs | InsertQuery, session: Session, properties: Properties, sink: str) -> Selected:
+    """Bind the query: by ksqlDB's rules, unless it says its dialect."""
+    dialect = properties.one_of("DIALECT", ("KSQLDB", "STANDARD"))
+    if dialect is None:
+        return select_of(statement.query, session, sink)
+    return free_select_of(statement.query, session, properties, "standard" if dialect == "STANDARD" else "ksqldb")
 
 
 def _prefixed(name: str, session: Session) -> str:
@@ -153,9 +161,11 @@ def _planned(
 ) -> tuple[QueryDefinition, Plan]:
     """Make the definition and plan it; faults of either are the statement's."""
     body = {"name": name, **selected.body, "into": into, **_running(properties, session)}
-    if selected.is_rekeyed or (selected.kind == "stream" and not selected.key):
+    if selected.is_free:
+        into |= {} if selected.key_given is None else {"key": selected.key_given}
+    elif selected.is_rekeyed or (selected.kind == "stream" and not selected.key):
         into["key"] = [*selected.key, *(WINDOW_BOUNDS if selected.window is not None else ())]
-    if selected.window is not None and selected.kind == "stream":
+    if selected.window is not None and selected.kind == "stream" and not selected.is_free:
         into.setdefault("key", [*selected.key, *WINDOW_BOUNDS])
     try:
         definition = QueryDefinition.model_validate(body)
@@ -166,6 +176,16 @@ def _planned(
         raise StatementUnsupported("definition_not_supported", f"{problem.pointer}: {problem.detail}", statement) from error
     except DefinitionInvalid as error:
         raise _fault(error, selected, statement) from error
+
+
+def _take_shape(selected: Selected, definition: QueryDefinition, plan: Plan) -> None:
+    """Take the key, the columns and the window of the result from its plan."""
+    output, window = plan.output, definition.window
+    if window is not None and output.is_windowed and output.key[-2:] == WINDOW_BOUNDS:
+        selected.window = KeyWindow(window.type, window.size or window.difference)
+    hidden = WINDOW_BOUNDS if selected.window is not None else ()
+    selected.key = tuple(name for name in output.key if name not in hidden)
+    selected.columns = tuple(name for name in output.columns.names if name not in hidden)
 
 
 def _fault(error: DefinitionInvalid, selected: Selected, statement: Node) -> StatementFault:
@@ -197,14 +217,20 @@ def _running(properties: Properties, session: Session) -> dict[str, Any]:
                 f"START is EARLIEST, LATEST or a time such as '2013-01-01T00:00:00Z', not {start!r}",
                 properties.node("START"),
             ) from error
-    rows = properties.whole("LATE_RECORDS_MAX_ROWS")
-    if rows is not None:
-        body["late_records"] = {"max_rows": rows}
+    rows, kept_ms = properties.whole("LATE_RECORDS_MAX_ROWS"), properties.duration("LATE_RECORDS_RETENTION")
+    if rows is not None or kept_ms is not None:
+        late = {"max_rows": rows, "retention": None if kept_ms is None else f"{kept_ms}ms"}
+        body["late_records"] = {name: value for name, value in late.items() if value is not None}
+    wanted = properties.one_of("DESIRED_STATE", ("RUNNING", "PAUSED", "STOPPED"))
+    if wanted is not None:
+        body["desired_state"] = wanted.lower()
     return body
 
 
-def _columns(selected: Selected, plan: Plan) -> Schema:
+def _columns(selected: Selected, definition: QueryDefinition, plan: Plan) -> Schema:
     """Return the result's columns, those of the key first."""
+    if selected.is_free:
+        _take_shape(selected, definition, plan)
     values = [name for name in selected.columns if name not in selected.key]
     return plan.output.columns.select((*selected.key, *values))
 

@@ -164,11 +164,13 @@ class Translator:
         sources: the inputs.
         types: named types.
         synthetic: what names that no input has stand for (``ROWKEY``).
+        is_free: ksqlDB's rules do not bind the query: types are written as definitions write them.
     """
 
     sources: Sources
     types: Mapping[str, ColumnType]
     synthetic: dict[str, Node] = field(default_factory=dict)
+    is_free: bool = False
 
     def __call__(self, node: Node) -> Node:
         """Return the definition's tree of an expression; every column in it names its input.
@@ -197,6 +199,8 @@ class Translator:
                         ),
                         span=part.span,
                     )
+                case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
+                    return None
                 case Cast(operand=operand, type=kind):
                     return Cast(self._changed(operand, bound_names), type_name(type_of(kind, self.types), kind), span=part.span)
                 case Call(arguments=arguments) if any(map(self._is_unit, arguments)):
@@ -232,14 +236,20 @@ class Translator:
         if column.table is None and name in bound_names:
             return Column(Identifier(name, is_quoted=True), span=column.span)
         if column.table is None and name in self.synthetic:
-            return Paren(self.synthetic[name], span=column.span)
+            found = self.synthetic[name]
+            return found if isinstance(found, Column) else Paren(found, span=column.span)
+        if name.startswith("$"):
+            alias = None if column.table is None else self.sources.find(column.table).name
+            return Column(
+                Identifier(name, is_quoted=True), None if alias is None else Identifier(alias, is_quoted=True), span=column.span
+            )
         if column.table is not None:
             return self._of(self.sources.find(column.table), name, column)
-        found = self.sources.having(name)
-        if len(found) > 1:
-            those = " or ".join(f"{source.alias}.{name}" for source in found)
-            raise StatementRefused("ambiguous_column", f"Column '{name}' is ambiguous. Could be {those}", column)
-        return self._of(found[0] if found else self.sources.first, name, column)
+        those = self.sources.having(name)
+        if len(those) > 1:
+            names = " or ".join(f"{source.alias}.{name}" for source in those)
+            raise StatementRefused("ambiguous_column", f"Column '{name}' is ambiguous. Could be {names}", column)
+        return self._of(those[0] if those else self.sources.first, name, column)
 
     def _of(self, source: Source, name: str, at: Column) -> Node:
         if name == ROWTIME:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.definition.queries import Dialect
 from engine.definition.syntax import render
 from engine.sql.statement_tree import RelationKind, Select
 from engine.sql.tree import Column, Identifier, Node, Null
@@ -33,6 +32,8 @@ class Selected:
         places: pointers of the definition → where the statement has it.
         notes: what the statement left open.
         is_rekeyed: PARTITION BY, or a join, gives the rows another key than the input's.
+        is_free: ksqlDB's rules do not bind it; key, columns and window are those of its plan.
+        key_given: ``into.key`` of such a query.
     """
 
     sources: Sources
@@ -44,30 +45,30 @@ class Selected:
     places: dict[str, Node] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     is_rekeyed: bool = False
+    is_free: bool = False
+    key_given: list[str] | None = None
 
 
-def select_of(select: Select, session: Session, sink: str, dialect: Dialect) -> Selected:
+def select_of(select: Select, session: Session, sink: str) -> Selected:
     """Bind a query.
 
     Args:
         select: the query.
         session: with the relations.
         sink: what it writes, for messages.
-        dialect: how its expressions are understood.
 
     Raises:
         StatementRefused: it is wrong.
         StatementUnsupported: it cannot be had here.
     """
     sources = sources_of(select, session)
-    if dialect == "ksqldb":
-        check_rules(select, sources)
+    check_rules(select, sources)
     translate = Translator(sources, session.types)
     state = joined(sources, select.joins, translate)
     first = sources.first
     found = Selected(sources, state.kind, places=dict(state.places))
     found.body = {
-        "dialect": dialect,
+        "dialect": "ksqldb",
         "from": {first.relation.kind: first.relation.definition_name, "as": first.name},
         "joins": state.body,
     }

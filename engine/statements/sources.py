@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -21,6 +22,9 @@ from engine.statements.scope import own_name
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
 from engine.statements.type_names import check_supported, named_type, shown
+
+RFC_3339: Final = "RFC 3339"
+"""EVENT_TIME_FORMAT of texts that need no format."""
 
 _WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}
 
@@ -51,6 +55,8 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         raise StatementRefused(
             "property_missing", 'Missing required property "KAFKA_TOPIC" which has no default value.', statement
         )
+    if properties.has("KEY"):
+        key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
     window = _window(properties, key, statement)
     check_formats(topic, columns, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
@@ -62,6 +68,21 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
     relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window, statement.is_read_only)
     return RegisterSource(relation, definition, statement.is_replace)
+
+
+def _ordered(key: tuple[str, ...], properties: Properties) -> tuple[str, ...]:
+    """Return the key's columns in the order that KEY gives, which is not that of the columns."""
+    try:
+        names = json.loads(properties.text("KEY") or "")
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or sorted(map(str, names)) != sorted(key):
+        raise StatementRefused(
+            "property_malformed",
+            f"""KEY gives the order of the key's columns {", ".join(key)}, as in KEY='["A", "B"]'""",
+            properties.node("KEY"),
+        )
+    return tuple(names)
 
 
 def _columns(statement: CreateRelation, session: Session) -> Schema:
@@ -131,24 +152,48 @@ def _definition(
         "key": [*key, *bounds],
         "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
         **_event_time(columns, properties),
+        **_connector(topic, properties),
         "max_future_skew": _skew(properties, session),
     }
-    if topic.partitions is not None:
-        body["connector"] = {"type": "log", "partitions": topic.partitions}
-    retention = properties.duration("HISTORY_RETENTION")
-    if statement.history_retention is not None:
-        retention = milliseconds(statement.history_retention)
-    if retention is not None and statement.kind == "stream":
-        raise StatementRefused("property_clash", "HISTORY RETENTION belongs to a table: a stream keeps every record", statement)
+    wanted = properties.one_of("ON_BAD_RECORD", ("REJECT", "STOP"))
+    if wanted is not None:
+        body["on_bad_record"] = wanted.lower()
     model: type[SourceDefinition] = StreamDefinition
     if statement.kind == "table":
         model = TableDefinition
-        body |= {"versioned": None if retention is None else {"history_retention": f"{retention}ms"}}
+        body |= _of_table(statement, properties)
+    elif statement.history_retention is not None or properties.has("HISTORY_RETENTION"):
+        raise StatementRefused("property_clash", "HISTORY RETENTION belongs to a table: a stream keeps every record", statement)
     try:
         return model.model_validate(body)
     except ValidationError as error:
         problem = problems_of(error, model)[0]
         raise StatementUnsupported("definition_not_supported", problem.detail, statement) from error
+
+
+def _of_table(statement: CreateRelation, properties: Properties) -> dict[str, Any]:
+    """Return what a table says beside its columns. Rows of a read-only one can be read (``CREATE SOURCE TABLE``)."""
+    retention = properties.duration("HISTORY_RETENTION")
+    if statement.history_retention is not None:
+        retention = milliseconds(statement.history_retention)
+    materialize = properties.flag("MATERIALIZE")
+    conflict = properties.one_of("CONFLICT", ("LATEST_ARRIVAL", "LATEST_EVENT_TIME"))
+    return {
+        "versioned": None if retention is None else {"history_retention": f"{retention}ms"},
+        "materialize": statement.is_read_only if materialize is None else materialize,
+        **({} if conflict is None else {"conflict": conflict.lower()}),
+    }
+
+
+def _connector(topic: Topic, properties: Properties) -> dict[str, Any]:
+    path, form = properties.text("FILES_PATH"), properties.one_of("FILES_FORMAT", ("NDJSON", "CSV", "PARQUET"))
+    where, feed, kept_ms = properties.text("FEED_WHERE"), properties.text("FEED"), properties.duration("LOG_RETENTION")
+    if path is not None:
+        found: dict[str, Any] = {"type": "files", "path": path, "format": (form or "NDJSON").lower(), "where": where}
+        return {"connector": found}
+    log = {"partitions": topic.partitions, "feed": feed, "where": where, "retention": None if kept_ms is None else f"{kept_ms}ms"}
+    given = {name: value for name, value in log.items() if value is not None}
+    return {"connector": {"type": "log", **given}} if given else {}
 
 
 def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:
@@ -168,6 +213,12 @@ def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:
             "unknown_column", f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{name}'", node
         )
     kind = columns[name]
+    unit = properties.one_of("EVENT_TIME_UNIT", ("S", "MS", "US", "NS"))
+    if unit is not None:
+        return {"event_time": name, "event_time_unit": unit.lower()}
+    own_form = properties.text("EVENT_TIME_FORMAT")
+    if kind.kind == "string" and own_form is not None:
+        return {"event_time": name, "event_time_format": None if own_form == RFC_3339 else own_form}
     if kind.kind == "string":
         if form is None:
             raise StatementRefused(

@@ -1,0 +1,90 @@
+"""A source's definition as a statement that means the same: every field has a clause or a property."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
+from engine.sql.statement_printing import show
+from engine.sql.statement_tree import ColumnDefinition, CreateRelation, Property
+from engine.statements.session import Topic
+from engine.statements.sources import RFC_3339
+from engine.statements.type_names import type_name
+from engine.statements.writing import column_name, duration, prop, relation_name, written_duration
+
+
+def source_statement_of(name: str, definition: SourceDefinition, topic: Topic | None = None) -> str:
+    """Return a source as a statement.
+
+    Args:
+        name: of the relation, as definitions have it.
+        definition: what it is.
+        topic: how its records are written; None: as JSON, under its name.
+    """
+    is_table = isinstance(definition, TableDefinition)
+    role: Literal["key", "primary_key"] = "primary_key" if is_table else "key"
+    columns = tuple(
+        ColumnDefinition(column_name(each), type_name(kind), role if each in definition.key else "value")
+        for each, kind in definition.schema_.items()
+    )
+    versioned = definition.versioned if isinstance(definition, TableDefinition) else None
+    return show(
+        CreateRelation(
+            "table" if is_table else "stream",
+            relation_name(name),
+            columns,
+            None if versioned is None else duration(versioned.history_retention),
+            (*_topic(name, topic), *_properties(definition)),
+        )
+    )
+
+
+def _topic(name: str, topic: Topic | None) -> Iterator[Property]:
+    if topic is None:
+        yield from (prop("KAFKA_TOPIC", name), prop("FORMAT", "JSON"))
+        return
+    yield prop("KAFKA_TOPIC", topic.name)
+    for side, form in (("KEY", topic.key_format), ("VALUE", topic.value_format)):
+        yield prop(f"{side}_FORMAT", form.name)
+        if form.delimiter != ",":
+            yield prop(f"{side}_DELIMITER", form.delimiter)
+    if topic.is_wrapped is not None:
+        yield prop("WRAP_SINGLE_VALUE", topic.is_wrapped)
+
+
+def _properties(definition: SourceDefinition) -> Iterator[Property]:
+    if list(definition.key) != [name for name in definition.columns if name in definition.key]:
+        yield prop("KEY", json.dumps(list(definition.key), ensure_ascii=False))
+    if definition.event_time is not None:
+        yield prop("TIMESTAMP", '"' + definition.event_time + '"')
+        if definition.schema_[definition.event_time].kind == "string":
+            yield prop("EVENT_TIME_FORMAT", definition.event_time_format or RFC_3339)
+    if definition.event_time_unit is not None:
+        yield prop("EVENT_TIME_UNIT", definition.event_time_unit)
+    yield from _connector(definition)
+    skew_ms = definition.max_future_skew
+    yield prop("MAX_FUTURE_SKEW", "NONE" if skew_ms is None else written_duration(skew_ms))
+    if definition.on_bad_record != "reject":
+        yield prop("ON_BAD_RECORD", definition.on_bad_record.upper())
+    if isinstance(definition, TableDefinition):
+        if definition.materialize:
+            yield prop("MATERIALIZE", value=True)
+        if definition.conflict != "latest_arrival":
+            yield prop("CONFLICT", definition.conflict.upper())
+
+
+def _connector(definition: SourceDefinition) -> Iterator[Property]:
+    connector = definition.connector
+    if connector.where is not None:
+        yield prop("FEED_WHERE", connector.where)
+    if isinstance(connector, FilesConnector):
+        yield prop("FILES_PATH", connector.path)
+        yield prop("FILES_FORMAT", connector.format.upper())
+        return
+    yield prop("PARTITIONS", connector.partitions)
+    if connector.feed is not None:
+        yield prop("FEED", connector.feed)
+    if connector.retention is not None:
+        yield prop("LOG_RETENTION", written_duration(connector.retention))
