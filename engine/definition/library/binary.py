@@ -105,21 +105,6 @@ def _of_loose_base64(text: str) -> bytes:
     return base64.b64decode(whole + "=" * (-len(whole) % 4))
 
 
-def _checked(name: str, places: Sequence[int], build: Callable[[Arguments], Operand]) -> Callable[[Arguments], Operand]:
-    """Refuse unknown encodings that are written out."""
-
-    def compiled(arguments: Arguments) -> Operand:
-        for place in places:
-            written = arguments[place].literal
-            if isinstance(written, str) and written.lower() not in _ENCODINGS:
-                raise ExpressionInvalid(
-                    "type_mismatch", f"{name} knows the encodings {', '.join(_ENCODINGS)}, not {written[:40]!r}"
-                )
-        return build(arguments)
-
-    return compiled
-
-
 def from_number(name: str, kind: ColumnType) -> Callable[[Arguments], Operand]:
     """Compile the reading of a number from its bytes."""
     size = {INT: 4}.get(kind, 8)
@@ -165,19 +150,19 @@ BINARY: Sequence[Function] = (
     Function(
         "to_bytes", "text: string, encoding: string", "bytes", "The bytes that a text means: hex, utf8, ascii or base64.",
         (Example("from_bytes(to_bytes('746561', 'hex'), 'utf8')", "tea"),),
-        _checked("to_bytes", [1], of_values("to_bytes", _to_bytes, [STRING], BYTES)), gaps=gaps.where_failed("outside_domain"),
+        of_values("to_bytes", _to_bytes, [STRING], BYTES), gaps=gaps.where_failed("outside_domain"),
         ksqldb=("TO_BYTES",),
     ),
     Function(
         "from_bytes", "value: bytes, encoding: string", "string", "The bytes as text: hex, utf8, ascii or base64.",
         (Example("from_bytes(to_bytes('tea', 'utf8'), 'hex')", "746561"),),
-        _checked("from_bytes", [1], of_values("from_bytes", _from_bytes, [BYTES, STRING], STRING)),
+        of_values("from_bytes", _from_bytes, [BYTES, STRING], STRING),
         gaps=gaps.where_failed("outside_domain"), ksqldb=("FROM_BYTES",),
     ),
     Function(
         "encode", "text: string, from: string, to: string", "string", "A text of one encoding in another: hex, utf8, ascii or base64.",
         (Example("encode('tea', 'utf8', 'base64')", "dGVh"), Example("encode('0x746561', 'hex', 'ascii')", "tea")),
-        _checked("encode", [1, 2], of_values("encode", _reencoded, [STRING], STRING)), gaps=gaps.where_failed("outside_domain"),
+        of_values("encode", _reencoded, [STRING], STRING), gaps=gaps.where_failed("outside_domain"),
         ksqldb=("ENCODE",),
     ),
     _of_number("int_from_bytes", INT, Example("int_from_bytes(to_bytes('0000002A', 'hex'))", 42)),

@@ -14,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from engine.definition.library.by_value import Unfit
 from engine.definition.patterns import MAX_PATTERN_CHARS
 
 _META: Final = frozenset("\\.+*?()|[]{}^$#&-~/")
@@ -35,7 +36,7 @@ _PROPERTY: Final = re.compile(r"[pP](?:\{(\^?[A-Za-z_=]+)\}|[A-Z])")
 PATTERNS_KEPT: Final = 1_024
 
 
-class PatternRefused(ValueError):
+class PatternRefused(Unfit):
     """A regular expression that is none, or that only Java can run; the text says which part."""
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from engine.definition import gaps
 from engine.definition.documented import Example
 from engine.definition.library.arguments import texts_of, whole
+from engine.definition.library.by_group import ByGroup
 from engine.definition.library.by_value import MAX_ITEMS
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.library.java_patterns import PatternRefused, groups_of, replacement, translated
@@ -22,8 +23,6 @@ from engine.definition.limits import MAX_TEXT_BYTES
 from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand
 from engine.definition.types import STRING, ColumnType
-
-_TEXT, _VALUE, _FAILED, _ROW = "text", "value", "failed", "row"
 
 Build = Callable[..., pl.Expr]
 """From the text and the other arguments' values, the regular expression first, to the result; raises PatternRefused."""
@@ -44,35 +43,14 @@ class _Call:
 
     def compiled(self, text: pl.Expr, others: Sequence[Operand], parts: Sequence[pl.Expr]) -> Operand:
         """Return the operand; ``parts`` are the other arguments as expressions."""
-        if all(other.literal is not None for other in others):
-            try:
-                found = once(lambda value: self.build(value, *(other.literal for other in others)), text)
-            except PatternRefused as error:
-                written = str(others[0].literal)[:60]
-                raise ExpressionInvalid("type_mismatch", f"{self.name} cannot use {written!r}: {error}") from error
-            return Operand(found, self.result, failed=text.is_not_null() & found.is_null() if self.is_total else None)
-        names = [f"argument_{number}" for number in range(len(parts))]
-        kind = pl.Struct({_VALUE: self.result.polars, _FAILED: pl.Boolean()})
-        given = pl.struct([text.alias(_TEXT), *(part.alias(name) for name, part in zip(names, parts, strict=True))])
-        passed = given.map_batches(lambda batch: self._over(batch.struct.unnest(), names), return_dtype=kind, is_elementwise=True)
-        return Operand(passed.struct.field(_VALUE), self.result, failed=passed.struct.field(_FAILED))
-
-    def _over(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-        groups = frame.with_row_index(_ROW).partition_by(names, as_dict=True)
-        found = [group.select(_ROW, *self._of_group(key)) for key, group in groups.items()]
-        empty = pl.DataFrame(schema={_ROW: pl.UInt32, _VALUE: self.result.polars, _FAILED: pl.Boolean})
-        return pl.concat([empty, *found]).sort(_ROW).select(_VALUE, _FAILED).to_struct()
-
-    def _of_group(self, key: Sequence[Any]) -> tuple[pl.Expr, pl.Expr]:
-        nothing = pl.lit(None, dtype=self.result.polars).alias(_VALUE)
-        if None in key:
-            return nothing, pl.lit(value=False).alias(_FAILED)
+        if any(other.literal is None for other in others):
+            return ByGroup(self.build, self.result, self.is_total)(text, parts)
         try:
-            found = self.build(pl.col(_TEXT), *key)
-        except PatternRefused:
-            return nothing, pl.col(_TEXT).is_not_null().alias(_FAILED)
-        failed = pl.col(_TEXT).is_not_null() & found.is_null() if self.is_total else pl.lit(value=False)
-        return found.alias(_VALUE), failed.alias(_FAILED)
+            found = once(lambda value: self.build(value, *(other.literal for other in others)), text)
+        except PatternRefused as error:
+            written = str(others[0].literal)[:60]
+            raise ExpressionInvalid("type_mismatch", f"{self.name} cannot use {written!r}: {error}") from error
+        return Operand(found, self.result, failed=text.is_not_null() & found.is_null() if self.is_total else None)
 
 
 def _first(text: pl.Expr, pattern: str, group: int = 0) -> pl.Expr:
