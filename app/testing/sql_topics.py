@@ -103,6 +103,8 @@ def shown(records: Sequence[Record], sides: Sides) -> list[dict[str, Any]]:
 def seen(records: Sequence[Record], relation: SqlRelation, sides: Sides) -> pl.DataFrame:
     """Return the records that a relation can read, judged as those of a log; ``_offset`` is a record's place.
 
+    A table leaves out those without a key.
+
     Raises:
         DataInvalid: one that the relation stops for.
     """
@@ -119,10 +121,13 @@ def seen(records: Sequence[Record], relation: SqlRelation, sides: Sides) -> pl.D
             *(_bounds(records) if relation.window is not None else ()),
         ]
     )
-    unread = {*keys.faults, *values.faults}
-    accepted, rejects = canonicalise(raw, relation.entry.relation, MAX_EVENT_TIME_MS, LOGGED)
+    unread = sorted({*keys.faults, *values.faults})
+    readable = raw.filter(~pl.col(OFFSET).is_in(unread)) if unread else raw
+    if relation.kind == "table":
+        readable = readable.filter(pl.all_horizontal(pl.col(relation.key).is_not_null()))
+    accepted, rejects = canonicalise(readable, relation.entry.relation, MAX_EVENT_TIME_MS, LOGGED)
     stop_on_rejects(rejects, relation.entry.relation)
-    return accepted.filter(~pl.col(OFFSET).is_in(sorted(unread))) if unread else accepted
+    return accepted
 
 
 def written(changes: pl.DataFrame, relation: SqlRelation, sides: Sides, *, is_rekeyed: bool = False) -> list[Record]:

@@ -132,4 +132,7 @@ def bind_define(statement: Define, session: Session) -> Action:
 def bind_refused(statement: Refused, session: Session) -> Action:
     """Refuse what the language has and cannot be had here."""
     del session
+    if statement.words == "RUN SCRIPT":
+        detail = "RUN SCRIPT is a command of ksqlDB's command line, and no statement of the server; send what the script says"
+        raise StatementRefused("not_a_statement", detail, statement)
     raise StatementUnsupported("not_supported", f"{statement.words} is not supported", statement)

@@ -28,6 +28,9 @@ RFC_3339: Final = "RFC 3339"
 
 _WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}
 
+_STOPS: Final = "ksql.timestamp.throw.on.invalid"
+"""Whether a record whose event time cannot be read stops the queries that read it."""
+
 
 def bind_source(statement: CreateRelation, session: Session) -> Action:
     """Bind CREATE STREAM|TABLE (columns) WITH (properties)."""
@@ -156,6 +159,8 @@ def _definition(
         "max_future_skew": _skew(properties, session),
     }
     wanted = properties.one_of("ON_BAD_RECORD", ("REJECT", "STOP"))
+    if wanted is None and session.settings.values.get(_STOPS, "").lower() == "true":
+        wanted = "STOP"
     if wanted is not None:
         body["on_bad_record"] = wanted.lower()
     model: type[SourceDefinition] = StreamDefinition

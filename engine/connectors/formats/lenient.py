@@ -3,6 +3,7 @@
 - Numbers are made whole by leaving off what is behind the point, and may be texts; a decimal must fit without rounding.
 - A text may be anything: numbers and booleans as they were written, objects and arrays as their text.
 - Fields of structs are found by their name, else by their name in upper case; unknown ones are ignored, missing ones are null.
+- Entries of maps are put into the order of their keys: maps with equal ones are equal values.
 - Bytes are base64; dates, times and timestamps are numbers (days, milliseconds of the day, milliseconds since 1970), or texts of them.
 
 Unlike in ksqlDB, a number that is too large for its type cannot be read, rather than being another number.
@@ -46,7 +47,9 @@ def reader(declared: ColumnType) -> Reader:
             return lambda value: [item(each) for each in _of(list, value, declared)]
         case ColumnType(kind="map", value=ColumnType() as inner):
             entry = or_null(reader(inner))
-            return lambda value: [{"key": key, "value": entry(each)} for key, each in _of(dict, value, declared).items()]
+            return lambda value: [
+                {"key": key, "value": entry(each)} for key, each in sorted(_of(dict, value, declared).items(), key=_key)
+            ]
         case ColumnType(kind="struct", fields=fields):
             readers = [(name, or_null(reader(field))) for name, field in fields]
             return lambda value: _struct(_of(dict, value, declared), readers)
@@ -54,6 +57,10 @@ def reader(declared: ColumnType) -> Reader:
             return lambda value: fitting(_digits(value, declared), precision, scale)
         case _:
             return LEAVES[declared.kind]
+
+
+def _key(entry: tuple[str, Any]) -> str:
+    return entry[0]
 
 
 def or_null(read: Reader) -> Reader:

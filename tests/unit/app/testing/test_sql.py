@@ -105,3 +105,26 @@ def test_the_order_of_input_does_not_reach_behind_what_is_given_to_a_topic_by_ha
     )
     assert [each["key"] for each in found["COPY"]] == ["b", "a"]
     assert [each["key"] for each in found["AGAIN"]] == ["b"]
+
+
+@pytest.mark.parametrize(("stops", "value"), [("true", "no time"), ("false", "no time"), ("true", "2013-01-02")])
+def test_a_record_without_a_readable_event_time_is_skipped_or_stops_the_query(stops: str, value: str) -> None:
+    statements = [
+        (
+            "CREATE STREAM seen (k STRING KEY, moment STRING) WITH (KAFKA_TOPIC='seen', VALUE_FORMAT='JSON', TIMESTAMP='moment', "
+            "TIMESTAMP_FORMAT='yyyy-MM-dd');"
+        ),
+        "CREATE STREAM copy AS SELECT * FROM seen;",
+    ]
+    given = [record("seen", "a", {"moment": value}), record("seen", "b", "no object")]
+    settings = {"ksql.timestamp.throw.on.invalid": stops}
+    if stops == "true" and value == "no time":
+        with pytest.raises(Refused, match="at offset 0"):
+            run(statements, given, settings)
+    else:
+        assert len(run(statements, given, settings)["COPY"]) == (value != "no time")
+
+
+def test_a_command_of_the_command_line_is_no_statement() -> None:
+    with pytest.raises(Refused, match="command line"):
+        run(["RUN SCRIPT 'x.sql';"], [], {})

@@ -75,6 +75,12 @@ def test_no_value_deletes_a_row_of_a_table() -> None:
     assert frame.rows() == [(0, 0, 1, "a", None)]
 
 
+def test_a_table_leaves_out_records_without_a_key() -> None:
+    prices = relation("table", {"ID": "string", "V": "int"}, ("ID",))
+    given = [{"key": None, "value": {"V": 1}}, {"key": "a", "value": {"V": 2}}]
+    assert seen([record_of(each, sides(prices)) for each in given], prices, sides(prices))["V"].to_list() == [2]
+
+
 def test_a_column_of_the_value_can_hold_the_event_time() -> None:
     orders = relation("stream", {"ID": "string", "AT": "bigint"}, ("ID",), event_time="AT")
     given = [{"key": "a", "value": {"AT": 7}, "timestamp": 5}, {"key": "a", "value": {"AT": None}, "timestamp": 6}]

@@ -62,6 +62,7 @@ def value_of(text: str, type_text: str) -> object:
         ("[1, 2.9, null]", "array<int>", [1, 2, None]),
         ("{}", "array<int>", "column 'V': {} is no array<int>"),
         ('{"k": "7"}', "map<string,bigint>", [{"key": "k", "value": 7}]),
+        ('{"b": 1, "a": 2}', "map<string,int>", [{"key": "a", "value": 2}, {"key": "b", "value": 1}]),
         ('{"x": 1, "Y": 2, "Z": 3}', "struct<X:int,Y:string>", {"X": 1, "Y": "2"}),
         ('{"x": 1}', "struct<x:int,y:string>", {"x": 1, "y": None}),
         ('"\\ud800"', "string", "column 'V': half of a surrogate pair is no text"),
