@@ -102,6 +102,8 @@ def _value(text: str, operator: Operator, declared: ColumnType) -> Any:
         return _BOOLEANS[text]
     if operator in _ORDERED and declared.kind == "boolean":
         raise ValueError("a column of type boolean has no order; compare it with eq, ne or in")
+    if operator in _ORDERED and declared.is_nested:
+        raise ValueError(f"a column of type {declared} has no order; compare it with eq, ne or in")
     if operator == "in":
         return [parse_value(one, declared) for one in _listed(text)]
     return parse_value(text, declared)
@@ -150,11 +152,13 @@ def _key_part(name: str, value: Any, declared: ColumnType) -> object:
 
 
 def _text(value: Any) -> str:
-    """Return a JSON scalar as it would stand in a URL."""
+    """Return a JSON value as it would stand in a URL."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, list | Mapping):
+        return json.dumps(value)
     raise ValueError("a value here is a text, a number, true or false")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from engine.definition.nested import NO_KEY
 from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
 from engine.definition.suggestions import hint
 from engine.errors import DefinitionInvalid, Problem
@@ -81,8 +82,8 @@ def _check_key(definition: SourceDefinition, problems: Problems) -> None:
         pointer = f"/key/{index}"
         if name not in schema:
             problems.add(pointer, "unknown_column", f"{name!r} is not declared{hint(name, schema.names)}")
-        elif schema[name].is_nested:
-            problems.add(pointer, "type_mismatch", f"{name!r} is of type {schema[name]}, which cannot be a key")
+        elif schema[name].has_map:
+            problems.add(pointer, "type_mismatch", f"{name!r} is of type {schema[name]}, {NO_KEY}")
         elif name in definition.key[:index]:
             problems.add(pointer, "name_clash", f"{name!r} is in the key twice")
 

@@ -11,6 +11,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import NoReturn
 
+import polars as pl
+
+from engine.connectors.json_values import conform_values
+from engine.connectors.leaves import leaf_faults
+from engine.connectors.nested_json import json_texts
 from engine.definition.types import ColumnType
 
 MAX_INSTANT_MS = 253_402_300_799_999
@@ -29,11 +34,10 @@ def parse_value(text: str, declared: ColumnType) -> object:
     Raises:
         ValueError: with a message that says what a value of this type looks like.
     """
-    parse = _PARSERS.get(declared.kind)
-    if parse is None:
-        raise ValueError(f"a column of type {declared} cannot be filtered")
+    if declared.is_nested:
+        return _json(text, declared)
     try:
-        return parse(text, declared)
+        return _PARSERS[declared.kind](text, declared)
     except (ValueError, InvalidOperation, OverflowError, binascii.Error) as error:
         raise ValueError(f"{text[:40]!r} is not {_FORMS.get(declared.kind, f'a {declared}')}") from error
 
@@ -44,6 +48,8 @@ def parse_held(text: str, declared: ColumnType) -> object:
     Raises:
         ValueError: as ``parse_value``; or the value has more digits than the type, or is an instant that UTC has no year for.
     """
+    if declared.is_nested:
+        return _nested(text, declared).item()
     value = parse_value(text, declared)
     if isinstance(value, Decimal):
         return _rescaled(value, text, declared)
@@ -176,6 +182,23 @@ def _timestamp(text: str, _declared: ColumnType) -> datetime:
 
 def _refuse() -> NoReturn:
     raise ValueError
+
+
+def _json(text: str, declared: ColumnType) -> str:
+    """Return a nested value as materialised tables hold it: as JSON."""
+    return str(json_texts(_nested(text, declared), declared).item())
+
+
+def _nested(text: str, declared: ColumnType) -> pl.Series:
+    form = f"{text[:40]!r} is not {declared}: write it in JSON, as records have it"
+    try:
+        given = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(form) from error
+    values, bad = conform_values("value", [given], declared)
+    if bad is not None or given is None or leaf_faults(values, declared):
+        raise ValueError(form)
+    return values
 
 
 _PARSERS: dict[str, Callable[[str, ColumnType], object]] = {

@@ -18,6 +18,7 @@ from app.domain.record_json import encode_values
 from app.store.followed import Followed
 from app.store.page_bounds import Most, row_bytes
 from engine.connectors.column_names import bound_column, bound_columns
+from engine.connectors.nested_json import json_texts
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
 from engine.definition.types import ColumnType
 from engine.plan.model import Output
@@ -112,9 +113,13 @@ async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame,
     statement = sql.SQL("SELECT n FROM unnest({}) WITH ORDINALITY AS t({}, n) WHERE ({}) <= ({}) ORDER BY n").format(
         arrays, bound_columns(names), bound_columns(names), _typed(followed.output)
     )
-    values = [frame[name].to_list() for name in followed.key]
+    values = [_bound_values(frame[name], followed.columns[name]) for name in followed.key]
     found = await (await connection.execute(statement, [*values, *cursor.rows_after])).fetchall()
     return frame[[int(number) - 1 for (number,) in found]] if found else frame.clear()
+
+
+def _bound_values(values: pl.Series, declared: ColumnType) -> list[Any]:
+    return (json_texts(values, declared) if declared.is_nested else values).to_list()
 
 
 def _table(output: Output) -> sql.Identifier:

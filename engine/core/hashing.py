@@ -3,7 +3,8 @@
 The hash is part of checkpoints and of the log: it must never change between versions, platforms or column types of equal
 values (``pl.Expr.hash`` gives no such promise). Without a seed: strings and bytes xxHash64; integers, booleans, dates, times and timestamps
 the finaliser of splitmix64 over their 64-bit value, so ``int`` and ``bigint`` keys meet; doubles the same over their bits, with -0.0 as 0.0;
-decimals xxHash64 of the text without trailing zeros. Several columns are chained, order matters.
+decimals xxHash64 of the text without trailing zeros. Several columns are chained, order matters; so are the fields of a struct and, by
+their position, the elements of an array, with a number of its own for a null among them. Maps are no keys: their entries have no order.
 
 Who knows the hash can make keys that share one, which costs time where they meet (``engine.core.structures.keys`` tells them apart). So a
 checkpoint has a random seed. It goes into the values before they are mixed and into the factor of the chain, so a guess fits with a
@@ -29,6 +30,10 @@ HASH_OF_NOTHING: Final = 0
 """The hash of a key without columns: everything meets in one task."""
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
+
+_STRUCT: Final = 0x2545F4914F6CDD1D
+_NULL_INSIDE: Final = 0x94D049BB133111EB
+"""What the fields of a struct are chained to, and what stands for a null among fields or elements. Any number would do, but always the same."""
 
 U64 = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
@@ -67,6 +72,9 @@ class KeyHash:
         """Hash one column; null stays null."""
         if values.dtype in (pl.String, pl.Binary):
             return self._of_text(values, place)
+        if isinstance(values.dtype, pl.Struct | pl.List):
+            hashes = self._of_struct(values, place) if isinstance(values.dtype, pl.Struct) else self._of_array(values, place)
+            return hashes.set(values.is_null(), None) if values.null_count() else hashes
         if values.dtype.is_decimal():
             text = values.cast(pl.String)
             digits = text if not values.dtype.scale else text.str.strip_chars_end("0").str.strip_chars_end(".")  # type: ignore[attr-defined]
@@ -80,6 +88,27 @@ class KeyHash:
         mixed = _finalise(bits ^ np.uint64(self._secret(2 * place + 1)) if self.seed else bits)
         hashes = pl.Series(values.name, mixed)
         return hashes.set(values.is_null(), None) if values.null_count() else hashes
+
+    def _of_struct(self, values: pl.Series, place: int) -> pl.Series:
+        """Chain the hashes of the fields."""
+        combined = np.full(len(values), _STRUCT, np.uint64)
+        for field in values.struct.fields:
+            hashes = self._of_column(values.struct.field(field), place).fill_null(_NULL_INSIDE)
+            combined = _finalise(combined * np.uint64(_GOLDEN) + hashes.to_numpy())
+        return pl.Series(values.name, combined)
+
+    def _of_array(self, values: pl.Series, place: int) -> pl.Series:
+        """Add up the hashes of the elements, each mixed with its position."""
+        sizes = values.list.len().fill_null(0).to_numpy().astype(np.uint64)
+        inside = values.list.explode(keep_nulls=False, empty_as_null=False)
+        ends = np.cumsum(sizes)
+        positions = np.arange(len(inside), dtype=np.uint64) - np.repeat(ends - sizes, sizes.astype(np.int64))
+        hashes = self._of_column(inside, place).fill_null(_NULL_INSIDE).to_numpy()
+        mixed = _finalise(hashes + (positions + np.uint64(1)) * np.uint64(_GOLDEN))
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed)])
+        ends = ends.astype(np.int64)
+        totals = sums[ends] - sums[ends - sizes.astype(np.int64)]
+        return pl.Series(values.name, _finalise(totals ^ sizes))
 
     def _of_text(self, values: pl.Series, place: int) -> pl.Series:
         text = pl.first().nchash  # type: ignore[attr-defined]

@@ -14,13 +14,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from engine.definition import arithmetic, texts
+from engine.definition import arithmetic, nested, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.choosing import all_null, chosen, none_of, undecided
-from engine.definition.function_list import call, function_of
-from engine.definition.gaps import Gap, Gaps
+from engine.definition.compiling import Scalar
+from engine.definition.function_list import check_count, function_of
+from engine.definition.gaps import Gaps
+from engine.definition.library.entry import OverNodes
 from engine.definition.library.times import extract
-from engine.definition.once import once
+from engine.definition.once import once, repeated
 from engine.definition.operands import (
     ExpressionInvalid,
     Operand,
@@ -31,12 +33,15 @@ from engine.definition.operands import (
     number_literal,
     text_literal,
 )
+from engine.definition.parameters import free_columns, with_columns
 from engine.definition.patience import ask
 from engine.definition.patterns import like, like_computed
 from engine.definition.suggestions import hint, meant
 from engine.definition.syntax import parse, render
-from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema, parse_type
+from engine.definition.type_names import type_of
+from engine.definition.types import BOOLEAN, STRING, Schema
 from engine.sql.tree import (
+    ArrayOf,
     Between,
     Binary,
     Boolean,
@@ -45,11 +50,14 @@ from engine.sql.tree import (
     Cast,
     Chain,
     Column,
+    Element,
     Extract,
+    Field,
     Identifier,
     In,
     Is,
     Like,
+    MapOf,
     Negative,
     Node,
     Not,
@@ -57,37 +65,13 @@ from engine.sql.tree import (
     Number,
     Paren,
     Star,
+    StructOf,
     Text,
 )
 
 __all__ = [
     "ExpressionInvalid", "Scalar", "columns_of", "compile_scalar", "compile_tree", "qualify", "resolve",
 ]  # fmt: skip
-
-_TYPE_NAMES = {
-    "text": "string", "varchar": "string", "char": "string", "integer": "int", "long": "bigint", "float": "double",
-    "real": "double", "double precision": "double", "bool": "boolean", "numeric": "decimal", "timestamptz": "timestamp",
-    "datetime": "timestamp", "varbinary": "bytes", "binary": "bytes",
-}  # fmt: skip
-"""SQL's own names of our types, as the language prints them."""
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A compiled expression: one value per row.
-
-    Attributes:
-        expr: yields exactly as many rows as the frame has, also where it names no column.
-        columns: the names of the schema that it reads.
-        gaps: where it gives NULL because there is no value to give.
-        is_strict: each gap makes the whole expression NULL.
-    """
-
-    expr: pl.Expr
-    type: ColumnType
-    columns: frozenset[str]
-    gaps: tuple[Gap, ...] = ()
-    is_strict: bool = True
 
 
 @lru_cache(maxsize=1_024)
@@ -115,7 +99,7 @@ def compile_tree(tree: Node, schema: Schema) -> Scalar:
     expr = operand.expr
     if not compiler.columns:
         # A lone literal has one row whatever the frame's height; repeated, it has as many as the frame.
-        expr = pl.repeat(expr, pl.len(), dtype=operand.type.polars)
+        expr = pl.repeat(expr.first(), pl.len(), dtype=operand.type.polars)
     gaps = compiler.gaps.of(operand, sorted(compiler.columns))
     return Scalar(expr, operand.type, frozenset(compiler.columns), gaps, compiler.gaps.is_strict)
 
@@ -142,7 +126,7 @@ def resolve(column: Column, schema: Schema) -> str:
 
 def columns_of(text: str, schema: Schema) -> frozenset[str]:
     """Return the schema's names of the columns that an expression reads, without compiling it. Raises ExpressionInvalid."""
-    return frozenset(resolve(node, schema) for node in parse(text).walk() if isinstance(node, Column))
+    return frozenset(resolve(node, schema) for node in free_columns(parse(text)))
 
 
 def qualify(written: str | Node, schema: Schema, rename: Callable[[str], tuple[str | None, str]] | None = None) -> str:
@@ -158,13 +142,11 @@ def qualify(written: str | Node, schema: Schema, rename: Callable[[str], tuple[s
     """
     name_of = split if rename is None else rename
 
-    def named(node: Node) -> Node | None:
-        if not isinstance(node, Column):
-            return None
-        alias, column = name_of(resolve(node, schema))
-        return Column(Identifier(column, is_quoted=True), None if alias is None else Identifier(alias, is_quoted=True))
+    def named(column: Column) -> Column:
+        alias, name = name_of(resolve(column, schema))
+        return Column(Identifier(name, is_quoted=True), None if alias is None else Identifier(alias, is_quoted=True))
 
-    return render((parse(written) if isinstance(written, str) else written).mapped(named))
+    return render(with_columns(parse(written) if isinstance(written, str) else written, named))
 
 
 def split(name: str) -> tuple[str | None, str]:
@@ -188,6 +170,9 @@ class _Compiler:
             raise ExpressionInvalid("not_a_scalar", f"{render(node)[:60]} is not a value here")
         self.gaps.is_strict &= isinstance(node, _STRICT) or (isinstance(node, Binary) and node.sign in _STRICT_SIGNS)
         return build(self, node)
+
+    def compile_inside(self, node: Node, schema: Schema) -> Scalar:
+        return compile_tree(node, schema)
 
     def condition(self, node: Node, where: str) -> pl.Expr:
         return coerce(self.compile(node), BOOLEAN, where)
@@ -226,10 +211,11 @@ class _Compiler:
         return result
 
     def compare(self, sign: str, build: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Operand, right: Operand) -> Operand:
-        for side in (left, right):
-            if side.type is not None and side.type.is_nested:
-                raise ExpressionInvalid("type_mismatch", f"{side.kind} cannot be compared")
         (a, b), kind = coerce_all([left, right], sign)
+        if kind is not None and kind.is_nested:
+            if sign in _ORDERED_SIGNS:
+                raise ExpressionInvalid("type_mismatch", f"{sign}: {kind} {nested.NO_ORDER}")
+            return Operand(nested.compared(sign, a, b, kind), BOOLEAN)
         if kind is None and sign not in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             return Operand(pl.lit(None, dtype=pl.Boolean), BOOLEAN)
         return Operand(build(a, b), BOOLEAN)
@@ -316,15 +302,11 @@ class _Compiler:
         return Operand(_once(build, subject, *compared, *branches), kind)
 
     def cast(self, node: Cast) -> Operand:
-        written = render(node.type).lower()
-        head, bracket, rest = written.partition("(")
-        known = _TYPE_NAMES.get(head.strip(), head.strip())
-        try:
-            target = parse_type(known if known == "string" else known + bracket + rest)
-        except ValueError as error:
-            raise ExpressionInvalid("type_mismatch", f"CAST: {error}") from error
+        target = type_of(node.type)
         value = self.compile(node.operand)
         result = cast(value, target)
+        if value.is_null and target.is_nested:
+            return replace(result, expr=repeated(result.expr))
         self.gaps.after_cast(value, result)
         return result
 
@@ -339,11 +321,17 @@ class _Compiler:
         function = function_of(name)
         if node.is_distinct:
             raise ExpressionInvalid("not_a_scalar", f"{name} is no aggregate, so it takes no DISTINCT")
+        check_count(function, len(node.arguments))
+        if isinstance(function.build, OverNodes):
+            self.gaps.is_strict = False
+            return function.build.compile(self, node.arguments)
         arguments: list[Operand] = []
         for argument in node.arguments:
             with self.gaps.where(partial(all_null, arguments if function.is_lazy else ())):
                 arguments.append(self.compile(argument))
-        result = call(function, arguments)
+        if any(argument.type is not None and argument.type.is_nested for argument in arguments):
+            arguments = [replace(argument, expr=repeated(argument.expr)) for argument in arguments]
+        result = function.build(arguments)
         if function.gaps is not None:
             function.gaps(self.gaps, arguments, result)
         return result
@@ -369,7 +357,8 @@ _COMPARISONS: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     "IS DISTINCT FROM": pl.Expr.ne_missing,
 }
 _ARITHMETIC: Final[dict[str, arithmetic.Operator]] = {"+": "+", "-": "-", "*": "*", "/": "/", "%": "%"}
-_STRICT: Final = (Paren, Column, Number, Text, Boolean, Not, Negative, Cast, Extract)
+_ORDERED_SIGNS: Final = frozenset({"<", "<=", ">", ">=", "BETWEEN"})
+_STRICT: Final = (Paren, Column, Number, Text, Boolean, Not, Negative, Cast, Extract, Field, Element)
 _STRICT_SIGNS: Final = frozenset({*_ARITHMETIC, "=", "<>", "<", "<=", ">", ">="})
 """Nodes, and signs of them, that are NULL where one of their parts is."""
 
@@ -393,4 +382,9 @@ _BUILDERS: Final[dict[type[Node], Callable[[_Compiler, Any], Operand]]] = {
     Cast: _Compiler.cast,
     Extract: _Compiler.extract,
     Call: _Compiler.call,
+    Field: nested.field,
+    Element: nested.element,
+    ArrayOf: nested.array,
+    MapOf: nested.mapping,
+    StructOf: nested.struct,
 }

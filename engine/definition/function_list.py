@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.definition.library.angles import ANGLES
+from engine.definition.library.arrays import ARRAYS
 from engine.definition.library.binary import BINARY
 from engine.definition.library.choosing import CHOOSING
-from engine.definition.library.entry import Arguments, Function
+from engine.definition.library.entry import Function
 from engine.definition.library.json_texts import JSON_TEXTS
+from engine.definition.library.lambdas import LAMBDAS
+from engine.definition.library.maps import MAPS
 from engine.definition.library.masks import MASKS
 from engine.definition.library.more_texts import MORE_TEXTS
 from engine.definition.library.numbers import NUMBERS
@@ -27,7 +30,7 @@ from engine.definition.library.texts import TEXTS
 from engine.definition.library.texts_and_bytes import TEXTS_AND_BYTES
 from engine.definition.library.times import TIMES
 from engine.definition.library.urls import URLS
-from engine.definition.operands import ExpressionInvalid, Operand
+from engine.definition.operands import ExpressionInvalid
 from engine.definition.suggestions import meant
 
 
@@ -43,20 +46,14 @@ def function_of(name: str) -> Function:
     return function
 
 
-def call(function: Function, arguments: Arguments) -> Operand:
-    """Compile a call.
-
-    Raises:
-        ExpressionInvalid: ``type_mismatch`` for the number or types of the arguments.
-    """
+def check_count(function: Function, count: int) -> None:
+    """Raise ExpressionInvalid (``type_mismatch``) where a call has too few or too many arguments."""
     fewest, most = function.fewest, function.most
-    if len(arguments) < fewest or (most is not None and len(arguments) > most):
+    if count < fewest or (most is not None and count > most):
         wanted = f"{fewest}" if most == fewest else f"{fewest} to {most or 'many'}"
         raise ExpressionInvalid(
-            "type_mismatch",
-            f"{function.name} takes {wanted} argument(s), not {len(arguments)}: {function.name}({function.takes})",
+            "type_mismatch", f"{function.name} takes {wanted} argument(s), not {count}: {function.name}({function.takes})"
         )
-    return function.build(arguments)
 
 
 def _instead_of(name: str) -> str:
@@ -93,6 +90,9 @@ _LIST: Sequence[Function] = (
     *PLACES,
     *CHOOSING,
     *TIMES,
+    *ARRAYS,
+    *MAPS,
+    *LAMBDAS,
 )
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _LIST}

@@ -15,11 +15,12 @@ from typing import Final, Literal
 
 import polars as pl
 
-from engine.definition.operands import BIGINT_DIGITS, Operand, coerce, digits_of
+from engine.definition.operands import BIGINT_DIGITS, Operand, cast, coerce, digits_of
+from engine.definition.rebuilding import VALUE
 from engine.definition.texts import is_joined_too_long, is_replaced_too_long
 from engine.definition.types import STRING, ColumnType, Kind
 
-GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain", "text_too_long"]
+GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain", "text_too_long", "list_too_long"]
 """Why there is no value; the reason under which it is counted."""
 
 Condition = pl.Expr | Callable[[], pl.Expr | None]
@@ -84,8 +85,14 @@ class Gaps:
             self.add("number_overflow", value.expr.is_not_null() & result.expr.is_null())
 
     def after_cast(self, value: Operand, result: Operand) -> None:
-        """Note where a cast fails."""
-        if value.type is not None and result.type is not None and not _always_fits(value.type, result.type):
+        """Note where a cast fails, of a nested value where it does for any value inside."""
+        if value.type is None or result.type is None:
+            return
+        self.is_strict &= not value.type.is_nested
+        lost = _lost(value.expr, value.type, result.type) if value.type.is_nested else None
+        if lost is not None:
+            self.add("cast_failed", lost)
+        elif not value.type.is_nested and not _always_fits(value.type, result.type):
             self.add("cast_failed", value.expr.is_not_null() & result.expr.is_null())
 
     def of(self, result: Operand, columns: Iterable[str]) -> tuple[Gap, ...]:
@@ -153,6 +160,28 @@ def of_replaced(gaps: Gaps, arguments: Sequence[Operand], _result: Operand) -> N
     if isinstance(old, str):
         text, new = (coerce(arguments[place], STRING, "replace") for place in (0, 2))
         gaps.add("text_too_long", is_replaced_too_long(text, old, new))
+
+
+def _lost(value: pl.Expr, source: ColumnType, target: ColumnType) -> pl.Expr | None:
+    """Return where a value, or one inside it, has none in another type; None where that cannot be."""
+    match source, target:
+        case ColumnType(kind="array", element=ColumnType() as own), ColumnType(element=ColumnType() as wanted):
+            inside = _lost(pl.element(), own, wanted)
+            return None if inside is None else value.list.eval(inside).list.any()
+        case ColumnType(kind="map", value=ColumnType() as own), ColumnType(value=ColumnType() as wanted):
+            inside = _lost(pl.element().struct.field(VALUE), own, wanted)
+            return None if inside is None else value.list.eval(inside).list.any()
+        case ColumnType(kind="struct", fields=fields), ColumnType(fields=others):
+            known = dict(others)
+            found = (_lost(value.struct.field(name), kind, known[name]) for name, kind in fields if name in known)
+            lost = [each for each in found if each is not None]
+            return pl.any_horizontal(lost) if lost else None
+        case _:
+            return (
+                None
+                if _always_fits(source, target)
+                else value.is_not_null() & cast(Operand(value, source), target).expr.is_null()
+            )
 
 
 def _always_fits(source: ColumnType, target: ColumnType) -> bool:

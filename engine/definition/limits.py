@@ -54,6 +54,12 @@ MAX_COLLECTED_VALUES: Final = 10_000
 MAX_COLLECTED_BYTES: Final = 1 << 20
 """Of the same, and of top_k: what stands before a value that is collected. A value is collected whole, so the last may pass it."""
 
+MAX_REDUCED_ELEMENTS: Final = 10_000
+"""Of an array or map that is reduced: each is a step of its own, of 50 µs for all rows together."""
+
+MAX_ARRAY_ELEMENTS: Final = 10_000
+"""Of an array or map that an expression makes longer than it was given."""
+
 MAX_DISTINCT_VALUES: Final = 1_000_000
 """That count(distinct x) tells apart in a group of a stream: each batch of the group reads all of them."""
 

@@ -34,5 +34,13 @@ def once(build: Callable[..., pl.Expr], *parts: pl.Expr) -> pl.Expr:
     )
 
 
+def repeated(part: pl.Expr) -> pl.Expr:
+    """Return a part of an expression with as many rows as its frame has.
+
+    What names no column has one row and is spread by most of Polars, but not where lists and structs are made of a frame without rows.
+    """
+    return part if part.meta.root_names() else pl.repeat(part.first(), pl.len())
+
+
 def _is_simple(part: pl.Expr) -> bool:
     return part.meta.is_column() or part.meta.is_literal()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from engine.definition.once import once
+from engine.definition.rebuilding import rebuilt
 from engine.definition.types import (
     BIGINT,
     DATE,
@@ -152,6 +153,8 @@ def common_type(operands: Sequence[Operand], where: str) -> ColumnType | None:
         return kinds[0]
     if all(k.is_numeric for k in kinds):
         return _common_number(typed)
+    if (nested := _common_nested(kinds, where)) is not None:
+        return nested
     fixed = [o.type for o in typed if o.type is not None and not (o.type == STRING and o.literal is not None)]
     if fixed and all(k.kind in ("date", "timestamp") for k in fixed):
         return TIMESTAMP if TIMESTAMP in fixed else DATE
@@ -159,6 +162,18 @@ def common_type(operands: Sequence[Operand], where: str) -> ColumnType | None:
         return fixed[0]
     names = sorted({str(k) for k in kinds})
     raise ExpressionInvalid("type_mismatch", f"{where} cannot mix {' and '.join(names)}; convert one side with CAST")
+
+
+def _common_nested(kinds: Sequence[ColumnType], where: str) -> ColumnType | None:
+    """Return the nested type whose parts are what the parts of these have in common; None where they are not built alike."""
+    first = kinds[0]
+    if not first.is_nested or any(kind.shape != first.shape for kind in kinds):
+        return None
+    parts = [
+        common_type([Operand(pl.lit(None), part) for part in parts], where)
+        for parts in zip(*(k.inner for k in kinds), strict=True)
+    ]
+    return first.with_inner([part for part in parts if part is not None])
 
 
 def _common_number(operands: Sequence[Operand]) -> ColumnType:
@@ -209,6 +224,10 @@ def coerce(operand: Operand, target: ColumnType, where: str) -> pl.Expr:
         return operand.expr.cast(target.polars, strict=False)
     if operand.type.kind == "date" and target.kind == "timestamp":
         return operand.expr.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+    if operand.type.is_nested and operand.type.shape == target.shape:
+        inside = rebuilt(operand.expr, operand.type, target, lambda part, own, wanted: coerce(Operand(part, own), wanted, where))
+        if inside is not None:
+            return inside
     raise ExpressionInvalid("type_mismatch", f"{where} needs {target}, not {operand.kind}")
 
 
@@ -261,6 +280,9 @@ def cast(operand: Operand, target: ColumnType) -> Operand:
         return Operand(expr.dt.date(), target)
     if source.kind == "timestamp" and target.kind == "time":
         return Operand(expr.dt.time(), target)
+    inside = rebuilt(expr, source, target, lambda part, own, wanted: cast(Operand(part, own), wanted).expr)
+    if inside is not None:
+        return Operand(inside, target)
     hint = "; use epoch_ms(…)" if source.kind == "timestamp" else "; use to_timestamp(…)" if target.kind == "timestamp" else ""
     raise ExpressionInvalid("type_mismatch", f"{source} cannot be cast to {target}{hint}")
 

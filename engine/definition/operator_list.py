@@ -48,7 +48,8 @@ OPERATORS: Final[Sequence[OperatorForm]] = (
         (Example("'a' || 'b'", "ab"), Example("'a' || NULL", None)),
     ),
     OperatorForm(
-        "x = y, x <> y, x < y, x <= y, x > y, x >= y", "boolean", "Comparisons; NULL where one side is.",
+        "x = y, x <> y, x < y, x <= y, x > y, x >= y", "boolean",
+        "Comparisons; NULL where one side is. Nested values are equal where all inside is, a NULL inside equals a NULL; they have no order.",
         (
             Example("1 < 2", True), Example("1 = 2", False), Example("1 <> 2", True), Example("2 <= 2", True), Example("1 > 2", False),
             Example("2 >= 3", False), Example("1 = NULL", None),
@@ -79,12 +80,36 @@ OPERATORS: Final[Sequence[OperatorForm]] = (
         (Example("CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END", "b"), Example("CASE 2 WHEN 1 THEN 'one' WHEN 2 THEN 'two' END", "two")),
     ),
     OperatorForm(
-        "CAST(x AS type)", "the type", "The value in another type; NULL where it has none there, which is counted.",
-        (Example("CAST('12' AS int)", 12), Example("CAST('tea' AS int)", None), Example("CAST(1.9 AS int)", 1)),
+        "CAST(x AS type)", "the type", "The value in another type; NULL where it has none there, which is counted. "
+        "Nested values are cast by what is inside, structs field by field.",
+        (
+            Example("CAST('12' AS int)", 12), Example("CAST('tea' AS int)", None), Example("CAST(1.9 AS int)", 1),
+            Example("CAST(ARRAY['1', 'x'] AS array<int>)", [1, None]),
+        ),
     ),
     OperatorForm(
         "EXTRACT(part FROM time)", "int", "year, quarter, month, week, day, doy, isodow, dow, hour, minute or second of a time, in UTC.",
         (Example("EXTRACT(hour FROM CAST('2013-01-01T12:34:56Z' AS timestamp))", 12),),
+    ),
+    OperatorForm(
+        "struct->field", "type of the field", "A field of a struct; letter case counts, and quotes take any name.",
+        (Example("STRUCT(name := 'tea', count := 2)->count", 2),),
+    ),
+    OperatorForm(
+        "array[position], map[key]", "type of the elements, or of the map's values",
+        "An element, counted from 1, or from -1 at the end; the value of a key. NULL where there is none.",
+        (Example("ARRAY['a', 'b'][1]", "a"), Example("ARRAY['a', 'b'][-1]", "b"), Example("MAP('a' := 1)['b']", None)),
+    ),
+    OperatorForm("ARRAY[x, …]", "array of the common type", "An array of these values.", (Example("ARRAY[1, NULL, 3]", [1, None, 3]),)),
+    OperatorForm(
+        "MAP(key := value, …)", "map<string,…>", "A map; the last of equal keys counts, and NULL is no key.",
+        (Example("MAP('a' := 1, 'b' := 2)", {"a": 1, "b": 2}),),
+    ),
+    OperatorForm("STRUCT(name := x, …)", "struct", "A struct of these fields.", (Example("STRUCT(name := 'tea')", {"name": "tea"}),)),
+    OperatorForm(
+        "x => …, (x, y) => …", "what it gives",
+        "A lambda: an argument of transform, filter and reduce. It may read columns, too; a parameter hides a column of its name.",
+        (Example("filter(ARRAY[1, 2], x => x > 1)", [2]),),
     ),
     OperatorForm("(x)", "type of x", "Brackets.", (Example("(1 + 2) * 3", 9),)),
     OperatorForm("function(x, …)", "see the function", "A call of one of the functions.", (Example("abs(-1)", 1),)),

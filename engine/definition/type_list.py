@@ -43,7 +43,11 @@ TYPES: Final[Sequence[TypeForm]] = (
     TypeForm(
         "timestamp", "An instant, to the microsecond. Sent with any zone, kept and answered in UTC.", "2013-01-01T12:00:00Z"
     ),
-    TypeForm("array<string>", "Values of one type, in order. Can be carried, not compared.", ["a", "b"]),
-    TypeForm("map<string,int>", "Values by text. Can be carried, not compared.", {"a": 1}),
-    TypeForm("struct<name:string,count:int>", "Named fields. Can be carried, not compared.", {"name": "tea", "count": 2}),
+    TypeForm("array<string>", "Values of one type, in order.", ["a", "b"]),
+    TypeForm("map<string,int>", "Values by text.", {"a": 1}),
+    TypeForm(
+        "struct<name:string,count:int>",
+        "Named fields; a name that is no plain word stands in quotes.",
+        {"name": "tea", "count": 2},
+    ),
 )

@@ -1,14 +1,15 @@
 """Column types and schemas: the one vocabulary that definitions, Polars frames and Postgres tables share.
 
 Text form (``parse_type`` and ``str`` round-trip): ``boolean int bigint double decimal(p,s) string bytes date time timestamp``,
-``array<T>``, ``map<string,T>``, ``struct<name:T,...>``. A timestamp is an instant in UTC with microseconds.
+``array<T>``, ``map<string,T>``, ``struct<name:T,...>``, where a field's name that is no plain word stands in quotes
+(``struct<"a b":int>``). A timestamp is an instant in UTC with microseconds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -49,6 +50,7 @@ _POSTGRES: dict[str, str] = {
     "map": "jsonb",
     "struct": "jsonb",
 }
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
     "boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, "
     "array<T>, map<string,T>, struct<name:T,...>"
@@ -90,7 +92,7 @@ class ColumnType:
         if self.kind == "map":
             return f"map<{self.key},{self.value}>"
         if self.kind == "struct":
-            return "struct<" + ",".join(f"{name}:{field}" for name, field in self.fields) + ">"
+            return "struct<" + ",".join(f"{_written(name)}:{field}" for name, field in self.fields) + ">"
         return self.kind
 
     @property
@@ -123,8 +125,37 @@ class ColumnType:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it holds other values: such a column can be carried, not compared."""
+        """Whether it holds other values: such values are equal or not, but have no order."""
         return self.kind in ("array", "map", "struct")
+
+    @property
+    def inner(self) -> tuple[ColumnType, ...]:
+        """The types right inside: of an array's elements, a map's keys and values, a struct's fields."""
+        parts = (self.element, self.key, self.value, *(field for _, field in self.fields))
+        return tuple(part for part in parts if part is not None)
+
+    @property
+    def shape(self) -> tuple[str, tuple[str, ...]]:
+        """What two nested types have in common whose parts can be brought to one type: the kind, and the names of a struct's fields."""
+        return self.kind, tuple(name for name, _ in self.fields)
+
+    def with_inner(self, parts: Sequence[ColumnType]) -> ColumnType:
+        """Return the nested type of this shape that holds values of these types, given in the order of ``inner``."""
+        if self.kind == "array":
+            return replace(self, element=parts[0])
+        if self.kind == "map":
+            return replace(self, key=parts[0], value=parts[1])
+        return replace(self, fields=tuple((name, part) for (name, _), part in zip(self.fields, parts, strict=True)))
+
+    @property
+    def has_map(self) -> bool:
+        """Whether it is a map or holds one: the order of a map's entries means nothing, so that such a value is no key."""
+        return self.kind == "map" or any(part.has_map for part in self.inner)
+
+    @property
+    def depth(self) -> int:
+        """How many types it is nested deep; 0 for one that holds no values."""
+        return 1 + max(part.depth for part in self.inner) if self.inner else 0
 
     @property
     def places(self) -> int:
@@ -148,6 +179,16 @@ def decimal(precision: int, scale: int) -> ColumnType:
     if not 0 <= scale <= precision:
         raise ValueError(f"decimal scale must be 0 to the precision {precision}, not {scale}")
     return ColumnType("decimal", precision=precision, scale=scale)
+
+
+def check_field_name(name: str) -> None:
+    """Raise ValueError for a name that no field of a struct can have: Polars reads ``*`` and ``^...$`` as several fields."""
+    if not name or "\0" in name or name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ValueError(f"{name!r} cannot be the name of a struct's field")
+
+
+def _written(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 BOOLEAN, INT, BIGINT, DOUBLE = scalar("boolean"), scalar("int"), scalar("bigint"), scalar("double")
@@ -174,7 +215,7 @@ class _TypeParser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = re.findall(r"[A-Za-z_][A-Za-z0-9_]*|\d+|\S", text)
+        self._tokens = re.findall(r'[A-Za-z_][A-Za-z0-9_]*|\d+|"(?:[^"]|"")*"|\S', text)
         self._at = 0
 
     def peek(self) -> str:
@@ -239,9 +280,7 @@ class _TypeParser:
         self.take("<")
         fields: list[tuple[str, ColumnType]] = []
         while True:
-            name = self.take()
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"expected a field name but found {name or 'the end'!r} in the type {self._text!r}")
+            name = self._field_name()
             if name in dict(fields):
                 raise ValueError(f"the struct field {name!r} is declared twice")
             self.take(":")
@@ -251,6 +290,18 @@ class _TypeParser:
             self.take(",")
         self.take(">")
         return ColumnType("struct", fields=tuple(fields))
+
+    def _field_name(self) -> str:
+        token = self.take()
+        if len(token) > 1 and token[0] == token[-1] == '"':
+            name = token[1:-1].replace('""', '"')
+            check_field_name(name)
+            return name
+        if not _PLAIN_NAME.fullmatch(token):
+            raise ValueError(
+                f"expected a field name but found {token or 'the end'!r} in the type {self._text!r}; other names than words stand in quotes"
+            )
+        return token
 
 
 @dataclass(frozen=True)

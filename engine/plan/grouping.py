@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from engine.definition.aggregate_calls import AggregateCall, name_aggregates, parse_aggregate
 from engine.definition.aggregates import UNDOABLE, is_undoable
 from engine.definition.expressions import columns_of
+from engine.definition.nested import NO_KEY
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.pseudo_columns import STATE
 from engine.definition.types import STRING, TIMESTAMP, Schema
@@ -197,8 +198,8 @@ def _group(pointer: str, index: int, text: str, schema: Schema, problems: Proble
     is_computed = checked.column is None or checked.column.rpartition(".")[2].startswith("$")
     name = f"group_{index + 1}" if is_computed or checked.column is None else checked.column.partition(".")[2]
     source = f"group.{name}" if is_computed or checked.column is None else checked.column
-    if checked.scalar.type.is_nested:
-        problems.add(pointer, "type_mismatch", f"{text} is of type {checked.scalar.type}, which cannot be a key")
+    if checked.scalar.type.has_map:
+        problems.add(pointer, "type_mismatch", f"{text} is of type {checked.scalar.type}, {NO_KEY}")
         return None
     if is_computed and source in schema:
         problems.add(pointer, "name_clash", f"there is a column {source} already; give the relation another name with 'as'")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.definition.nested import NO_KEY
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.parameters import free_columns
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.queries import Join
 from engine.definition.syntax import parse, quoted, render
@@ -156,7 +158,7 @@ def _sides(node: Node, alias: str) -> tuple[Node, Node] | None:
 
 def _is_of(node: Node, alias: str) -> bool:
     """Whether an expression has columns, all of that relation."""
-    columns = [part for part in node.walk() if isinstance(part, Column)]
+    columns = list(free_columns(node))
     return bool(columns) and all(_of(column, alias) is not None for column in columns)
 
 
@@ -169,8 +171,8 @@ def _of(node: Node, alias: str) -> str | None:
 
 def _is_comparable(part: KeyPart, side: Side, pointer: str, problems: Problems) -> bool:
     mine, theirs = part.left.scalar.type, part.type_of(side)
-    if mine.is_nested or theirs.is_nested:
-        problems.add(pointer, "type_mismatch", f"{part.shown(side)} is {theirs}; nested values cannot be compared")
+    if mine.has_map or theirs.has_map:
+        problems.add(pointer, "type_mismatch", f"{part.left.text} is {mine} and {part.shown(side)} is {theirs}, {NO_KEY}")
         return False
     if _family(mine) != _family(theirs):
         problems.add(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
 from engine.definition.limits import MAX_COLUMNS
+from engine.definition.nested import NO_KEY
 from engine.definition.pseudo_columns import FORCED, STATE
 from engine.definition.suggestions import hint
 from engine.definition.syntax import reference
@@ -161,8 +162,8 @@ def _check_given_key(scope: Scope, selected: Selected, grouping: Grouping | None
             scope.problems.add(pointer, "unknown_column", f"there is no column {name}{hint(name, types)}")
         elif name in (into.key or ())[:place]:
             scope.problems.add(pointer, "name_clash", f"{name} is in the key already")
-        elif types[name].is_nested:
-            scope.problems.add(pointer, "type_mismatch", f"{name} is of type {types[name]}, which cannot be a key")
+        elif types[name].has_map:
+            scope.problems.add(pointer, "type_mismatch", f"{name} is of type {types[name]}, {NO_KEY}")
 
 
 def with_own_key(selected: Selected, output: Output, running: Running) -> Selected:

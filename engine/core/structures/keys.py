@@ -168,8 +168,14 @@ def _values(columns: Sequence[pl.Series], rows: I64, hashes: U64) -> list[Any]:
 
 
 def _plain(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Write a NaN, which Python finds equal to nothing, as a text."""
-    return tuple("nan" if part != part else part for part in value)
+    """Return a key that can be looked up: a NaN, which Python finds equal to nothing, as a text, and nested values as tuples."""
+    return tuple(_frozen(part) for part in value)
+
+
+def _frozen(part: Any) -> Any:
+    if isinstance(part, list | dict):
+        return tuple(_frozen(inner) for inner in (part if isinstance(part, list) else part.values()))
+    return "nan" if part != part else part
 
 
 def _differ(left: Sequence[pl.Series], right: Sequence[pl.Series], rows: int) -> Bools:

@@ -10,6 +10,7 @@ import polars as pl
 
 from engine.definition.documented import Example
 from engine.definition.library.entry import Arguments, Function
+from engine.definition.nested import comparable
 from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, coerce, coerce_all, common_type, null, number_literal
 from engine.definition.types import BOOLEAN, STRING, ColumnType
@@ -23,7 +24,8 @@ def null_if(arguments: Arguments) -> Operand:
 
     def build(value: pl.Expr, other: pl.Expr) -> pl.Expr:
         pair = coerce(replace(left, expr=value), kind, "nullif"), coerce(replace(right, expr=other), kind, "nullif")
-        return pl.when((pair[0] != pair[1]) | pair[1].is_null()).then(value)
+        compared = [comparable(each, kind) for each in pair]
+        return pl.when((compared[0] != compared[1]) | compared[1].is_null()).then(value)
 
     return Operand(once(build, left.expr, right.expr), left.type)
 

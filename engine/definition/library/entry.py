@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.definition.compiling import Compiling
 from engine.definition.documented import Argument, Example, arguments_of
 from engine.definition.gaps import GapsOfCall
 from engine.definition.operands import Operand
+from engine.sql.tree import Node
 
 Arguments = Sequence[Operand]
+
+
+@dataclass(frozen=True)
+class OverNodes:
+    """Compiles a call some of whose arguments are no values: lambdas."""
+
+    compile: Callable[[Compiling, Sequence[Node]], Operand]
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Function:
     result: str
     doc: str
     examples: Sequence[Example]
-    build: Callable[[Arguments], Operand]
+    build: Callable[[Arguments], Operand] | OverNodes
     gaps: GapsOfCall | None = None
     is_lazy: bool = False
     elsewhere: Sequence[str] = ()

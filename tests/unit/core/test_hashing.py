@@ -59,9 +59,25 @@ def test_dates_times_and_booleans_hash() -> None:
     assert len({hashed(value)[0] for value in values}) == len(values)
 
 
-def test_a_nested_key_is_refused() -> None:
-    with pytest.raises(TypeError):
-        hashed(pl.Series([[1]]))
+def test_nested_keys_have_these_hashes_in_every_version() -> None:
+    lists = pl.Series([[], [None], [1, 2], [2, 1], None], dtype=pl.List(pl.Int64))
+    structs = pl.Series([{"a": 1, "b": "x"}, {"a": None, "b": "x"}, None])
+    assert hashed(lists) == [16294208416658607535, 16404305781709561122, 9560113412493113587, 11870541122167124266, None]
+    assert hashed(lists.cast(pl.List(pl.Int32))) == hashed(lists)
+    assert hashed(structs) == [9045420645044798130, 8326710745353623221, None]
+    deep = pl.Series([[{"a": [1]}], [{"a": [1, None]}], [{"a": None}]])
+    assert hashed(deep) == [10294871287760862156, 16100426028515924377, 8533387480951124903]
+
+
+def test_a_nested_key_has_its_hash_wherever_it_stands_and_under_every_seed() -> None:
+    values = [[], ["a"], ["a", None], [None, "a"], [""], [None], ["a", "a"]]
+    for seed in (0, 7):
+        whole = KeyHash(seed).of(pl.DataFrame({"k": values}), ["k"]).to_list()
+        assert len(set(whole)) == len(values)
+        alone = [
+            KeyHash(seed).of(pl.DataFrame({"k": [value]}, schema={"k": pl.List(pl.String)}), ["k"]).item() for value in values
+        ]
+        assert alone == whole
 
 
 def test_no_rows_give_no_hashes() -> None:

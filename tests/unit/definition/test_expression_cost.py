@@ -10,14 +10,26 @@ import pytest
 
 from engine.definition.expressions import compile_scalar
 from engine.definition.function_list import FUNCTIONS
-from engine.definition.types import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP, Schema, decimal
+from engine.definition.types import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP, Schema, decimal, parse_type
 
+ARRAY, MAP = parse_type("array<bigint>"), parse_type("map<string,bigint>")
 SCHEMA = Schema(
-    (("n", BIGINT), ("d", DOUBLE), ("m", decimal(12, 2)), ("s", STRING), ("t", TIMESTAMP), ("b", BOOLEAN), ("y", BYTES))
+    (
+        ("n", BIGINT),
+        ("d", DOUBLE),
+        ("m", decimal(12, 2)),
+        ("s", STRING),
+        ("t", TIMESTAMP),
+        ("b", BOOLEAN),
+        ("y", BYTES),
+        ("a", ARRAY),
+        ("p", MAP),
+    )
 )
+ARRAYS = pl.Series([[1, 2], None], dtype=ARRAY.polars)
 FRAME = pl.DataFrame(
     {"n": [1, 2], "d": [0.5, 2.0], "m": ["1.25", "2"], "s": ["a", None], "t": [dt.datetime(2013, 1, 1, tzinfo=dt.UTC)] * 2,
-        "b": [True, None], "y": [b"1", b"2"]}
+        "b": [True, None], "y": [b"1", b"2"], "a": ARRAYS, "p": pl.Series([[{"key": "a", "value": 1}], None], dtype=MAP.polars)}
 ).with_columns(pl.col("m").cast(pl.Decimal(12, 2)))  # fmt: skip
 
 _ROOTS = ("sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "degrees", "radians", "cbrt", "log")
@@ -99,6 +111,23 @@ CALLS: dict[str, tuple[str, ...]] = {
     "one_of": ("cast(one_of(S, 'a') as string)", "case when one_of(N, '1', '2') then 1 end"),
     "date_trunc": ("date_trunc('day', T)",),
     "to_timestamp": ("epoch_ms(to_timestamp(N))",),
+    "array_contains": ("case when array_contains(A, 1) then a end", "cast(array_contains(array[1, 2], N) as bigint)"),
+    "array_length": ("generate_series(1, array_length(A))",),
+    **{name: (f"{name}(A)",) for name in ("array_distinct", "array_sort")},
+    **{name: (f"{name}(A, array[1])", f"{name}(array[1], A)") for name in ("array_union", "array_intersect", "array_except", "array_concat")},
+    "array_remove": ("array_remove(A, 1)", "array_length(array_remove(array[1, 2], N))"),
+    **{name: (f"array[{name}(A)]",) for name in ("array_max", "array_min")},
+    "array_join": ("array_join(array[S])",),
+    "slice": ("slice(A, 1, 2)", "array_length(slice(array[1], N, 1))", "array_length(slice(array[1], 1, N))"),
+    "generate_series": tuple(f"array_length(generate_series({each}))" for each in ("N, 3", "1, N", "1, 9, N")),
+    "map_keys": ("as_map(map_keys(P), array[1])",),
+    "map_values": ("map_values(map('a' := A))[1]",),
+    "map_union": ("map_union(P, p)", "map_union(p, P)"),
+    "entries": ("map('a' := entries(P)[1]->\"V\")",),
+    "as_map": ("map_values(as_map(array['a'], A))",),
+    "transform": ("transform(A, x => x + 1)",),
+    "filter": ("filter(A, x => x > 1)",),
+    "reduce": ("reduce(a, N, (s, x) => s + x)",),
     "epoch_ms": ("to_timestamp(epoch_ms(T))",),
 }  # fmt: skip
 OPERATORS = (
@@ -114,7 +143,7 @@ OPERATORS = (
 
 def nested(text: str, depth: int) -> str:
     """Put an expression into itself, in place of its capital letter, which stands for the column of that name."""
-    result = hole = next(letter for letter in re.findall(r"\b[NDMSTB]\b", text))
+    result = hole = next(letter for letter in re.findall(r"\b[NDMSTBAP]\b", text))
     for _ in range(depth):
         result = re.sub(rf"\b{hole}\b", f"({result})", text)
     return re.sub(rf"\b{hole}\b", hole.lower(), result)

@@ -16,7 +16,7 @@ REFUSED = [
     "a +", "(a", "a)", "a b", "a.b.c", "a[1]", "interval '1' day", "x -> x", "cast(a as int format 'x')", "a = ", "and a",
     "case when a then 1", "case a", "sum(a) over ()", "select 1", "a in ()", "a in (select 1)", "count(distinct a)", "a as b", "?", "@x",
     ":p", "(a, o.a)", "try_cast(a as int)", "a rlike 'x'", "a similar to 'x'", "exists(select 1)", "'abc", "a between 1", "extract(year a)",
-    "cast(a int)", "a is", "not", "lenght(name)", "nam", "{a}", "a || ", "a -> 'b'", "array[1]", "a at time zone 'x'",
+    "cast(a int)", "a is", "not", "lenght(name)", "nam", "{a}", "a || ", "a -> 'b'", "array[1", "a at time zone 'x'",
     "position('a' in name)", "a ~ 'b'", "*", "o.*", "a like", "1 2", "a ; b", "a -- c", "a collate x", "f(a => 1)", "a && b", "a ^ 2",
     "a div 2", "name ilike any ('a')", "a is not distinct from", "now()", "a . . b", "a,b", "()", "a(", "cast(a as )", "cast(a as foo)",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ CATALOG: Catalog = {
         StreamDefinition.model_validate(
             {
                 "key": ["origin"],
-                "columns": {"origin": "string", "dest": "string", "delay": "int", "at": "timestamp", "tags": "array<string>"},
+                "columns": {"origin": "string", "dest": "string", "delay": "int", "at": "timestamp", "tags": "map<string,int>"},
                 "event_time": "at",
             }
         ),

@@ -10,7 +10,7 @@ from engine.errors import DefinitionInvalid
 from tests.unit.core.running import bench_of, query, run, stream, table
 
 SOURCES = {
-    "orders": stream(["id"], id="string", item="string", n="int", tags="array<string>"),
+    "orders": stream(["id"], id="string", item="string", n="int", tags="map<string,int>"),
     "items": table(["item"], item="string", colour="string"),
 }
 BY_ITEM = {

@@ -19,7 +19,7 @@ from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 
-COLUMNS = {"id": "string", "ad": "string", "price": "double", "tags": "array<string>"}
+COLUMNS = {"id": "string", "ad": "string", "price": "double", "tags": "map<string,int>"}
 
 
 def _stream(**columns: str) -> Any:

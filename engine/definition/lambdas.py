@@ -1,0 +1,219 @@
+"""Lambdas: TRANSFORM, FILTER and REDUCE over the elements of arrays and the entries of maps.
+
+A lambda's body may name the columns of the row and the parameters of lambdas around it; a parameter hides a column of its name. It is compiled
+like any expression, over a frame with a row for each element. Where it has no value for an element, the row it belongs to is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from engine.definition.compiling import Compiling, Scalar
+from engine.definition.exploding import Exploded, exploded, folded
+from engine.definition.gaps import GapReason
+from engine.definition.limits import MAX_REDUCED_ELEMENTS
+from engine.definition.nested import of_last_keys
+from engine.definition.nested_types import array_of, map_of
+from engine.definition.once import repeated
+from engine.definition.operands import ExpressionInvalid, Operand, coerce, common_type
+from engine.definition.rebuilding import KEY, VALUE
+from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema
+from engine.sql.tree import Lambda, Node
+
+_START, _MARK = "$start", "$mark"
+"""Columns of a reduction beside the parameters."""
+
+_MAX_WIDENINGS: Final = 3
+"""Of a state's type by what the lambda gives: int, bigint and double follow each other."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What a lambda goes over.
+
+    Attributes:
+        name: of the function, for messages.
+        lists: the arrays or maps.
+        kind: their type.
+    """
+
+    name: str
+    lists: pl.Expr
+    kind: ColumnType
+
+    def elements(self, names: Sequence[str], given: Exploded) -> dict[str, pl.Series]:
+        """Return the elements as columns of parameters: an array's, or the keys and the values of a map."""
+        if self.kind.kind == "array":
+            return {names[0]: given.values}
+        return dict(zip(names, (given.values.struct.field(KEY), given.values.struct.field(VALUE)), strict=True))
+
+
+@dataclass(frozen=True)
+class Body:
+    """A compiled lambda.
+
+    Attributes:
+        names: of its parameters.
+        scalar: what it gives.
+        beside: columns of the row that it reads.
+    """
+
+    names: tuple[str, ...]
+    scalar: Scalar
+    beside: Mapping[str, pl.Expr]
+
+    @property
+    def marks(self) -> Mapping[GapReason, pl.Expr]:
+        """Where it has no value to give, by reason."""
+        found: dict[GapReason, pl.Expr] = {}
+        for gap in self.scalar.gaps:
+            found[gap.reason] = found[gap.reason] | gap.is_met if gap.reason in found else gap.is_met
+        return found
+
+    def over(self, given: Exploded, over: Collection, wanted: pl.Expr) -> pl.Series:
+        """Compute an expression of it for each element."""
+        return given.frame(over.elements(self.names, given)).select(wanted).to_series()
+
+
+def transform(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
+    """Compile ``transform(array, x => …)`` and ``transform(map, (k, v) => key, (k, v) => value)``."""
+    over = _collection(compiler, "transform", nodes[0])
+    if over.kind.kind == "map":
+        return _transform_map(compiler, over, nodes[1:])
+    (body,) = _bodies(compiler, over, nodes[1:], 1)
+    kind = array_of(body.scalar.type)
+
+    def built(given: Exploded) -> pl.Series:
+        return given.listed(body.over(given, over, body.scalar.expr))
+
+    return Operand(exploded(over.lists, body.beside, built, kind.polars), kind)
+
+
+def _transform_map(compiler: Compiling, over: Collection, nodes: Sequence[Node]) -> Operand:
+    keys, values = _bodies(compiler, over, nodes, 2)
+    if keys.scalar.type != STRING:
+        raise ExpressionInvalid(
+            "type_mismatch", f"transform: a map's keys are strings, not {keys.scalar.type}; use CAST(… AS string)"
+        )
+    kind = map_of(values.scalar.type)
+
+    def built(given: Exploded) -> pl.Series:
+        key, value = (body.over(given, over, body.scalar.expr) for body in (keys, values))
+        return given.listed(pl.DataFrame([key.alias(KEY), value.alias(VALUE)]).to_struct(""))
+
+    return Operand(of_last_keys(exploded(over.lists, {**keys.beside, **values.beside}, built, kind.polars)), kind)
+
+
+def filtered(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
+    """Compile ``filter(array, x => …)`` and ``filter(map, (k, v) => …)``: what the lambda is true for."""
+    over = _collection(compiler, "filter", nodes[0])
+    (body,) = _bodies(compiler, over, nodes[1:], 1)
+    if body.scalar.type != BOOLEAN:
+        raise ExpressionInvalid("type_mismatch", f"filter needs a lambda that is true or false, not {body.scalar.type}")
+
+    def built(given: Exploded) -> pl.Series:
+        return given.filtered(body.over(given, over, body.scalar.expr))
+
+    return Operand(exploded(over.lists, body.beside, built, over.kind.polars), over.kind)
+
+
+def reduced(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
+    """Compile ``reduce(array, start, (s, x) => …)`` and ``reduce(map, start, (s, k, v) => …)``.
+
+    A start of NULL gives NULL, and an array or map that is NULL the start. NULL of more than ``MAX_REDUCED_ELEMENTS`` elements.
+    """
+    over = _collection(compiler, "reduce", nodes[0])
+    start = compiler.compile(nodes[1])
+    if start.type is None:
+        raise ExpressionInvalid(
+            "type_mismatch", "reduce: the type of its start is unknown; write CAST(NULL AS string) or another type"
+        )
+    kind, body = _of_state(compiler, over, nodes[2], start.type)
+    following = coerce(Operand(body.scalar.expr, body.scalar.type), kind, "reduce")
+    beside = {**body.beside, _START: repeated(coerce(start, kind, "reduce"))}
+
+    def fold(given: Exploded, marks: pl.Expr | None) -> pl.DataFrame:
+        """Return the last states, and where a mark was met on the way."""
+        starts = given.beside.select(pl.col(_START).alias(body.names[0]), pl.lit(value=False).alias(_MARK))
+        is_short = starts.to_series().is_not_null().to_numpy() & (given.sizes <= MAX_REDUCED_ELEMENTS)
+        met = pl.col(_MARK) if marks is None else pl.col(_MARK) | marks
+
+        def step(frame: pl.DataFrame) -> pl.DataFrame:
+            return frame.select(following.alias(body.names[0]), met.alias(_MARK))
+
+        last = folded(given, np.where(is_short, given.sizes, 0), starts, over.elements(body.names[1:], given), step)
+        return last.with_columns(pl.when(pl.Series(is_short)).then(pl.col(body.names[0])))
+
+    for reason, mark in body.marks.items():
+        compiler.gaps.add(reason, exploded(over.lists, beside, lambda given, mark=mark: fold(given, mark)[_MARK], BOOLEAN.polars))  # type: ignore[misc]
+    compiler.gaps.add("list_too_long", over.lists.list.len() > MAX_REDUCED_ELEMENTS)
+    return Operand(exploded(over.lists, beside, lambda given: fold(given, None).to_series(), kind.polars), kind)
+
+
+def _of_state(compiler: Compiling, over: Collection, node: Node, start: ColumnType) -> tuple[ColumnType, Body]:
+    """Compile the lambda of a reduction over states of a type that holds both the start and what it gives."""
+    kind = start
+    for _ in range(_MAX_WIDENINGS):
+        body = _body(compiler, over, node, (kind, *_parts(over)))
+        wider = common_type([Operand(pl.lit(None), kind), Operand(pl.lit(None), body.scalar.type)], "reduce")
+        if wider is None or wider == kind:
+            return kind, body
+        kind = wider
+    raise ExpressionInvalid(
+        "type_mismatch",
+        f"reduce: of a state that is {start} the lambda gives {body.scalar.type}; CAST what it gives to the start's type",
+    )
+
+
+def _collection(compiler: Compiling, name: str, node: Node) -> Collection:
+    held = compiler.compile(node)
+    if held.type is None or held.type.kind not in ("array", "map"):
+        raise ExpressionInvalid("type_mismatch", f"{name} goes over an array or a map, not {held.kind}")
+    return Collection(name, repeated(held.expr), held.type)
+
+
+def _parts(over: Collection) -> tuple[ColumnType, ...]:
+    """Return the types of the parameters that stand for an element, or for a key and a value."""
+    return over.kind.inner
+
+
+def _bodies(compiler: Compiling, over: Collection, nodes: Sequence[Node], count: int) -> list[Body]:
+    if len(nodes) != count:
+        wanted = "one lambda" if count == 1 else "two lambdas, for the key and for the value"
+        raise ExpressionInvalid("type_mismatch", f"{over.name} of {over.kind} takes {wanted}, not {len(nodes)}")
+    bodies = [_body(compiler, over, node, _parts(over)) for node in nodes]
+    for body in bodies:
+        for reason, mark in body.marks.items():
+
+            def met(given: Exploded, body: Body = body, mark: pl.Expr = mark) -> pl.Series:
+                return given.any_of(body.over(given, over, mark))
+
+            compiler.gaps.add(reason, exploded(over.lists, body.beside, met, BOOLEAN.polars))
+    return bodies
+
+
+def _body(compiler: Compiling, over: Collection, node: Node, types: Sequence[ColumnType]) -> Body:
+    """Compile a lambda whose parameters have these types."""
+    given = node.bare
+    if not isinstance(given, Lambda):
+        raise ExpressionInvalid("type_mismatch", f"{over.name} takes a lambda here, as in x => x + 1")
+    names = tuple(name.text for name in given.parameters)
+    if len(names) != len(types):
+        raise ExpressionInvalid(
+            "type_mismatch", f"the lambda of {over.name} over {over.kind} has {len(types)} parameter(s), not {len(names)}"
+        )
+    for name in names:
+        if names.count(name) > 1 or "." in name or name in (_START, _MARK, "*") or name.startswith("^"):
+            raise ExpressionInvalid(
+                "expression_malformed", f"a lambda's parameter cannot be called {name[:60]!r} here; rename it"
+            )
+    around = tuple((name, kind) for name, kind in compiler.schema.items() if name not in names)
+    scalar = compiler.compile_inside(given.body, Schema((*around, *zip(names, types, strict=True))))
+    outer = sorted(scalar.columns - {*names})
+    compiler.columns.update(outer)
+    return Body(names, scalar, {name: pl.col(name) for name in outer})
