@@ -41,6 +41,7 @@ _WAIT = "Try again in a moment."
 _NEW = "Do one of what the detail names; `PUT …?state=discard` begins anew."
 _REQUEST: Mapping[type[AppError], _Texts] = {
     errors.BadRequest: {
+        "not_a_query": ("The path answers one SELECT.", "Send other statements to `/ksql`."),
         "bad_cursor": ("The cursor is none of this path.", "Take `next` of the answer before, unchanged, or leave it out."),
         "bad_parameter": ("A parameter has a value that it cannot have, or is given twice.", "See the detail for what it takes."),
         "composite_key": ("The key has several columns and one value was given.", "Ask with `key.<column>=` for each column."),
@@ -113,6 +114,7 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
             'Define the query with `"materialize_open": true`.',
         ),
         "partitions_differ": ("The feed has another number of partitions.", "Give the same number, or another feed."),
+        "query_failed": ("The query behind a SELECT … EMIT has ended.", "See the detail."),
         "query_is_internal": ("The query follows a table with `materialize`.", "Change the table."),
         "query_not_wanted": ("The query shall not run, so it cannot be restarted.", "`PUT …/desired-state` first."),
         "relation_in_use": ("A query reads the relation.", "Delete or change that query first."),
@@ -158,6 +160,19 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         ),
         "bad_key": ("A key is not of the table's types.", "See each fault's pointer."),
         "bad_name": ("The name cannot be used.", "See the detail for what a name may be."),
+        "missing_statement": ("The text holds no statement.", "Send one in `sql`."),
+        "parameter_missing": ("A parameter of a statement has no value.", "Give it in `parameters`."),
+        "parameter_type": (
+            "The value of a parameter is none that a literal can be.",
+            "Send a text, a number, true, false or null.",
+        ),
+        "parameter_unused": ("A value belongs to no parameter.", "Leave it out, or write `?` or `:name` where it belongs."),
+        "sql_invalid": ("Statements have several faults.", "See `errors`: each has its line, its column and a detail."),
+        "syntax_error": ("A statement cannot be read.", "See `errors` for the place and what was expected there."),
+        "too_many_rows": (
+            "The answer lies behind more rows than a SELECT may look at.",
+            "Ask by key, or keep the answer in a table.",
+        ),
         "bad_scope": ("The scope's patterns cannot be read.", "See the detail for what a pattern may be."),
         "definition_invalid": ("The definition has several faults.", "See `errors`: each has a pointer, a code and a detail."),
         "idempotency_key_reused": ("The Idempotency-Key belongs to another request.", "Use a new key for a new request."),
@@ -168,6 +183,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "user_error": ("The request is wrong.", "See the detail."),
     },
     errors.TooManyRequests: {
+        "too_many_transient_queries": (
+            "As many queries run for readers of SELECT … EMIT as the service gives.",
+            "End some, or make a result that all of them read.",
+        ),
         "too_many_requests": ("As much is under way as the service takes.", "Wait as long as `Retry-After` says."),
         "too_many_streams": (
             "As many event streams are open as the service gives.",

@@ -35,6 +35,21 @@ _UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 
 
 @dataclass(frozen=True, slots=True)
+class FaultPlace:
+    """A place in a text.
+
+    Attributes:
+        line: counted from 1.
+        column: counted from 1.
+        excerpt: the line, and below it marks under what does not fit.
+    """
+
+    line: int
+    column: int
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """One fault of a request.
 
@@ -42,11 +57,13 @@ class Fault:
         pointer: RFC 6901 JSON pointer into the body, or ``?name`` for a parameter.
         code: stable snake_case code.
         detail: what is wrong and what to do about it.
+        place: where in a text of several lines; None: the pointer says it.
     """
 
     pointer: str
     code: str
     detail: str
+    place: FaultPlace | None = None
 
 
 class AppError(Exception):

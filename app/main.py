@@ -29,6 +29,7 @@ from app.api import (
     records,
     relations,
     service,
+    statements,
     status,
     validations,
 )
@@ -42,6 +43,7 @@ from app.api.problems import install_error_handlers
 from app.api.scraping import Scraper
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
+from app.ksqldb.listener import create_listener, listen
 from app.settings import Settings
 from app.store.api_keys import KeyRing
 from app.store.appender import Appender
@@ -51,6 +53,7 @@ from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.refusals import RefusalLog
 from app.store.retention import Kept, trim_periodically
+from app.store.sql import transient
 from app.store.tails import Tails
 from app.telemetry import Metrics
 from app.tracing import Tracing, tracing_of
@@ -65,6 +68,7 @@ ROUTERS = (
     changes.streams,
     changes.tables,
     queries.router,
+    statements.router,
     status.router,
     query_events.router,
     history.router,
@@ -128,7 +132,8 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
     )
     app.state.services = services
     tokens = None if settings.oidc.issuer is None else TokenReader(settings.oidc)
-    app.state.guards = guards(Doorkeeper(KeyRing(database.reads), tokens), database.reads, is_required=settings.is_key_required)
+    app.state.door = Doorkeeper(KeyRing(database.reads), tokens)
+    app.state.guards = guards(app.state.door, database.reads, is_required=settings.is_key_required)
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
@@ -175,8 +180,15 @@ def _lifespan(
                 ),
             ]
             stack.callback(lambda: [task.cancel() for task in tasks])
+            tasks.append(background.create_task(transient.sweep_periodically(services.database)))
             await stack.enter_async_context(services.appender)
             await stack.enter_async_context(services.tails)
+            if (port := services.settings.ksql_port) is not None:
+                stopping = asyncio.Event()
+                listener = create_listener(services, app.state.door)
+                listening = background.create_task(listen(listener, services.settings.host, port, stopping))
+                stack.push_async_callback(asyncio.wait, [listening])
+                stack.callback(stopping.set)
             if supervisor is not None:
                 await stack.enter_async_context(supervisor)
             log.info("service_started", version=__version__, has_driver=supervisor is not None)

@@ -121,6 +121,7 @@ class Settings(BaseSettings):
         database_url: ``postgresql://…``; None starts an embedded Postgres below ``data_dir``.
         schema_prefix: before the names of our schemas in the database, such as ``acme_``: services with different ones share a database and do
             not see each other. With another one than before a service finds nothing of its own.
+        ksql_port: where clients of ksqlDB are answered in its protocol (8088 is what they expect); None: nowhere.
         data_dir: embedded database, checkpoints and state; made when absent.
         checkpoint_url: where queries keep their checkpoints and state instead, as ``file:///directory``. On a cluster it must be there, on a
             file system that the driver's host and every worker's have mounted at this path.
@@ -156,6 +157,7 @@ class Settings(BaseSettings):
     checkpoint_url: str | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65_535)
+    ksql_port: int | None = Field(default=None, ge=1, le=65_535)
     auth: Literal["auto", "on", "off"] = "auto"
     api_key: SecretStr | None = None
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9._:, -]*$")

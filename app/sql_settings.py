@@ -14,9 +14,11 @@ class SqlSettings(BaseModel):
         default_grace: of windows without GRACE PERIOD: ``klip10``: none, as KLIP-10 has it; ``ksqldb``: 24 hours less the window's size with
             EMIT CHANGES, none with EMIT FINAL.
         max_scanned_rows: how many rows a SELECT without EMIT may look at.
+        max_transient_queries: how many queries may run for readers of SELECT … EMIT alone, over all services of the database.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     default_grace: Literal["klip10", "ksqldb"] = "klip10"
     max_scanned_rows: int = Field(default=100_000, ge=1)
+    max_transient_queries: int = Field(default=10, ge=0)

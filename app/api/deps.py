@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -96,7 +97,13 @@ LongInspection = Annotated[sa.Connection, Depends(_long_inspection, scope="funct
 """A transaction that only reads, and may take long; it ends when its client leaves. Stands behind a body among an endpoint's parameters."""
 
 
-async def _planning(services: ServicesOf) -> AsyncIterator[None]:
+@asynccontextmanager
+async def planning_turn(services: Services) -> AsyncIterator[None]:
+    """Wait for a turn of checking definitions; inside, the deadline of CPU counts.
+
+    Raises:
+        Unavailable: ``planning_busy``.
+    """
     try:
         async with asyncio.timeout(services.settings.limits.planning_wait_s):
             await services.planning.acquire()
@@ -127,6 +134,11 @@ class _Deadline:
             bound = f"more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S)"
             detail = f"checking it took {bound}; compute parts of it in a query before"
             raise DefinitionInvalid([Problem("", "definition_too_expensive", detail)])
+
+
+async def _planning(services: ServicesOf) -> AsyncIterator[None]:
+    async with planning_turn(services):
+        yield
 
 
 PlanningTurn = Annotated[None, Depends(_planning, scope="function")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 
 from app.api.deps import LongInspection, Name, known_parameters, unknown_parameter
@@ -17,7 +19,7 @@ from app.domain.explaining.walk import explain
 from app.domain.values import parse_held, parse_instant_ms
 from app.errors import BadRequest, Fault
 from app.store.explaining import StoredFacts
-from app.store.query_plans import get_planned
+from app.store.query_plans import PlannedQuery, get_planned
 from engine.plan.model import Plan
 
 KEY_PREFIX = "key."
@@ -66,19 +68,37 @@ def get_explanation(
     within bounds. What waits inside is not looked into. Where no such record has been read, the answer says what would become of it.
     """
     found = get_planned(transaction, name)
-    given = _given(found.plan, key, request)
+    return _answer(transaction, found, _given(found.plan, key, request), at, _place(partition, offset))
+
+
+def answer_why(connection: sa.Connection, name: str, key: Sequence[str], at: str | None) -> ExplainAnswer:
+    """Explain a row, or its absence, for the values of the query's key in their order.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        BadRequest: ``bad_parameter``: the key has other columns, or a value is none of theirs.
+    """
+    found = get_planned(connection, name)
+    columns = _key_columns(found.plan)
+    if len(key) != len(columns):
+        raise _bad("key", f"the key has {len(columns)} values ({', '.join(columns)}), not {len(key)}")
+    return _answer(connection, found, list(zip(columns, key, strict=True)), at, None)
+
+
+def _answer(
+    connection: sa.Connection, found: PlannedQuery, given: list[tuple[str, str]], at: str | None, place: Place | None
+) -> ExplainAnswer:
     values = _values(found.plan, given)
-    place = _place(partition, offset)
     if place is not None and (values or at is not None):
         raise _bad("offset", "`partition` and `offset` name one record with its own key and time: leave `key` and `at` out")
     question = Question(values, _at(at, place), place)
     if not values and question.place is None:
         raise _bad("key", f"say which key: {_way_to_ask(found.plan)}; or ask by one of {', '.join(_choices(found.plan))}")
-    facts = StoredFacts(transaction, found)
+    facts = StoredFacts(connection, found)
     _check_partition(found.plan, place, facts)
     explanation = explain(found.plan, question, facts)
     return ExplainAnswer(
-        query=name,
+        query=found.row.name,
         key={_allowed(found.plan)[column]: text for column, text in given},
         key_columns=[f"{first_input(found.plan).alias}.{name}" for name in _key_columns(found.plan)],
         at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,

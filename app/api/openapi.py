@@ -15,6 +15,7 @@ from app.api.late_records_schemas import ReplayBody
 from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
 from app.api.schemas import DesiredStateBody
+from app.api.sql.schemas import StatementsBody
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
 from app.error_list import ERRORS
 from engine.definition.queries import QueryDefinition
@@ -38,12 +39,23 @@ TAGS = [
     {"name": "tables", "description": "Relations with a primary key: upserts and deletes."},
     {"name": "records", "description": "Appending to sources, reading streams, and what was refused."},
     {"name": "queries", "description": "Stored definitions with a wish (running, paused, stopped); each writes one relation."},
+    {"name": "sql", "description": "Statements of SQL: definitions, pull and push queries."},
     {"name": "reads", "description": "Pull reads of materialised tables."},
     {"name": "api keys", "description": "Who may read, write and administer."},
     {"name": "audit", "description": "Who changed what."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
-_BODIES = (ApiKeyBody, ReplayBody, StreamDefinition, TableDefinition, QueryDefinition, DesiredStateBody, LookupBody, ProblemBody)
+_BODIES = (
+    ApiKeyBody,
+    ReplayBody,
+    StreamDefinition,
+    TableDefinition,
+    QueryDefinition,
+    DesiredStateBody,
+    LookupBody,
+    StatementsBody,
+    ProblemBody,
+)
 # What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
 _READ_BY_POST = ("/v1/validations", "/v1/tables/{name}/rows:lookup")
 _WITHOUT_DATABASE = ("/v1/version", "/v1/functions", "/v1/errors", "/v1/errors/{code}")

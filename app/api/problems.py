@@ -37,12 +37,21 @@ TYPE_BASE = "/v1/errors/"
 log = structlog.stdlib.get_logger(__name__)
 
 
+class PlaceBody(BaseModel):
+    """A place in a text of SQL."""
+
+    line: int = Field(description="Counted from 1.", examples=[1])
+    column: int = Field(description="Counted from 1.", examples=[8])
+    excerpt: str = Field(description="The line, and below it marks under what does not fit.", examples=["SELEKT 1\n^^^^^^"])
+
+
 class FaultBody(BaseModel):
     """One fault of a request."""
 
     pointer: str = Field(description="JSON pointer into the body, or `?name` for a parameter.", examples=["/joins/0/grace"])
     code: str = Field(description="Stable code of the fault.", examples=["grace_exceeds_history_retention"])
     detail: str = Field(description="What is wrong and what to do about it.")
+    place: PlaceBody | None = Field(default=None, description="Of a fault in a text of SQL; else it is not there.")
 
 
 class ProblemBody(BaseModel):
@@ -84,7 +93,7 @@ def problem_response(request: Request, error: AppError) -> JSONResponse:
     request_id = request_id_of(request.scope)
     body = problem_body(error, request.url.path, request_id)
     headers = {REQUEST_ID_HEADER: request_id, **error.headers}
-    return JSONResponse(body.model_dump(), error.status, headers, MEDIA_TYPE)
+    return JSONResponse(body.model_dump(exclude_none=True), error.status, headers, MEDIA_TYPE)
 
 
 def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody:
@@ -98,8 +107,15 @@ def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody
         code=error.code,
         retryable=error.retryable,
         request_id=request_id,
-        errors=[FaultBody(pointer=f.pointer, code=f.code, detail=f.detail) for f in error.faults],
+        errors=[_fault_body(fault) for fault in error.faults],
     )
+
+
+def _fault_body(fault: Fault) -> FaultBody:
+    place = (
+        None if fault.place is None else PlaceBody(line=fault.place.line, column=fault.place.column, excerpt=fault.place.excerpt)
+    )
+    return FaultBody(pointer=fault.pointer, code=fault.code, detail=fault.detail, place=place)
 
 
 def from_engine(error: EngineError) -> AppError:

@@ -123,6 +123,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "POST /v1/queries/{name}/late-records/replay": Rule(WRITE, Reach.QUERY),
         "GET /v1/queries/{name}/lateness": Rule(READ, Reach.QUERY),
         "GET /v1/queries/{name}/explain": Rule(READ, Reach.QUERY),
+        "POST /v1/statements": Rule(READ, Reach.BODY),
         "POST /v1/validations": Rule(READ, Reach.BODY),
         "GET /v1/api-keys": Rule(ADMIN, Reach.EVERYTHING),
         "POST /v1/api-keys": Rule(ADMIN, Reach.EVERYTHING),
@@ -273,6 +274,20 @@ def refuse_beyond_scope(names: Iterable[tuple[str, str | None]]) -> None:
     refusal = None if principal is None else out_of_scope(principal, names)
     if refusal is not None:
         raise refusal
+
+
+def refuse_below(needed: Role, what: str) -> None:
+    """Refuse a part of a request that needs more than its route does.
+
+    Raises:
+        Forbidden: ``role_too_low``.
+    """
+    principal = PRINCIPAL.get()
+    if principal is not None and principal.role < needed:
+        raise Forbidden(
+            "role_too_low",
+            f"{what} needs a key with the role {needed.text}; the key '{principal.name}' has the role {principal.role.text}",
+        )
 
 
 ANYBODY = "api"

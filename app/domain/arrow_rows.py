@@ -62,13 +62,19 @@ def arrow_stream(
         values: of each column; timestamps as microseconds since 1970, nested values as JSON texts; None for no rows.
         metadata: JSON-able; in the schema under ``slackwater``.
     """
-    fields = [pa.field(name, arrow_type(declared)) for name, declared in columns]
-    schema = pa.schema(fields, {METADATA_KEY: json.dumps(dict(metadata), separators=(",", ":")).encode()})
-    arrays = [_array(given or [], declared) for given, (_, declared) in zip(values, columns, strict=True)]
+    batch = arrow_batch(columns, values)
+    schema = batch.schema.with_metadata({METADATA_KEY: json.dumps(dict(metadata), separators=(",", ":")).encode()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        writer.write_batch(batch.cast(schema))
     return bytes(sink.getvalue())
+
+
+def arrow_batch(columns: Sequence[tuple[str, ColumnType]], values: Sequence[Sequence[Any] | None]) -> pa.RecordBatch:
+    """Return columns as one Arrow batch; see ``arrow_stream``."""
+    schema = pa.schema([pa.field(name, arrow_type(declared)) for name, declared in columns])
+    arrays = [_array(given or [], declared) for given, (_, declared) in zip(values, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _array(values: Sequence[Any], declared: ColumnType) -> pa.Array:

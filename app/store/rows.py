@@ -22,7 +22,7 @@ from engine.connectors.views import HISTORY_SCHEMA, IS_DELETED, OPEN_SCHEMA, RES
 from engine.definition.types import ColumnType
 from engine.plan.model import Output
 
-STATE, VALID_FROM, VALID_TO = "$state", "$valid_from_ms", "$valid_to_ms"
+STATE, VALID_FROM, VALID_TO, EVENT_TIME = "$state", "$valid_from_ms", "$valid_to_ms", "$event_time_ms"
 """What answers say of a row beside its columns. No column's name begins with $."""
 
 State = Literal["final", "open", "any"]
@@ -51,6 +51,7 @@ class RowsShape:
         bounds: whether ``%(window_from)s`` and ``%(window_to)s`` are given.
         is_after: whether the page goes on behind ``%(after<n>)s``, texts of the order's columns.
         has_text_numbers: bigint and decimal as JSON strings.
+        has_time: rows say their event time.
     """
 
     source: Literal["now", "as_of", "history"] = "now"
@@ -61,6 +62,7 @@ class RowsShape:
     is_after: bool = False
     is_descending: bool = False
     has_text_numbers: bool = False
+    has_time: bool = False
 
 
 def order_of(output: Output, shape: RowsShape) -> tuple[str, ...]:
@@ -70,9 +72,10 @@ def order_of(output: Output, shape: RowsShape) -> tuple[str, ...]:
 
 def marks_of(output: Output, shape: RowsShape) -> tuple[tuple[str, ColumnType], ...]:
     """Return what rows of this shape say beside their columns."""
+    time = ((EVENT_TIME, ColumnType("bigint")),) if shape.has_time else ()
     if shape.source == "history":
-        return ((VALID_FROM, ColumnType("bigint")), (VALID_TO, ColumnType("bigint")))
-    return ((STATE, ColumnType("string")),) if output.is_windowed and shape.source == "now" else ()
+        return ((VALID_FROM, ColumnType("bigint")), (VALID_TO, ColumnType("bigint")), *time)
+    return (*(((STATE, ColumnType("string")),) if output.is_windowed and shape.source == "now" else ()), *time)
 
 
 def rows_statement(output: Output, shape: RowsShape) -> str:
@@ -293,7 +296,7 @@ def _table(schema: str, output: Output) -> str:
 
 def _own(name: str) -> str:
     """Return a column of ``v``, which stands for the rows' table everywhere here."""
-    return f"v.{quoted(stored_name(name))}"
+    return f"v.{RESULT_TIME}" if name == EVENT_TIME else f"v.{quoted(stored_name(name))}"
 
 
 def parameters(comparisons: Sequence[Any], after: Sequence[str] | None, **others: Any) -> dict[str, Any]:

@@ -63,6 +63,14 @@ sql_type = sa.Table(
     _moment("created_at"),
 )
 
+transient_reader = sa.Table(
+    "transient_reader",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("query", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+)
+
 query_read = sa.Table(
     "query_read",
     metadata,

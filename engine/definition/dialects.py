@@ -68,6 +68,16 @@ def elaborated_text(text: str) -> str:
     return _value(text)
 
 
+def standard(tree: Node, *, is_condition: bool) -> Node:
+    """Return what an expression of the dialect ``ksqldb`` is in the standard language.
+
+    Args:
+        tree: the expression.
+        is_condition: NULL counts as FALSE where it stands.
+    """
+    return _elaborated(tree, is_condition=is_condition)
+
+
 def _of(text: str | None, change: Callable[[str], str]) -> str | None:
     return None if text is None else change(text)
 

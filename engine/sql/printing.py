@@ -33,6 +33,7 @@ from engine.sql.tree import (
     Not,
     Null,
     Number,
+    Parameter,
     Paren,
     Star,
     StructOf,
@@ -126,4 +127,5 @@ _SHOWN: Final[dict[type[Node], Callable[[Any], str]]] = {
     FieldValue: lambda node: f"{show(node.name)} := {show(node.value)}",
     StructOf: lambda node: _listed("STRUCT(", node.fields, ")"),
     Lambda: _lambda,
+    Parameter: lambda node: "?" if node.name is None else f":{node.name}",
 }

@@ -57,6 +57,8 @@ def parse_statement(text: str, bounds: Bounds = STATEMENT_BOUNDS) -> Statement:
 class StatementCursor(LookingCursor):
     """A cursor that knows all statements."""
 
+    has_parameters = True
+
     def statement(self) -> Statement:
         """Read a statement."""
         token = self.token

@@ -327,3 +327,10 @@ class Lambda(Node):
 
     parameters: tuple[Identifier, ...]
     body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Node):
+    """``?``, or ``:name``: a value that comes beside the text."""
+
+    name: str | None = None

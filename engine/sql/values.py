@@ -19,6 +19,7 @@ from engine.sql.tree import (
     Node,
     Null,
     Number,
+    Parameter,
     Paren,
     Star,
     When,
@@ -37,6 +38,7 @@ class ValueCursor(ConstructorCursor):
     """A cursor that knows values; what is inside their brackets are expressions."""
 
     reserved: frozenset[str] = RESERVED
+    has_parameters: bool = False
 
     def value(self) -> Node:
         """Read a value and what is taken out of it."""
@@ -75,7 +77,17 @@ class ValueCursor(ConstructorCursor):
             return Star(span=(token.start, token.end))
         if self.take_sign("("):
             return self._bracket(token.start)
+        if self.has_parameters and token.is_sign("?", ":"):
+            return self._bound_value(token.start)
         raise self.unfit(_VALUE)
+
+    def _bound_value(self, start: int) -> Node:
+        if self.take_sign("?"):
+            return Parameter(span=self.span(start))
+        self.advance()
+        if self.token.kind != "word" or self.token.start != start + 1:
+            raise self.unfit("the name of a parameter, as in :name")
+        return Parameter(self.advance().text, span=self.span(start))
 
     def _bracket(self, start: int) -> Node:
         if self.take_sign(")"):

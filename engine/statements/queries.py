@@ -62,7 +62,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     kept_ms = properties.duration("LOG_RETENTION")
     if kept_ms is not None:
         into["retention"] = f"{kept_ms}ms"
-    definition, plan = _planned(selected, _query_name(properties, own, session), into, properties, session, statement)
+    definition, plan = planned(selected, _query_name(properties, own, session), into, properties, session, statement)
     columns = _columns(selected, definition, plan)
     if not selected.key and (properties.text("KEY_FORMAT") or "NONE").upper() != "NONE":
         detail = "Key format specified for stream without key columns. Leave KEY_FORMAT out"
@@ -105,7 +105,7 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
             statement.query,
         )
     name = _query_name(properties, _free(f"insert_{target.definition_name}"[:60], session), session)
-    definition, plan = _planned(selected, name, {"stream": target.definition_name}, properties, session, statement)
+    definition, plan = planned(selected, name, {"stream": target.definition_name}, properties, session, statement)
     properties.check_all_read()
     _check_fits(_columns(selected, definition, plan), selected, target, statement)
     return InsertInto(target, definition, plan, selected.notes)
@@ -151,13 +151,13 @@ def _free(name: str, session: Session) -> str:
     return found
 
 
-def _planned(
+def planned(
     selected: Selected,
     name: str,
     into: dict[str, Any],
     properties: Properties,
     session: Session,
-    statement: CreateAs | InsertQuery,
+    statement: Node,
 ) -> tuple[QueryDefinition, Plan]:
     """Make the definition and plan it; faults of either are the statement's."""
     body = {"name": name, **selected.body, "into": into, **_running(properties, session)}

@@ -1,0 +1,1 @@
+"""Statements of SQL over HTTP: scripts, what they answer, pull and push queries."""

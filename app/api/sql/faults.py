@@ -1,0 +1,45 @@
+"""Faults of statements as answers show them: line, column, the line itself with a mark below what does not fit."""
+
+from __future__ import annotations
+
+from app.errors import AppError, Fault, FaultPlace, Unprocessable
+from engine.errors import DefinitionInvalid
+from engine.sql.places import Passage
+from engine.sql.scripts import Parsed, ScriptFault
+from engine.sql.sentences import sentence
+from engine.statements.faults import StatementFault
+
+POINTER = "/sql"
+
+
+def of_script(faults: tuple[ScriptFault, ...]) -> Unprocessable:
+    """Return the refusal of a script that cannot be read, with every fault."""
+    return _refusal([_fault("syntax_error", sentence(each.fault, each.text), each.passage) for each in faults])
+
+
+def of_statement(error: StatementFault, parsed: Parsed) -> Unprocessable:
+    """Return the refusal of a statement that means nothing here."""
+    return _refusal([_fault(error.code, error.sentence, parsed.passage(error.span))])
+
+
+def of_definition(error: DefinitionInvalid, parsed: Parsed) -> Unprocessable:
+    """Return the refusal of a statement whose definition is wrong."""
+    return _refusal([_fault(each.code, each.detail, parsed.passage()) for each in error.problems])
+
+
+def of_app(error: AppError, parsed: Parsed) -> AppError:
+    """Add the statement to an error that came while it was carried out."""
+    error.faults = (_fault(error.code, error.detail, parsed.passage()),)
+    return error
+
+
+def _refusal(faults: list[Fault]) -> Unprocessable:
+    codes = {fault.code for fault in faults}
+    code = codes.pop() if len(codes) == 1 else "sql_invalid"
+    return Unprocessable(code, "; ".join(fault.detail for fault in faults), faults)
+
+
+def _fault(code: str, text: str, passage: Passage) -> Fault:
+    place = passage.place
+    where = FaultPlace(place.line, place.column, passage.marked)
+    return Fault(POINTER, code, f"line {place.line}, column {place.column}: {text}", where)

@@ -1,0 +1,149 @@
+"""Statements that change nothing, but for SELECTs with EMIT: SHOW, DESCRIBE, EXPLAIN, PRINT, ASSERT TOPIC, and pull queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import sqlalchemy as sa
+from anyio import to_thread
+
+from app.api.deps import Services
+from app.api.explain import answer_why
+from app.api.sql.faults import of_definition, of_statement
+from app.api.sql.outcomes import Listed, Outcome, Selected
+from app.api.sql.printing import printed
+from app.api.sql.pulls import pull
+from app.domain.sql_listing import Listing, texts
+from app.store.late_records import LateFilter, PageOf, late_records_of
+from app.store.page_bounds import Most
+from app.store.queries import get_query
+from app.store.query_plans import get_planned
+from app.store.sql.looking import describe, show
+from engine.errors import DefinitionInvalid
+from engine.sql.scripts import Parsed
+from engine.sql.statement_tree import AssertTopic, Describe, Explain, ExplainWhy, Print, Select, Show, Statement
+from engine.sql.tree import Identifier, Text
+from engine.statements.actions import Action
+from engine.statements.binding import bind
+from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
+from engine.statements.naming import definition_name, folded
+from engine.statements.reading import read_of
+from engine.statements.session import Session
+
+Found = TypeVar("Found")
+PAGE = 100
+"""Of lists without LIMIT."""
+
+
+async def look(services: Services, parsed: Parsed, session: Session) -> Outcome:
+    """Answer a statement that changes nothing.
+
+    Raises:
+        AppError: it names what is not there, or cannot be answered.
+    """
+    try:
+        match parsed.tree:
+            case Select(emit=None):
+                return Selected(parsed, await pull(services, read_of(parsed.tree, session)))
+            case Print():
+                return Listed(parsed, await printed(services, parsed.tree, session))
+            case _:
+                return Listed(parsed, await _inspecting(services, partial(_listing, services, parsed.tree, session)))
+    except StatementFault as error:
+        raise of_statement(error, parsed) from error
+    except DefinitionInvalid as error:
+        raise of_definition(error, parsed) from error
+
+
+async def _inspecting(services: Services, work: Callable[[sa.Connection], Found]) -> Found:
+    def working() -> Found:
+        with services.database.inspection.begin() as connection:
+            return work(connection)
+
+    async with services.database.inspection_turns.taken(is_long=True):
+        return await to_thread.run_sync(working)
+
+
+def _listing(services: Services, tree: Statement, session: Session, connection: sa.Connection) -> Listing:
+    match tree:
+        case Show(what="late_records"):
+            return _late_records(connection, tree, services.settings.limits.page_bytes)
+        case Show():
+            return show(connection, tree, session)
+        case Describe():
+            return describe(tree, session)
+        case Explain(what=Identifier() as name):
+            return _explained_query(connection, name)
+        case Explain(what=Statement() as statement):
+            return _explained(bind(statement, session))
+        case ExplainWhy():
+            return _why(connection, tree)
+        case AssertTopic():
+            return _topic_asserted(tree, session)
+    raise StatementUnsupported("not_supported", f"{type(tree).__name__} cannot be answered here", tree)
+
+
+def _explained_query(connection: sa.Connection, name: Identifier) -> Listing:
+    row = get_query(connection, definition_name(folded(name), name))
+    found = get_planned(connection, row.name)
+    rows = [
+        ("query", row.name),
+        ("state", row.state),
+        ("definition", json.dumps(row.definition)),
+        *((f"stage {stage.index}", ", ".join(type(each).__name__ for each in stage.operators)) for stage in found.plan.stages),
+    ]
+    return Listing(texts("what", "value"), rows)
+
+
+def _explained(action: Action) -> Listing:
+    plan = getattr(action, "plan", None)
+    definition = getattr(action, "definition", None)
+    rows: list[tuple[str, str]] = [("action", type(action).__name__)]
+    if definition is not None:
+        rows.append(("definition", definition.model_dump_json(by_alias=True)))
+    if plan is not None:
+        rows += [(f"stage {stage.index}", ", ".join(type(each).__name__ for each in stage.operators)) for stage in plan.stages]
+    return Listing(texts("what", "value"), rows)
+
+
+def _why(connection: sa.Connection, tree: ExplainWhy) -> Listing:
+    name = definition_name(folded(tree.query), tree.query)
+    given = [_literal(each) for each in tree.key]
+    at = None if tree.at is None else _literal(tree.at)
+    answer = answer_why(connection, name, given, at)
+    rows = [(step.code, step.operator, step.sentence) for step in (answer.answer, *answer.steps)]
+    return Listing(texts("code", "operator", "sentence"), rows)
+
+
+def _literal(node: object) -> str:
+    match node:
+        case Text(value=value):
+            return value
+    text = getattr(node, "text", None)
+    if not isinstance(text, str):
+        raise StatementRefused(
+            "literal_needed", "a key and a time are written out here, as in KEY ('JFK') AT '2013-01-01T12:00:00Z'"
+        )
+    return text
+
+
+def _late_records(connection: sa.Connection, tree: Show, page_bytes: int) -> Listing:
+    if tree.of is None:
+        raise StatementRefused("missing_name", "say of which query: SHOW LATE RECORDS OF query", tree)
+    found = get_planned(connection, definition_name(folded(tree.of), tree.of))
+    limit = PAGE if tree.limit is None else int(tree.limit)
+    rows = late_records_of(connection, found.row.id, LateFilter(), PageOf(Most(limit, page_bytes)))
+    columns = (*texts("input", "reason"), ("event_time_ms", "bigint"), *texts("record"))
+    return Listing(columns, [(row.input, row.reason, row.event_time_ms, row.record) for row in rows])
+
+
+def _topic_asserted(tree: AssertTopic, session: Session) -> Listing:
+    name = folded(tree.topic) if isinstance(tree.topic, Identifier) else tree.topic.value
+    is_there = any(name in (each.topic.name, each.topic.name.upper()) for each in session.relations.values())
+    if is_there == tree.is_missing:
+        state = "there is a topic" if is_there else "there is no topic"
+        raise StatementRefused("assertion_failed", f"{state} {name}", tree)
+    return Listing(texts("topic", "exists"), [(name, "yes" if is_there else "no")])

@@ -1,0 +1,48 @@
+"""What became of each statement of a script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.api.sql.rows import ResultRows
+from app.domain.sql_listing import Listing
+from app.store.append_transaction import Appended
+from app.store.sql.carrying_out import Done
+from engine.sql.scripts import Parsed
+from engine.statements.session import SqlRelation
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """Something was registered, created, changed or removed."""
+
+    parsed: Parsed
+    done: Done
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What there is."""
+
+    parsed: Parsed
+    listing: Listing
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Rows of a pull query."""
+
+    parsed: Parsed
+    rows: ResultRows
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """Records were appended."""
+
+    parsed: Parsed
+    relation: SqlRelation
+    appended: Appended
+
+
+Outcome = Defined | Listed | Selected | Inserted

@@ -1,0 +1,50 @@
+"""PRINT: the newest records of a topic, as they stand in the log."""
+
+from __future__ import annotations
+
+import json
+
+from app.api.deps import Services
+from app.domain.record_json import encode_values
+from app.domain.sql_listing import Listing, texts
+from app.store.changes import ChangeSource
+from app.store.followed import find_followed
+from app.store.sql.following import following
+from engine.sql.statement_tree import Print
+from engine.sql.tree import Identifier
+from engine.statements.faults import StatementRefused
+from engine.statements.naming import folded
+from engine.statements.session import Session
+
+MOST = 1_000
+"""Records, where the statement says no LIMIT."""
+
+
+async def printed(services: Services, tree: Print, session: Session) -> Listing:
+    """Answer PRINT: of each relation on the topic its records, each with its event time and place.
+
+    Raises:
+        StatementRefused: ``unknown_topic``; ``invalid_value`` for an interval of 0.
+    """
+    wanted = folded(tree.topic) if isinstance(tree.topic, Identifier) else tree.topic.value
+    found = [each for each in session.relations.values() if wanted.upper() in (each.topic.name.upper(), each.name.upper())]
+    if not found:
+        raise StatementRefused("unknown_topic", f"there is no topic {wanted}; SHOW TOPICS lists those there are", tree.topic)
+    every = 1 if tree.interval is None else int(tree.interval)
+    if every == 0:
+        raise StatementRefused("invalid_value", "INTERVAL is 1 or more: so many records are passed over", tree)
+    limit = MOST if tree.limit is None else min(int(tree.limit), MOST)
+    rows: list[tuple[int, str, str, str]] = []
+    for relation in found:
+        async with services.database.reads.connect() as connection:
+            followed = await find_followed(connection, relation.kind, relation.definition_name)
+        source = ChangeSource(followed, has_text_numbers=False)
+        async with following(services.tails, source, "earliest") as follower:
+            while len(rows) < limit * every and (frames := await follower.next()):
+                for frame in frames:
+                    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=False)
+                    values = encode_values(frame, followed.columns, has_text_numbers=False)
+                    told = zip(frame["_ts"], frame["_op"], keys, values, strict=True)
+                    rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
+    columns = (("event_time_ms", "bigint"), *texts("relation", "key", "value"))
+    return Listing(columns, rows[::every][:limit])

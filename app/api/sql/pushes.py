@@ -1,0 +1,181 @@
+"""Push queries: SELECT ... EMIT, answered with rows as they come.
+
+What looks at single records of a relation follows that relation's changes. Everything else is a transient query (``app.store.sql.transient``),
+whose result is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+import polars as pl
+import sqlalchemy as sa
+from anyio import CancelScope, to_thread
+
+from app.api.deps import Services
+from app.api.sql.rows import RowReader
+from app.api.sql.scripts import ScriptRunner
+from app.errors import Conflict
+from app.store.changes import ChangeSource
+from app.store.followed import find_followed
+from app.store.sql import transient
+from app.store.sql.following import Beginning, FrameFollower, following
+from engine.definition.queries import QueryDefinition
+from engine.definition.types import Schema
+from engine.sql.scripts import Parsed
+from engine.sql.statement_tree import Select
+from engine.statements.reading import OwnedRead, is_owned_read, read_of
+from engine.statements.session import Session
+from engine.statements.transient import transient_of
+
+QUIET_S = 5.0
+"""After so long without a row the reader is asked to show that it lives."""
+
+EVENT_TIME = "$event_time_ms"
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class PushedRows:
+    """Rows that came; none: nothing did for a while.
+
+    Attributes:
+        frame: the result's columns.
+        times_ms: event time of each row.
+        deleted: whether each row of a table is gone.
+    """
+
+    frame: pl.DataFrame
+    times_ms: list[int]
+    deleted: list[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A push query under way.
+
+    Attributes:
+        columns: names and types of its rows.
+        key: names of the columns that tell rows apart; none of a stream's.
+        query: name of the transient query behind it; None: it follows a relation.
+        limit: how many rows it gives at most.
+        rows: them.
+    """
+
+    columns: Schema
+    key: tuple[str, ...]
+    query: str | None
+    limit: int | None
+    rows: AsyncIterator[PushedRows]
+
+
+@asynccontextmanager
+async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> AsyncIterator[Push]:
+    """Yield a push query; it ends with the block.
+
+    Raises:
+        AppError: it is wrong, or there are too many.
+    """
+    select = parsed.tree
+    if not isinstance(select, Select):
+        raise TypeError("a push query is a SELECT")
+    session = await runner.inspected(parsed, lambda known: known)
+    beginning: Beginning = (
+        "latest" if session.settings.values.get("auto.offset.reset", "earliest").lower() == "latest" else "earliest"
+    )
+    read = await runner.inspected(parsed, lambda known: _own(select, known))
+    if read is not None:
+        async with _following(services, read.relation.kind, read.relation.definition_name, beginning) as follower:
+            yield Push(read.types, (), None, read.limit, _rows(services, follower, RowReader(read)))
+        return
+    asked = await runner.inspected(parsed, lambda known: transient_of(select, known, beginning))
+    named = transient.named(asked.definition)
+    async with _reader(services, named, parsed.text) as lease, _following(services, "stream", named.name, "earliest") as follower:
+        yield Push(asked.types, (), named.name, asked.limit, _rows(services, follower, asked.types.names, lease))
+
+
+def _own(select: Select, session: Session) -> OwnedRead | None:
+    """Return the read of a relation's single changes; None where more is asked. A table's WHERE needs the rows before."""
+    if not is_owned_read(select) or (select.emit is not None and select.emit.mode != "changes"):
+        return None
+    read = read_of(select, session)
+    return None if read.relation.kind == "table" and read.where is not None else read
+
+
+@asynccontextmanager
+async def _following(services: Services, kind: str, name: str, beginning: Beginning) -> AsyncIterator[FrameFollower]:
+    async with services.database.reads.connect() as connection:
+        followed = await find_followed(connection, "table" if kind == "table" else "stream", name)
+    async with following(services.tails, ChangeSource(followed, has_text_numbers=False), beginning) as follower:
+        yield follower
+
+
+class _Lease:
+    """The row that keeps a transient query alive for one reader."""
+
+    def __init__(self, services: Services, reader: UUID, name: str) -> None:
+        self._services, self._reader, self._name = services, reader, name
+        self._renewed_at = time.monotonic()
+
+    async def renew(self) -> None:
+        """Stay a reader; raises ``Conflict`` (``query_failed``) where the query has failed."""
+        if time.monotonic() - self._renewed_at < transient.RENEWED_EVERY_S:
+            return
+        self._renewed_at = time.monotonic()
+        why = await _edit(self._services, lambda connection: transient.renew(connection, self._reader, self._name))
+        if why is not None:
+            raise Conflict("query_failed", f"the query behind this SELECT has ended: {why}")
+
+
+@asynccontextmanager
+async def _reader(services: Services, definition: QueryDefinition, text: str) -> AsyncIterator[_Lease]:
+    most = services.settings.sql.max_transient_queries
+    reader = await _edit(services, lambda connection: transient.join(connection, definition, text, most))
+    try:
+        yield _Lease(services, reader, definition.name)
+    finally:
+        with CancelScope(shield=True):
+            await _edit(services, lambda connection: transient.leave(connection, reader))
+
+
+async def _edit(services: Services, work: Callable[[sa.Connection], Found]) -> Found:
+    def working() -> Found:
+        with services.database.control.begin() as connection:
+            return work(connection)
+
+    async with services.database.control_turns.taken():
+        return await to_thread.run_sync(working)
+
+
+async def _rows(
+    services: Services, follower: FrameFollower, reader: RowReader | Sequence[str], lease: _Lease | None = None
+) -> AsyncIterator[PushedRows]:
+    quiet_since = time.monotonic()
+    while not services.tails.is_closing:
+        if lease is not None:
+            await lease.renew()
+        for frame in await follower.next():
+            rows = await asyncio.to_thread(_shown, frame, reader)
+            if rows.frame.height:
+                quiet_since = time.monotonic()
+                yield rows
+        if time.monotonic() - quiet_since >= QUIET_S:
+            quiet_since = time.monotonic()
+            yield PushedRows(pl.DataFrame(), [], [])
+        await follower.wait(1.0)
+
+
+def _shown(frame: pl.DataFrame, reader: RowReader | Sequence[str]) -> PushedRows:
+    if not isinstance(reader, RowReader):
+        return PushedRows(frame.select(reader), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
+    is_deleted = pl.col("_op") != 0
+    kept = reader.kept(frame.rename({"_ts": EVENT_TIME}), {"_deleted": is_deleted})
+    shown = reader.shown(kept)
+    time_column = next(name for name in kept.columns if name.endswith(f".{EVENT_TIME}"))
+    return PushedRows(shown, kept[time_column].to_list(), kept["_deleted"].to_list())

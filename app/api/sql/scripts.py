@@ -1,0 +1,228 @@
+"""Carrying a script out: statement by statement, each bound against what the ones before it have left.
+
+What a statement changes of definitions is one transaction. Nothing is carried out of a script in which any statement cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+from anyio import to_thread
+
+from app.api.deps import Services, planning_turn
+from app.api.sql.faults import of_app, of_definition, of_script, of_statement
+from app.api.sql.looking import look
+from app.api.sql.outcomes import Defined, Inserted, Outcome
+from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
+from app.errors import AppError
+from app.store.scopes import find_names_sharing
+from app.store.sql.carrying_out import Done, carry_out
+from app.store.sql.sessions import load_session
+from engine.errors import DefinitionInvalid
+from engine.sql.scripts import Parsed, Script, parse_script
+from engine.sql.statement_tree import AssertTopic, Define, Describe, Explain, ExplainWhy, Print, Select, SetProperty, Show
+from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
+from engine.statements.binding import bind
+from engine.statements.faults import StatementFault
+from engine.statements.reading import read_of
+from engine.statements.session import Session, Settings
+
+Found = TypeVar("Found")
+_LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print, AssertTopic)
+"""What every key may ask for."""
+
+
+@dataclass(slots=True)
+class Words:
+    """What SET and DEFINE say, and what a request says in their place; statements of a script change it.
+
+    Attributes:
+        settings: properties by name.
+        variables: values of ``${name}``.
+    """
+
+    settings: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+class ScriptRunner:
+    """Carries statements out.
+
+    Args:
+        services: of this application.
+        words: of the session that the script is part of.
+        default_grace: see ``Settings``; None: as the service is set.
+    """
+
+    def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
+        self._services, self.words = services, words
+        self._default_grace = default_grace or services.settings.sql.default_grace
+
+    def read(self, text: str) -> Script:
+        """Parse a script.
+
+        Raises:
+            Unprocessable: with every fault of every statement.
+        """
+        script = parse_script(text, self.words.variables)
+        if script.faults:
+            raise of_script(script.faults)
+        return script
+
+    async def run(self, script: Script) -> list[Outcome]:
+        """Carry every statement out; SELECTs with EMIT are none of these: ``app.api.sql.pushes``.
+
+        Raises:
+            AppError: one was refused; those before it are carried out.
+        """
+        return [await self.run_one(parsed) for parsed in script.statements]
+
+    async def preview(self, script: Script) -> list[Outcome]:
+        """Say what every statement would do, each seeing what the ones before it would have left; nothing stays.
+
+        Raises:
+            AppError: one would be refused.
+        """
+        outcomes: list[Outcome] = []
+
+        def rehearsing() -> None:
+            with self._services.database.control.connect() as connection, connection.begin() as transaction:
+                outcomes.extend(self._rehearsed(connection, parsed) for parsed in script.statements)
+                transaction.rollback()
+
+        async with planning_turn(self._services), self._services.database.control_turns.taken():
+            await to_thread.run_sync(rehearsing)
+        return outcomes
+
+    def _rehearsed(self, connection: sa.Connection, parsed: Parsed) -> Outcome:
+        try:
+            if isinstance(parsed.tree, SetProperty | Define):
+                return Defined(parsed, self._note(parsed))
+            session = self.session(connection)
+            action = bind(parsed.tree, session)
+            match action:
+                case InsertRecords(relation=relation, rows=rows):
+                    return Defined(
+                        parsed, Done(f"{len(rows)} records would be appended to {relation.name}", relation.definition_name)
+                    )
+                case Look():
+                    return Defined(parsed, Done(_checked(parsed, session)))
+            return Defined(parsed, carry_out(connection, action, parsed.text))
+        except StatementFault as error:
+            raise of_statement(error, parsed) from error
+        except DefinitionInvalid as error:
+            raise of_definition(error, parsed) from error
+        except AppError as error:
+            raise error if error.faults and error.faults[0].place is not None else of_app(error, parsed) from error
+
+    async def run_one(self, parsed: Parsed) -> Outcome:
+        """Carry one statement out. Raises AppError with its place."""
+        try:
+            return await self._run(parsed)
+        except AppError as error:
+            raise error if error.faults and error.faults[0].place is not None else of_app(error, parsed) from error
+
+    async def _run(self, parsed: Parsed) -> Outcome:
+        if isinstance(parsed.tree, SetProperty | Define):
+            return Defined(parsed, self._note(parsed))
+        if not isinstance(parsed.tree, _LOOKING):
+            refuse_below(Role.WRITE, "this statement")
+        action, session = await self.bound(parsed)
+        if isinstance(action, Look):
+            return await look(self._services, parsed, session)
+        if isinstance(action, InsertRecords):
+            return await self._insert(parsed, action)
+        return Defined(parsed, await self.defined(parsed))
+
+    async def bound(self, parsed: Parsed) -> tuple[Action, Session]:
+        """Bind a statement against what is registered now; changes nothing."""
+
+        def binding(connection: sa.Connection) -> tuple[Action, Session]:
+            session = self.session(connection)
+            return bind(parsed.tree, session), session
+
+        async with planning_turn(self._services):
+            return await self._in_transaction(binding, parsed, is_edit=False)
+
+    async def inspected(self, parsed: Parsed, work: Callable[[Session], Found]) -> Found:
+        """Look at what is registered now, as statements see it; a fault that ``work`` finds is one of the statement."""
+        async with planning_turn(self._services):
+            return await self._in_transaction(lambda connection: work(self.session(connection)), parsed, is_edit=False)
+
+    async def defined(self, parsed: Parsed) -> Done:
+        """Bind a statement and carry it out, in one transaction."""
+
+        def defining(connection: sa.Connection) -> Done:
+            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
+
+        async with planning_turn(self._services):
+            return await self._in_transaction(defining, parsed, is_edit=True)
+
+    def session(self, connection: sa.Connection) -> Session:
+        """Return what statements are bound against."""
+        return load_session(connection, Settings(self._default_grace, self.words.settings), self.words.variables)
+
+    async def _in_transaction(self, work: Callable[[sa.Connection], Found], parsed: Parsed, *, is_edit: bool) -> Found:
+        database = self._services.database
+        turns, engine = (
+            (database.control_turns, database.control) if is_edit else (database.inspection_turns, database.inspection)
+        )
+
+        def working() -> Found:
+            with engine.begin() as connection:
+                return work(connection)
+
+        try:
+            async with turns.taken():
+                return await to_thread.run_sync(working)
+        except StatementFault as error:
+            raise of_statement(error, parsed) from error
+        except DefinitionInvalid as error:
+            raise of_definition(error, parsed) from error
+
+    def _note(self, parsed: Parsed) -> Done:
+        action = bind(
+            parsed.tree, Session(settings=Settings(self._default_grace, self.words.settings), variables=self.words.variables)
+        )
+        match action:
+            case ChangeSetting(name=name, value=value):
+                _change(self.words.settings, name, value)
+                return Done(f"{name} is {'unset' if value is None else value}")
+            case ChangeVariable(name=name, value=value):
+                _change(self.words.variables, name.upper(), value)
+                return Done(f"{name} is {'undefined' if value is None else value}")
+        raise TypeError(f"{parsed.text} changes the session")
+
+    async def _insert(self, parsed: Parsed, action: InsertRecords) -> Inserted:
+        relation = action.relation
+        async with self._services.database.reads.connect() as connection:
+            names = await find_names_sharing(connection, relation.definition_name)
+        refuse_feed_beyond_scope(relation.definition_name, "/sql", names)
+        records = [_record(row, at_ms) for row, at_ms in zip(action.rows, action.times_ms, strict=True)]
+        body = json.dumps(records, default=str).encode()
+        appended = await self._services.appender.append(relation.kind, relation.definition_name, body, "application/json", None)
+        return Inserted(parsed, relation, appended)
+
+
+def _checked(parsed: Parsed, session: Session) -> str:
+    """Check a statement that looks as far as it can be without looking; returns what it would do."""
+    tree = parsed.tree
+    if isinstance(tree, Select) and tree.emit is None:
+        read = read_of(tree, session)
+        return f"would read {read.relation.kind} {read.relation.name}"
+    return "would be answered"
+
+
+def _record(row: Mapping[str, Any], at_ms: int | None) -> dict[str, Any]:
+    return dict(row) if at_ms is None else {**row, "$event_time_ms": at_ms}
+
+
+def _change(words: dict[str, str], name: str, value: str | None) -> None:
+    if value is None:
+        words.pop(name, None)
+    else:
+        words[name] = value

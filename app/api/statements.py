@@ -1,0 +1,163 @@
+"""POST /v1/statements: SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.api.access import recheck_of
+from app.api.bodies import JsonBody, request_body, validated
+from app.api.deps import OnlyKnownParameters, Services, ServicesOf
+from app.api.documented import answered, body_examples, problems
+from app.api.negotiation import NDJSON_TYPE
+from app.api.push import EVENT_STREAM
+from app.api.sql.answers import answer_of, values_of
+from app.api.sql.parameters import with_parameters
+from app.api.sql.pushes import Push, PushedRows, pushing
+from app.api.sql.schemas import StatementsAnswer, StatementsBody
+from app.api.sql.scripts import ScriptRunner, Words
+from app.domain.record_json import encode_values
+from app.errors import AppError, Fault, NotAcceptable, TooManyRequests, Unprocessable
+from engine.sql.scripts import Parsed, Script
+from engine.sql.statement_tree import Select
+
+router = APIRouter(prefix="/v1", tags=["sql"], dependencies=[OnlyKnownParameters])
+
+_BODY = request_body(
+    "StatementsBody",
+    body_examples(
+        create=(
+            "A stream, and final counts per hour",
+            {
+                "sql": "CREATE STREAM departures (origin STRING KEY, flight INT, at TIMESTAMP) WITH (KAFKA_TOPIC='departures', "
+                "VALUE_FORMAT='JSON', TIMESTAMP='at');\nCREATE TABLE hourly AS SELECT origin, COUNT(*) AS flights FROM departures WINDOW "
+                "TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES) GROUP BY origin EMIT FINAL;"
+            },
+        ),
+        look=("Rows of a table", {"sql": "SELECT * FROM hourly WHERE origin = ?;", "parameters": ["JFK"]}),
+    ),
+)
+_ANSWER = {
+    "results": [
+        {
+            "statement": "SELECT * FROM hourly WHERE origin = 'JFK'",
+            "line": 1,
+            "kind": "rows",
+            "message": "1 row",
+            "columns": [{"name": "ORIGIN", "type": "string"}, {"name": "WINDOWSTART", "type": "bigint"}],
+            "rows": [["JFK", 1357034400000]],
+            "position": {"log:departures": {"0": 17}},
+            "notes": [],
+            "warnings": [],
+        }
+    ]
+}
+Validate = Annotated[bool, Query(description="Say what would happen, and do nothing.")]
+
+
+@router.post(
+    "/statements",
+    summary="Carry statements of SQL out",
+    response_model=StatementsAnswer,
+    response_model_exclude_none=True,
+    responses={
+        200: answered(_ANSWER, "What became of each statement; of a SELECT with EMIT its rows as they come."),
+        **problems(400, 406, 409, 413, 415, 422, 429),
+    },
+    openapi_extra=_BODY,
+)
+async def post_statements(
+    body: JsonBody, request: Request, services: ServicesOf, validate: Validate = False
+) -> Response | StatementsAnswer:
+    """Carry a script out: statements of ksqlDB's language, and what only this service has (`docs/sql.md`).
+
+    Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
+    carried out by itself, in order; what refuses one ends the script, and those before it stay carried out. A SELECT without EMIT
+    answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
+    asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
+    """
+    asked = validated(StatementsBody, body)
+    words = Words({name: _text(value) for name, value in asked.properties.items()}, dict(asked.variables))
+    runner = ScriptRunner(services, words)
+    script = with_parameters(runner.read(asked.sql), asked.parameters)
+    if not script.statements:
+        detail = "there is no statement in `sql`"
+        raise Unprocessable("missing_statement", detail, [Fault("/sql", "missing_statement", detail)])
+    if validate:
+        return StatementsAnswer(results=[answer_of(each) for each in await runner.preview(script)])
+    *before, last = script.statements
+    if isinstance(last.tree, Select) and last.tree.emit is not None:
+        form = _form(request)
+        await runner.run(Script(tuple(before), (), script.variables))
+        return await _pushed(request, services, runner, last, form)
+    return StatementsAnswer(results=[answer_of(each) for each in await runner.run(script)])
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _form(request: Request) -> str:
+    accepted = request.headers.get("accept", "")
+    found = next((form for form in (EVENT_STREAM, NDJSON_TYPE) if form in accepted), None)
+    if found is None:
+        detail = (
+            f"a SELECT with EMIT goes on: ask for it with Accept: {NDJSON_TYPE} or {EVENT_STREAM}, or leave EMIT out to read once"
+        )
+        raise NotAcceptable("not_acceptable", detail)
+    return found
+
+
+async def _pushed(request: Request, services: Services, runner: ScriptRunner, parsed: Parsed, form: str) -> Response:
+    """Answer a push query; faults that show before the first row are answers of their own."""
+    most = services.settings.push.max_streams
+    if services.tails.streams >= most:
+        detail = f"{most} event streams are open; close some, or raise SLACKWATER_PUSH__MAX_STREAMS"
+        raise TooManyRequests("too_many_streams", detail, headers={"Retry-After": "10"})
+    opening = pushing(services, runner, parsed)
+    push = await opening.__aenter__()
+
+    async def lines() -> AsyncIterator[bytes]:
+        recheck = recheck_of(request)
+        try:
+            with services.tails.counted():
+                yield _line(form, "header", _header(push))
+                left = push.limit
+                async for rows in push.rows:
+                    await recheck()
+                    shown = _shown(push, rows, left)
+                    yield b"".join(_line(form, "row", each) for each in shown) or _line(form, "quiet", {})
+                    left = None if left is None else left - len(shown)
+                    if left == 0:
+                        yield _line(form, "end", {"reason": "limit"})
+                        return
+                yield _line(form, "end", {"reason": "stopping"})
+        except AppError as error:
+            yield _line(form, "error", {"code": error.code, "detail": error.detail})
+        finally:
+            await opening.__aexit__(None, None, None)
+
+    return StreamingResponse(lines(), media_type=form, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+
+def _header(push: Push) -> dict[str, Any]:
+    columns = [{"name": name, "type": str(kind)} for name, kind in push.columns.items()]
+    return {"columns": columns, "query": push.query}
+
+
+def _shown(push: Push, rows: PushedRows, left: int | None) -> list[dict[str, Any]]:
+    values = values_of(encode_values(rows.frame, push.columns, has_text_numbers=False)) if rows.frame.height else []
+    found = zip(values, rows.times_ms, rows.deleted, strict=True)
+    shown = [{"op": "delete" if gone else "upsert", "event_time_ms": at_ms, "values": row} for row, at_ms, gone in found]
+    return shown if left is None else shown[:left]
+
+
+def _line(form: str, kind: str, content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    if form == EVENT_STREAM:
+        return f": {kind}\n\n".encode() if kind == "quiet" else f"event: {kind}\ndata: {text}\n\n".encode()
+    return b"\n" if kind == "quiet" else f'{{"{kind}":{text}}}\n'.encode()

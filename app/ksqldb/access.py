@@ -1,0 +1,36 @@
+"""Who asks: ksqlDB's clients send basic authentication, the name of an API key and the key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+
+from fastapi import Request
+
+from app.api.tokens import Doorkeeper
+from app.domain.access import PRINCIPAL, Role, refuse_below
+from app.errors import Unauthorized
+
+
+def guard(door: Doorkeeper, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:
+    """Return what every route depends on first: it recognises the key; what a statement needs is asked where it is carried out."""
+
+    async def check(request: Request) -> None:
+        if is_required:
+            PRINCIPAL.set(await door.recognise(_presented(request)))
+            refuse_below(Role.READ, "this")
+
+    return check
+
+
+def _presented(request: Request) -> str:
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return text.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(text, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise Unauthorized("api_key_invalid", "basic authentication is base64 of name:key") from error
+    raise Unauthorized("api_key_missing", "send basic authentication: the name of an API key, and the key", is_missing=True)

@@ -1,0 +1,170 @@
+"""Answers of ``/ksql``: one object for each statement, told apart by ``@type``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from app.api.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
+from app.ksqldb.types import field_objects, quoted, type_object
+from engine.sql.scripts import Parsed
+from engine.sql.statement_tree import AlterAdd, Control, CreateAs, CreateRelation, CreateType, Describe, Drop, InsertQuery, Show
+from engine.statements.session import Session, SqlRelation
+
+Entity = dict[str, Any]
+_DONE: Final = {CreateRelation: "create", CreateAs: "create", InsertQuery: "create", Drop: "drop", AlterAdd: "alter"}
+
+
+def entities_of(outcome: Outcome, session: Session) -> list[Entity]:
+    """Return what an answer says of a statement; nothing of INSERT ... VALUES."""
+    parsed = outcome.parsed
+    match outcome:
+        case Inserted():
+            return []
+        case Defined():
+            return [_done(outcome)]
+        case Listed():
+            return [{**_listed(outcome, session), **_common(parsed)}]
+        case Selected():
+            return []
+
+
+def _common(parsed: Parsed) -> Entity:
+    return {"statementText": f"{parsed.text};", "warnings": []}
+
+
+def _done(outcome: Defined) -> Entity:
+    done, tree = outcome.done, outcome.parsed.tree
+    kind, verb = done.kind or "statement", _DONE.get(type(tree), "execute")
+    name = quoted((done.relation or done.query or "").upper())
+    if isinstance(tree, Control):
+        kind, verb = "terminate", "execute"
+    if isinstance(tree, CreateType):
+        kind, verb, name = "type", "create", quoted(tree.name.text)
+    notes = [{"@type": "warning_entity", "message": each.detail} for each in done.warnings]
+    notes += [{"@type": "warning_entity", "message": each} for each in done.notes]
+    return {
+        "@type": "currentStatus",
+        "statementText": f"{outcome.parsed.text};",
+        "commandId": f"{kind}/{name}/{verb}",
+        "commandStatus": {
+            "status": "SUCCESS",
+            "message": done.sentence,
+            "queryId": None if done.query is None else done.query.upper(),
+        },
+        "commandSequenceNumber": 0,
+        "warnings": notes,
+    }
+
+
+def _listed(outcome: Listed, session: Session) -> Entity:
+    tree, rows = outcome.parsed.tree, outcome.listing.rows
+    match tree:
+        case Show(what="streams"):
+            return {"@type": "streams", "streams": [_short(each) for each in _of_kind(session, "stream")]}
+        case Show(what="tables"):
+            return {"@type": "tables", "tables": [_short(each) for each in _of_kind(session, "table")]}
+        case Show(what="queries"):
+            return {"@type": "queries", "queries": [_query(session, *row) for row in rows]}
+        case Show(what="topics"):
+            return {"@type": "kafka_topics", "topics": [{"name": row[0], "replicaInfo": [1] * (row[2] or 1)} for row in rows]}
+        case Show(what="functions"):
+            functions = [{"name": row[0], "type": row[1].upper(), "category": ""} for row in rows]
+            return {"@type": "function_names", "functions": functions}
+        case Show(what="properties"):
+            shown = [{"name": name, "scope": "KSQL", "value": value, "editable": True} for name, value in rows]
+            return {"@type": "properties", "properties": shown, "overwrittenProperties": [], "defaultProperties": []}
+        case Show(what="variables"):
+            return {"@type": "variables", "variables": [{"name": name, "value": value} for name, value in rows]}
+        case Show(what="types"):
+            return {"@type": "type_list", "types": {name: type_object(kind) for name, kind in session.types.items()}}
+        case Describe(what="relation", name=name) if name is not None:
+            found = session.relations[name.text if name.is_quoted else name.text.upper()]
+            return {"@type": "sourceDescription", "sourceDescription": _described(found, session)}
+        case Describe(what="streams" | "tables" as what):
+            found_all = [_described(each, session) for each in _of_kind(session, what.removesuffix("s"))]
+            return {"@type": "source_descriptions", "sourceDescriptions": found_all}
+        case Describe(what="function"):
+            return _function(rows)
+    columns = [name for name, _ in outcome.listing.columns]
+    return {"@type": "rows", "columns": columns, "rows": [list(row) for row in rows]}
+
+
+def _of_kind(session: Session, kind: str) -> Iterable[SqlRelation]:
+    return sorted((each for each in session.relations.values() if each.kind == kind), key=lambda each: each.name)
+
+
+def _short(relation: SqlRelation) -> Entity:
+    return {
+        "type": relation.kind.upper(),
+        "name": relation.name,
+        "topic": relation.topic.name,
+        "keyFormat": relation.topic.key_format.name,
+        "valueFormat": relation.topic.value_format.name,
+        "isWindowed": relation.window is not None,
+    }
+
+
+def _query(session: Session, name: str, writes: str | None, state: str, _wish: str, statement: str | None) -> Entity:
+    sink = session.relations.get(writes or "")
+    shown = {"running": "RUNNING", "paused": "PAUSED", "failed": "ERROR"}.get(state, "REBALANCING")
+    return {
+        "queryString": statement or name,
+        "sinks": [] if sink is None else [sink.name],
+        "sinkKafkaTopics": [] if sink is None else [sink.topic.name],
+        "id": name.upper(),
+        "statusCount": {shown: 1},
+        "queryType": "PERSISTENT",
+        "state": shown,
+    }
+
+
+def _described(relation: SqlRelation, session: Session) -> Entity:
+    reading = [name for name, written in session.queries.items() if _reads(session, written, relation)]
+    return {
+        "name": relation.name,
+        "windowType": None if relation.window is None else relation.window.type.upper(),
+        "readQueries": [
+            {"id": name.upper(), "sinks": [session.queries[name]], "queryType": "PERSISTENT"} for name in sorted(reading)
+        ],
+        "writeQueries": [{"id": name.upper(), "sinks": [relation.name], "queryType": "PERSISTENT"} for name in relation.writers],
+        "fields": field_objects(relation.columns, relation.key),
+        "type": relation.kind.upper(),
+        "timestamp": relation.entry.relation.event_time or "",
+        "statistics": "",
+        "errorStats": "",
+        "extended": False,
+        "keyFormat": relation.topic.key_format.name,
+        "valueFormat": relation.topic.value_format.name,
+        "topic": relation.topic.name,
+        "partitions": relation.topic.partitions or 0,
+        "replication": 1,
+        "statement": "",
+        "queryOffsetSummaries": [],
+        "sourceConstraints": [],
+        "clusterStatistics": [],
+        "clusterErrorStats": [],
+    }
+
+
+def _reads(session: Session, written: str, relation: SqlRelation) -> bool:
+    sink = session.relations.get(written)
+    return sink is not None and relation.definition_name in sink.entry.reads
+
+
+def _function(rows: Iterable[Any]) -> Entity:
+    found = list(rows)
+    name, kind, *_ = found[0]
+    variants = [
+        {
+            "argumentTypes": [arguments],
+            "arguments": [{"name": arguments, "type": "", "description": "", "isVariadic": False}],
+            "returnType": result,
+            "description": doc,
+        }
+        for _, _, arguments, result, doc in found
+    ]
+    return {
+        "@type": "describe_function", "name": name, "description": found[0][4], "author": "", "version": "", "path": "internal",
+        "functions": variants, "type": kind.upper(),
+    }  # fmt: skip

@@ -1,0 +1,43 @@
+"""Errors as ksqlDB's protocol writes them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi.responses import JSONResponse
+
+from app.errors import AppError
+
+BAD_REQUEST: Final = 40000
+BAD_STATEMENT: Final = 40001
+QUERY_ENDPOINT: Final = 40002
+NOT_FOUND: Final = 40400
+SERVER_ERROR: Final = 50000
+_CODES: Final = {401: 40100, 403: 40300, 404: NOT_FOUND, 429: 42900, 503: 50300}
+
+
+def error_body(error: AppError, statement: str | None = None) -> dict[str, Any]:
+    """Return the object for an error; of a statement it names the statement."""
+    code = _CODES.get(error.status, BAD_STATEMENT if statement is not None else BAD_REQUEST)
+    code = SERVER_ERROR if error.status == 500 else code
+    marks = [fault.place.excerpt for fault in error.faults if fault.place is not None]
+    message = "\n".join([error.detail, *marks])
+    if statement is None:
+        return {"@type": "generic_error", "error_code": code, "message": message}
+    return {
+        "@type": "statement_error",
+        "error_code": code,
+        "message": f"{message}\nStatement: {statement}",
+        "statementText": statement,
+        "entities": [],
+    }
+
+
+def status_of(error: AppError) -> int:
+    """Return the HTTP status: this protocol has 400 for everything that is wrong with a request."""
+    return error.status if error.status in (401, 403, 429) or error.status >= 500 else 400
+
+
+def error_response(error: AppError, statement: str | None = None) -> JSONResponse:
+    """Return the answer for an error."""
+    return JSONResponse(error_body(error, statement), status_of(error), error.headers)

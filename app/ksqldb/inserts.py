@@ -1,0 +1,84 @@
+"""POST /inserts-stream: records, one a line behind a line that names the stream; each is acknowledged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.bodies import parse_json
+from app.api.deps import Services
+from app.api.sql.scripts import ScriptRunner, Words
+from app.domain.access import Role, refuse_below
+from app.errors import AppError, BadRequest, Fault
+from app.ksqldb.errors import error_body, error_response
+from app.ksqldb.queries import DELIMITED, JSON
+from app.ksqldb.requests import body_of
+from engine.sql.places import Lines, Origin
+from engine.sql.scripts import Parsed
+from engine.sql.splitting import Filled
+from engine.sql.statement_tree import InsertValues, Row
+from engine.sql.tree import ArrayOf, Boolean, FieldValue, Identifier, Negative, Node, Null, Number, StructOf, Text
+
+router = APIRouter()
+
+
+@router.post("/inserts-stream")
+async def post_inserts(request: Request) -> Response:
+    """Insert records; what refuses one is told in its place, and the others go on."""
+    services: Services = request.app.state.services
+    lines = [line for line in (await body_of(request)).splitlines() if line.strip()]
+    try:
+        refuse_below(Role.WRITE, "inserting")
+        target = _target(lines)
+        runner = ScriptRunner(services, Words(), "ksqldb")
+        acks = [await _inserted(runner, target, number, line) for number, line in enumerate(lines[1:])]
+    except AppError as error:
+        return error_response(error)
+    if JSON in request.headers.get("accept", ""):
+        return Response(json.dumps(acks), media_type=JSON)
+    return Response("".join(f"{json.dumps(ack)}\n" for ack in acks), media_type=DELIMITED)
+
+
+def _target(lines: list[bytes]) -> Identifier:
+    value = parse_json(lines[0]) if lines else None
+    target = value.get("target") if isinstance(value, dict) else None
+    if not isinstance(target, str):
+        detail = 'the first line names the stream: {"target": "ORDERS"}'
+        raise BadRequest("malformed_body", detail, [Fault("/target", "malformed_body", detail)])
+    is_quoted = target.startswith(("`", '"'))
+    return Identifier(target.strip('`"'), is_quoted)
+
+
+async def _inserted(runner: ScriptRunner, target: Identifier, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        record = parse_json(line)
+        if not isinstance(record, dict):
+            detail = "a record is a JSON object"
+            raise BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
+        names = tuple(Identifier(name.strip("`"), name.startswith("`")) for name in record)
+        tree = InsertValues(target, names, (Row(tuple(literal(value) for value in record.values())),))
+        text = f"INSERT INTO {target.text}"
+        await runner.run_one(Parsed(tree, text, Origin(Lines(text), 0, Filled(text))))
+    except AppError as error:
+        return {"status": "error", "seq": number, **error_body(error)}
+    return {"status": "ok", "seq": number}
+
+
+def literal(value: Any) -> Node:
+    """Return a JSON value as a literal of the language."""
+    match value:
+        case None:
+            return Null()
+        case bool():
+            return Boolean(value)
+        case str():
+            return Text(value)
+        case int() | float():
+            return Negative(Number(repr(-value))) if value < 0 else Number(repr(value))
+        case list():
+            return ArrayOf(tuple(map(literal, value)))
+        case dict():
+            return StructOf(tuple(FieldValue(Identifier(name, is_quoted=True), literal(each)) for name, each in value.items()))
+    raise TypeError(f"{type(value).__name__} is no JSON value")

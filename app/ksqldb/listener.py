@@ -1,0 +1,93 @@
+"""The listener: ksqlDB's protocol over HTTP/1.1 and HTTP/2 without TLS on one port, in the service's own process.
+
+Most clients begin HTTP/2 without asking (prior knowledge), which the service's own server does not speak; Hypercorn does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import structlog
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from starlette.exceptions import HTTPException
+
+from app.api.database_errors import DATABASE_ERRORS, from_database
+from app.api.deps import Services
+from app.api.tokens import Doorkeeper
+from app.errors import AppError, Internal
+from app.ksqldb import inserts, queries, service, statements
+from app.ksqldb.access import guard
+from app.ksqldb.errors import NOT_FOUND, error_response
+from app.ksqldb.queries import OpenQueries
+from engine.errors import EngineError
+
+KEEP_ALIVE_S = 900
+"""Push queries may be silent for long."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def create_listener(services: Services, door: Doorkeeper) -> FastAPI:
+    """Build the application of the listener.
+
+    Args:
+        services: of the service in whose process it runs.
+        door: recognises keys.
+    """
+    own = guard(door, is_required=services.settings.is_key_required)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(own)])
+    app.state.services, app.state.queries = services, OpenQueries()
+    for router in (service.router, statements.router, queries.router, inserts.router):
+        app.include_router(router)
+
+    @app.exception_handler(AppError)
+    async def _app_error(_request: Request, error: AppError) -> JSONResponse:
+        return error_response(error)
+
+    @app.exception_handler(EngineError)
+    @app.exception_handler(Exception)
+    async def _fault(_request: Request, error: Exception) -> JSONResponse:
+        log.error("listener_failed", error=str(error), exc_info=error)
+        return error_response(Internal("internal_error", "a fault of the service"))
+
+    for kind in DATABASE_ERRORS:
+
+        @app.exception_handler(kind)
+        async def _away(_request: Request, error: Exception) -> JSONResponse:
+            return error_response(from_database(error, "a request", services.settings.limits.read_timeout_ms))
+
+    @app.exception_handler(HTTPException)
+    async def _http(_request: Request, error: HTTPException) -> Response:
+        body = {
+            "@type": "generic_error",
+            "error_code": NOT_FOUND if error.status_code == 404 else 40000,
+            "message": str(error.detail),
+        }
+        return JSONResponse(body, error.status_code, error.headers)
+
+    return app
+
+
+async def listen(app: FastAPI, host: str, port: int, stopping: asyncio.Event) -> None:
+    """Serve until ``stopping`` is set."""
+    config = Config()
+    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    config.accesslog = None
+    config.errorlog = None
+    config.keep_alive_timeout = KEEP_ALIVE_S
+    config.graceful_timeout = 1.0
+    config.include_server_header = False
+    log.info("ksqldb_listener_started", host=host, port=port)
+    await serve(app, config, shutdown_trigger=stopping.wait)  # type: ignore[arg-type]
+
+
+def refuse_taken(host: str, port: int) -> None:
+    """Raise OSError where the port cannot be had, before anything waits for it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))

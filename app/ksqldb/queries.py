@@ -1,0 +1,205 @@
+"""POST /query and /query-stream: SELECTs, pull and push; POST /close-query ends one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.api.bodies import parse_json
+from app.api.deps import Services
+from app.api.sql.pulls import pull
+from app.api.sql.pushes import Push, pushing
+from app.api.sql.scripts import ScriptRunner
+from app.api.sql.settling import settled
+from app.errors import AppError, BadRequest, Fault
+from app.ksqldb.errors import error_body, error_response
+from app.ksqldb.requests import Asked, asked_of, body_of
+from app.ksqldb.types import schema_text, type_text
+from app.ksqldb.values import rows_of
+from engine.definition.types import Schema
+from engine.sql.scripts import Parsed
+from engine.sql.statement_tree import Select
+from engine.statements.reading import read_of
+
+router = APIRouter()
+V1: Final = "application/vnd.ksql.v1+json"
+DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+JSON: Final = "application/json"
+FRESH_WITHIN_S: Final = 10.0
+"""How long a pull query waits for what was appended before it came: ksqlDB's users expect to find what they wrote."""
+
+Form = Literal["v1", "delimited", "array"]
+
+
+@dataclass(slots=True)
+class OpenQueries:
+    """Push queries under way, by their ids, so that another request can end one."""
+
+    ends: dict[str, asyncio.Event] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a SELECT gives, whichever kind it is.
+
+    Attributes:
+        batches: rows and whether each is gone.
+        ending: said behind the last row; None: nothing.
+    """
+
+    id: str
+    columns: Schema
+    key: tuple[str, ...]
+    batches: AsyncIterator[list[tuple[list[Any], bool]]]
+    ending: Callable[[], str | None]
+    close: Callable[[], Any]
+
+
+@router.post("/query")
+async def post_query(request: Request) -> Response:
+    """Answer a SELECT as an array of objects, one a line."""
+    return await _answer(request, await asked_of(request, "ksql", "sql"), "v1")
+
+
+@router.post("/query-stream")
+async def post_query_stream(request: Request) -> Response:
+    """Answer a SELECT in the form that ``Accept`` asks for: lines of JSON unless it names another."""
+    accepted = request.headers.get("accept", "")
+    form: Form = "v1" if V1 in accepted else "delimited" if DELIMITED in accepted or JSON not in accepted else "array"
+    return await _answer(request, await asked_of(request, "sql", "ksql"), form)
+
+
+@router.post("/close-query")
+async def post_close_query(request: Request) -> Response:
+    """End a push query."""
+    value = parse_json(await body_of(request))
+    wanted = value.get("queryId") if isinstance(value, dict) else None
+    queries: OpenQueries = request.app.state.queries
+    end = queries.ends.get(str(wanted))
+    if end is None:
+        detail = f"No query with id {wanted}"
+        return error_response(BadRequest("query_not_found", detail, [Fault("/queryId", "query_not_found", detail)]))
+    end.set()
+    return Response(status_code=200)
+
+
+async def _answer(request: Request, asked: Asked, form: Form) -> Response:
+    services: Services = request.app.state.services
+    runner = ScriptRunner(services, asked.words(), "ksqldb")
+    try:
+        parsed = _select(runner, asked)
+        found = await _found(services, runner, parsed, request.app.state.queries)
+    except AppError as error:
+        return error_response(error, asked.text)
+    media_type = {"v1": V1, "delimited": DELIMITED, "array": JSON}[form]
+    return StreamingResponse(_lines(found, form), media_type=media_type)
+
+
+def _select(runner: ScriptRunner, asked: Asked) -> Parsed:
+    statements = runner.read(asked.text).statements
+    if len(statements) != 1 or not isinstance(statements[0].tree, Select):
+        detail = "one SELECT is expected here; other statements go to /ksql"
+        raise BadRequest("not_a_query", detail, [Fault("", "not_a_query", detail)])
+    return statements[0]
+
+
+async def _found(services: Services, runner: ScriptRunner, parsed: Parsed, queries: OpenQueries) -> Found:
+    select = parsed.tree
+    if isinstance(select, Select) and select.emit is None:
+        return await _pulled(services, runner, parsed, select)
+    opening = pushing(services, runner, parsed)
+    push = await opening.__aenter__()
+    end = asyncio.Event()
+    is_direct = push.query is None
+    name = f"{'SCALABLE_PUSH_QUERY' if is_direct else 'transient'}_{uuid4().hex}"
+    queries.ends[name] = end
+    told: list[str] = []
+
+    async def close() -> None:
+        queries.ends.pop(name, None)
+        await opening.__aexit__(None, None, None)
+
+    return Found(name, push.columns, (), _pushed(push, end, told), lambda: told[0] if told else None, close)
+
+
+async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> Found:
+    read = await runner.inspected(parsed, lambda known: read_of(select, known))
+    session = await runner.inspected(parsed, lambda known: known)
+    await settled(services, session, read.relation, FRESH_WITHIN_S)
+    rows = await pull(services, read)
+    shown = await asyncio.to_thread(rows_of, rows.frame, rows.columns)
+    ending = "Query Completed" if read.relation.kind == "stream" else None
+
+    async def batches() -> AsyncIterator[list[tuple[list[Any], bool]]]:
+        yield [(row, False) for row in shown]
+
+    async def close() -> None:
+        return
+
+    is_keyed = read.relation.kind == "table"
+    return Found(f"query_{uuid4().hex}", rows.columns, rows.key if is_keyed else (), batches(), lambda: ending, close)
+
+
+async def _pushed(push: Push, end: asyncio.Event, told: list[str]) -> AsyncIterator[list[tuple[list[Any], bool]]]:
+    left = push.limit
+    if left == 0:
+        told.append("Limit Reached")
+        return
+    async for batch in push.rows:
+        if end.is_set():
+            return
+        shown = rows_of(batch.frame, push.columns)
+        if left is not None:
+            shown = shown[:left]
+            left -= len(shown)
+        yield list(zip(shown, batch.deleted, strict=False))
+        if left == 0:
+            told.append("Limit Reached")
+            return
+
+
+async def _lines(found: Found, form: Form) -> AsyncIterator[bytes]:
+    try:
+        yield _begin(found, form)
+        async for batch in found.batches:
+            yield b"".join(_row(row, form, is_gone=gone) for row, gone in batch)
+        yield _end(found.ending(), form)
+    except AppError as error:
+        yield _line(error_body(error), form)
+    finally:
+        await found.close()
+
+
+def _begin(found: Found, form: Form) -> bytes:
+    if form == "v1":
+        return b"[" + _text({"header": {"queryId": found.id, "schema": schema_text(found.columns, found.key)}})
+    types = [type_text(kind) for kind in found.columns.types]
+    header = {"queryId": found.id, "columnNames": list(found.columns.names), "columnTypes": types}
+    return b"[" + _text(header) if form == "array" else _text(header) + b"\n"
+
+
+def _row(row: list[Any], form: Form, *, is_gone: bool) -> bytes:
+    if form != "v1":
+        return _line(row, form)
+    return _line({"row": {"columns": row, "tombstone": True} if is_gone else {"columns": row}}, form)
+
+
+def _line(value: Any, form: Form) -> bytes:
+    return _text(value) + b"\n" if form == "delimited" else b",\n" + _text(value)
+
+
+def _end(ending: str | None, form: Form) -> bytes:
+    if form == "v1" and ending is not None:
+        return b",\n" + _text({"finalMessage": ending}) + b"]\n"
+    return b"" if form == "delimited" else b"]\n"
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

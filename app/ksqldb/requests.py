@@ -1,0 +1,78 @@
+"""Bodies of requests, whose media types clients do not agree about: they are JSON whatever they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Request
+
+from app.api.bodies import parse_json
+from app.api.sql.scripts import Words
+from app.errors import BadRequest, Fault
+
+MAX_BODY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        text: statements.
+        settings: properties of this request, by name.
+        variables: values of ``${name}``.
+    """
+
+    text: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self) -> Words:
+        """Return them as a session's."""
+        return Words(dict(self.settings), dict(self.variables))
+
+
+async def body_of(request: Request) -> bytes:
+    """Read a body of bounded size."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            detail = f"the body has more than {MAX_BODY_BYTES:,} bytes; send less at a time"
+            raise BadRequest("body_too_large", detail, [Fault("", "body_too_large", detail)])
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def asked_of(request: Request, *names: str) -> Asked:
+    """Read a request that holds statements.
+
+    Args:
+        request: its body is a JSON object.
+        names: what the member with the statements may be called.
+    """
+    value = parse_json(await body_of(request))
+    if not isinstance(value, dict):
+        raise _bad("the body is a JSON object")
+    text = next((value[name] for name in names if name in value), None)
+    if not isinstance(text, str):
+        raise _bad(f"`{names[0]}` is missing: the text of the statements")
+    properties = value.get("streamsProperties") or value.get("properties") or {}
+    variables = value.get("sessionVariables") or {}
+    if not isinstance(properties, dict) or not isinstance(variables, dict):
+        raise _bad("properties and sessionVariables are JSON objects")
+    return Asked(
+        text,
+        {str(name): _text(each) for name, each in properties.items()},
+        {str(name): str(each) for name, each in variables.items()},
+    )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bad(detail: str) -> BadRequest:
+    return BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])

@@ -1,0 +1,76 @@
+"""A relation's changes as frames, from a beginning on and as they come: what push queries look at."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+import polars as pl
+
+from app.store.change_log import read_frame, stretch_end
+from app.store.changes import ChangeSource, CursorExpired
+from app.store.tails import Tail, Tails
+
+ROWS_AT_ONCE: Final = 1_000
+Beginning = Literal["earliest", "latest"]
+
+
+class FrameFollower:
+    """One reader's way through a relation's log.
+
+    Args:
+        tails: whose connections it reads through.
+        source: the relation.
+        offsets: by partition, where it goes on.
+        tail: the source's, to wait for what is new.
+    """
+
+    def __init__(self, tails: Tails, source: ChangeSource, offsets: list[int], tail: Tail) -> None:
+        self._tails, self._source, self._offsets, self._tail = tails, source, offsets, tail
+
+    async def next(self) -> list[pl.DataFrame]:
+        """Return what is new, in the order of each partition: ``_ts``, ``_op`` and the relation's columns; nothing where nothing is.
+
+        Raises:
+            CursorExpired: the log was begun anew, or what comes next was removed from it.
+        """
+        if self._tail.is_gone:
+            raise CursorExpired(self._source.followed.name, "the result was begun anew or deleted")
+        found: list[pl.DataFrame] = []
+        async with self._tails.reading() as connection:
+            heads = await self._source.heads(connection)
+            if len(heads) != len(self._offsets):
+                raise CursorExpired(self._source.followed.name, "the result was begun anew or deleted")
+            for partition, (oldest, end) in enumerate(heads):
+                start = self._offsets[partition]
+                if start < oldest:
+                    raise CursorExpired(self._source.followed.name, "what comes next was removed by the retention of the log")
+                if start >= end:
+                    continue
+                far = await stretch_end(connection, self._source.followed, partition, start, min(ROWS_AT_ONCE, end - start))
+                frame = await read_frame(connection, self._source.followed, partition, start, far)
+                self._offsets[partition] = far
+                if frame.height:
+                    found.append(frame)
+        return found
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until there may be something new, at most so long."""
+        await self._tail.wait(seconds)
+
+
+@asynccontextmanager
+async def following(tails: Tails, source: ChangeSource, beginning: Beginning) -> AsyncIterator[FrameFollower]:
+    """Yield a follower of a relation that begins with what the log still holds, or with what comes.
+
+    Raises:
+        CursorExpired: the relation is being replaced.
+    """
+    async with tails.following(source) as tail:
+        async with tails.reading() as connection:
+            heads = await source.heads(connection)
+        if not heads:
+            raise CursorExpired(source.followed.name, "the result was begun anew or deleted")
+        offsets = [oldest if beginning == "earliest" else end for oldest, end in heads]
+        yield FrameFollower(tails, source, offsets, tail)
