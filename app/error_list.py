@@ -119,7 +119,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "query_not_wanted": ("The query shall not run, so it cannot be restarted.", "`PUT …/desired-state` first."),
         "relation_in_use": ("A query reads the relation.", "Delete or change that query first."),
         "relation_is_derived": ("A query writes the relation.", "Change or delete that query."),
-        "relation_not_empty": ("The relation has records, which would be read otherwise.", "Register it under another name."),
+        "relation_not_empty": (
+            "The relation has records that the new definition cannot read.",
+            "Add columns or widen their types only, or register it under another name.",
+        ),
         "replay_not_possible": ("The late records cannot be joined again.", "See the detail for each; leave those out."),
         "retention_differs": ("The feed has another retention.", "Give the same one, or another feed."),
         "state_incompatible": (

@@ -95,6 +95,8 @@ def put_stream(
 ) -> RegisteredAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
+    With records in it, it may get further columns, which these have as null, and columns may get types that hold all values of theirs (int:
+    bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
     The answer spells out every default. An equal definition changes nothing, so this can be repeated.
     """
     return _put(
@@ -129,7 +131,7 @@ def put_table(
 
     With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-    The answer spells out every default.
+    What columns may become while there are records is as of streams. The answer spells out every default.
     """
     return _put(
         transaction, _Wanted("table", name, _checked(name, TableDefinition, body, services.settings)), conditions, response

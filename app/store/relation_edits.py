@@ -20,21 +20,24 @@ from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow
 from app.store.parts import drop_parts, refuse_if_written, writers_into, written_by
+from app.store.queries import add_event, get_query
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
-from app.store.stored import planned
+from app.store.stored import opened, planned
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.log import ensure_feed, find_feed, heads, set_retention
 from engine.connectors.views import drop_view
 from engine.definition.durations import format_duration
+from engine.definition.queries import QueryDefinition
 from engine.definition.relations import LogConnector, SourceDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import state_fingerprint
+from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry, with_parts
+from engine.plan.evolution import column_faults, with_columns_named
 
-# What stored records were judged by, or where they are: it can change only while there are none.
-_STORED = ("columns", "key", "event_time", "event_time_format", "event_time_unit")
+# What stored records were judged by, or where they are: it can change only while there are none. Of columns see `column_faults`.
+_STORED = ("key", "event_time", "event_time_format", "event_time_unit")
 FILES_PARTITIONS = 1
 
 
@@ -190,28 +193,27 @@ def _change(
     # Waits for appends under way: what they add must be seen before anything is called empty.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
-    is_stored_changed = old.feed != new.feed or any(before.get(part) != wanted.get(part) for part in _STORED)
-    is_stored_changed |= list(before["columns"]) != list(wanted["columns"])
-    is_stored_changed |= before["connector"].get("partitions") != wanted["connector"].get("partitions")
     is_empty = old.feed.type == "log" and _is_empty(connection, old.feed.log_feed)
-    if is_stored_changed and old.feed.type == "log" and not is_empty:
+    faults = _faults(old, new, (before, wanted), changed)
+    if faults and old.feed.type == "log" and not is_empty:
         raise Conflict(
             "relation_not_empty",
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
-            [Fault(pointer, "relation_not_empty", "cannot change while there are records") for pointer in changed],
+            faults,
         )
-    _refuse_if_unfit(connection, stored, new)
+    pinned = _pinned_readers(connection, stored, new)
     connection.execute(
         sa.update(relation)
         .where(relation.c.id == stored.id, relation.c.version == stored.version)
         .values(definition=wanted, version=relation.c.version + 1, updated_at=sa.func.now())
     )
-    if is_stored_changed and not _is_read_by_others(connection, stored.name, old.feed.log_feed):
+    if faults and not _is_read_by_others(connection, stored.name, old.feed.log_feed):
         drop_feed(raw(connection), old.feed.log_feed)
     if isinstance(definition.connector, LogConnector) and not _is_read_by_others(connection, stored.name, new.feed.log_feed):
         set_retention(raw(connection), new.feed.log_feed, definition.connector.retention)
     _make_feed(connection, stored.name, definition)
     follow(connection, stored.name, stored.definition, definition, is_empty=is_empty)
+    _pin(connection, stored.name, pinned)
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
@@ -222,11 +224,25 @@ def _spelled_out(stored: RelationRow) -> dict[str, Any]:
     return source_of(stored.kind, stored.definition).model_dump(mode="json", by_alias=True)
 
 
-def _refuse_if_unfit(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> None:
-    """Refuse where the relation, as ``entry``, would break a query's plan or not fit its state.
+def _faults(
+    old: CatalogEntry, new: CatalogEntry, forms: tuple[dict[str, Any], dict[str, Any]], changed: list[str]
+) -> list[Fault]:
+    """Say why the records that there are cannot be read by the new definition; nothing where they can."""
+    before, wanted = forms
+    is_read_anew = old.feed != new.feed or any(before.get(part) != wanted.get(part) for part in _STORED)
+    is_read_anew |= before["connector"].get("partitions") != wanted["connector"].get("partitions")
+    if is_read_anew:
+        return [Fault(pointer, "relation_not_empty", "cannot change while there are records") for pointer in changed]
+    found = column_faults(old.relation.columns, new.relation.columns, old.relation.key)
+    return [Fault(problem.pointer, problem.code, problem.detail) for problem in found]
+
+
+def _pinned_readers(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> list[QueryDefinition]:
+    """Return the readers that took all columns there were, each with a ``select`` of these: it goes on with them.
 
     Raises:
-        Conflict: ``relation_in_use``: by a query that reads it, or by one whose records are to be records of it.
+        Conflict: ``relation_in_use``: the relation, as ``entry``, would break a reader's plan or not fit its state; or a query appends to
+            it what would not fit.
     """
     before = load_catalog(raw(connection))
     after = with_parts({**before, stored.name: entry})
@@ -237,13 +253,43 @@ def _refuse_if_unfit(connection: sa.Connection, stored: RelationRow, entry: Cata
         .where(sa.or_(query.c.id.in_(reading), query.c.name.in_(writers)))
         .order_by(query.c.name)
     )
-    followed = ((name, definition) for name, definition in rows if not is_internal(name))
-    unfit = [name for name, definition in followed if not _fits(definition, before, after)]
+    pinned, unfit = [], []
+    for name, definition in rows:
+        if is_internal(name) or _fits(definition, before, after):
+            continue
+        named = None if name in writers else _named(definition, before, after)
+        if named is None:
+            unfit.append(name)
+        else:
+            pinned.append(named)
     readers = [name for name in unfit if name not in writers]
     if readers:
         raise in_use(stored.name, readers)
     if unfit:
         raise written_by(stored.name, unfit)
+    return pinned
+
+
+def _named(stored: Mapping[str, Any], before: Catalog, after: Catalog) -> QueryDefinition | None:
+    """Return a reader's definition with the columns that it has taken so far; None where it fits no better so."""
+    try:
+        named = with_columns_named(opened(QueryDefinition, stored), before)
+        is_fit = state_fingerprint(planned(stored, before)) == state_fingerprint(build_plan(named, after))
+    except DefinitionInvalid:
+        return None
+    return named if is_fit else None
+
+
+def _pin(connection: sa.Connection, relation_name: str, pinned: list[QueryDefinition]) -> None:
+    """Store readers' definitions with the ``select`` that was spelled out for them."""
+    for definition in pinned:
+        before = get_query(connection, definition.name, is_locking=True)
+        wanted = definition.model_dump(mode="json", by_alias=True)
+        values = {"definition": wanted, "generation": query.c.generation + 1, "version": query.c.version + 1}
+        connection.execute(sa.update(query).where(query.c.id == before.id).values(values | {"updated_at": sa.func.now()}))
+        reason = f"'{relation_name}' has other columns; it goes on with those that it has taken so far"
+        add_event(connection, before.id, "query_replaced", {"edit": "in_place", "changed": ["/select"], "reason": reason})
+        note(connection, Change(Action.REPLACE, "query", before.name, before.body, get_query(connection, before.name).body))
 
 
 def _fits(definition: Mapping[str, Any], before: Catalog, after: Catalog) -> bool:

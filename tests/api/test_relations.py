@@ -52,13 +52,6 @@ async def test_limits_change_in_place_and_raise_the_version(client: httpx.AsyncC
         assert connection.execute("SELECT retention_ms FROM log.feed WHERE name = 'departures'").fetchone() == (3 * 86_400_000,)
 
 
-async def test_columns_of_a_relation_with_records_cannot_change(client: httpx.AsyncClient, problem: Problem) -> None:
-    await client.put("/v1/streams/departures", json=STREAM)
-    changed = {**STREAM, "columns": {**STREAM["columns"], "more": "int"}}
-    await client.post("/v1/streams/departures/records", json=RECORD)
-    problem(await client.put("/v1/streams/departures", json=changed), 409, "relation_not_empty", "/columns/more")
-
-
 async def test_an_empty_relation_can_change_altogether(client: httpx.AsyncClient) -> None:
     await client.put("/v1/streams/departures", json=STREAM)
     changed = {"columns": {"a": "int"}, "connector": {"partitions": 3}}

@@ -59,6 +59,11 @@ class Operator:
         return self
 
     @property
+    def selected(self) -> tuple[tuple[str, str], ...]:
+        """Columns behind it and the texts that they are made of, where it makes all of them of expressions."""
+        return ()
+
+    @property
     def needs_ticks(self) -> bool:
         """Whether it has to be told the time also when no record comes (S2), or to go on after a full buffer (S4)."""
         return False

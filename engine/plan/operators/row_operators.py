@@ -34,6 +34,10 @@ class Projection(Operator):
     columns: tuple[tuple[str, str], ...]
     step: str = "select"
 
+    @property
+    def selected(self) -> tuple[tuple[str, str], ...]:
+        return self.columns
+
     def values_behind(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """See ``Operator``: of columns that are just columns."""
         known = {reference(name): value for name, value in values.items()}
