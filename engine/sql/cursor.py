@@ -17,6 +17,9 @@ _TRIED: Final[dict[str, FaultKind]] = {
 }  # fmt: skip
 """What people write that the language has not."""
 
+_CURLY: Final = "‘’“”„«»´"
+"""What word processors make of quotes."""
+
 _QUERIES: Final = ("SELECT", "WITH", "VALUES")
 
 _Read = TypeVar("_Read", bound=Node)
@@ -107,6 +110,8 @@ class Cursor:
             kind = "time_zone"
         if token.kind == "sign" and token.text.isalpha():
             kind = "letter"
+        if token.kind == "sign" and token.text in _CURLY:
+            kind = "curly_quote"
         return SyntaxFault(kind, token.start, token.end, expected, self._meant())
 
     def _meant(self) -> Misspelt | None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 FaultKind = Literal[
-    "alias", "argument_name", "cast_of_typed_text", "character", "columns_and_query", "comment", "field", "field_of_value", "incomplete",
-    "interval", "letter", "name", "not_in_list", "open_quote", "order", "other_sql", "parameter", "pattern", "query", "read_only",
-    "script_too_long", "separator", "time_zone", "too_deep", "too_long", "too_many", "try_cast", "tuple", "unexpected", "variable",
-    "variable_value", "window_function",
+    "alias", "argument_name", "cast_of_typed_text", "character", "columns_and_query", "comment", "curly_quote", "field", "field_of_value",
+    "incomplete", "interval", "letter", "name", "not_in_list", "open_quote", "order", "other_sql", "parameter", "pattern", "query",
+    "read_only", "script_too_long", "separator", "time_zone", "too_deep", "too_long", "too_many", "try_cast", "tuple", "unexpected",
+    "variable", "variable_value", "window_function",
 ]  # fmt: skip
 """What was found: something that the language has not but people try, or ``unexpected``, or nothing more where more is needed."""
 

@@ -9,7 +9,7 @@ from typing import Final
 from engine.sql.bounds import Bounds
 from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
 from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, ScriptFault
-from engine.sql.statements import STATEMENT_BOUNDS
+from engine.sql.statements import END, FIRST_WORDS, STATEMENT_BOUNDS
 
 INSTEAD: Final[Mapping[FaultKind, str]] = {
     "argument_name": "x => … is a function, and an argument of one that takes functions; other arguments have no names",
@@ -32,6 +32,7 @@ OF_STATEMENTS: Final[Mapping[FaultKind, str]] = {
     "alias": "AS gives a name to an item of SELECT or to a relation, not here",
     "columns_and_query": "columns come from the query: leave out those before AS",
     "comment": "a comment is not closed: */ is missing",
+    "curly_quote": "this is no quote: texts stand in '…', names in `…`",
     "interval": "there are no intervals: add with TIMESTAMPADD(DAYS, 1, time); windows and joins write 1 DAY",
     "letter": "names with other letters than A to Z, digits and _ stand in quotes",
     "name": "a word of the language, or a number, is no name; quote it: `{found}`",
@@ -86,7 +87,9 @@ def sentence(fault: SyntaxFault, text: str) -> str:
         return too_many(fault)
     if fault.kind in ("incomplete", "unexpected"):
         what = "the statement ends" if fault.kind == "incomplete" else f"{excerpt(found)} stands"
-        return f"{what} where {described(fault.expected)} is needed{_question(fault)}"
+        is_next = fault.expected == END and found.upper() in FIRST_WORDS
+        question = "; is a ';' missing before it?" if is_next else _question(fault, found)
+        return f"{what} where {described(fault.expected)} is needed{question}"
     if fault.kind == "too_deep":
         return too_deep(fault, "a statement", STATEMENT_BOUNDS)
     if fault.kind == "too_long":
@@ -96,7 +99,7 @@ def sentence(fault: SyntaxFault, text: str) -> str:
     if fault.kind == "other_sql":
         return OTHER_SQL_INSTEAD[found.upper()]
     reason = OF_STATEMENTS[fault.kind].replace("{found}", found)
-    return f"{excerpt(found)}: {reason}{_question(fault)}"
+    return f"{excerpt(found)}: {reason}{_question(fault, found)}"
 
 
 def report(found: ScriptFault) -> str:
@@ -128,7 +131,8 @@ def excerpt(text: str) -> str:
     return json.dumps(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…", ensure_ascii=False)
 
 
-def _question(fault: SyntaxFault) -> str:
+def _question(fault: SyntaxFault, found: str) -> str:
     if fault.misspelt is None:
         return ""
-    return f"; did you mean {fault.misspelt.meant} by {fault.misspelt.written}?"
+    instead = "" if fault.misspelt.written == found else f" instead of {fault.misspelt.written}"
+    return f"; did you mean {fault.misspelt.meant}{instead}?"

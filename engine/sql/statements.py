@@ -25,6 +25,11 @@ from engine.sql.tokens import statement_tokens
 STATEMENT_BOUNDS: Final = Bounds(nesting=16, depth=72, values=10_000, arguments=500)
 """Of a statement. What an expression of a definition may have is for the definition to say."""
 
+END: Final = "the end of the statement"
+FIRST_WORDS: Final = (
+    "SELECT", "CREATE", "INSERT", "DROP", "ALTER", "TERMINATE", "PAUSE", "RESUME", "SHOW", "LIST", "DESCRIBE", "EXPLAIN", "PRINT", "SET",
+    "UNSET", "DEFINE", "UNDEFINE", "ASSERT", "RUN",
+)  # fmt: skip
 OTHER_SQL: Final = ("UPDATE", "DELETE", "MERGE", "WITH", "VALUES")
 """With these words statements of other SQLs begin."""
 
@@ -47,7 +52,7 @@ def parse_statement(text: str, bounds: Bounds = STATEMENT_BOUNDS) -> Statement:
     try:
         tree = cursor.statement()
         if cursor.token.kind != "end":
-            raise cursor.unfit("the end of the statement")
+            raise cursor.unfit(END)
         check_depth(tree, bounds)
     except RecursionError as error:
         raise SyntaxFault("too_deep", cursor.token.start, cursor.token.end) from error
@@ -69,7 +74,7 @@ class StatementCursor(LookingCursor):
             self.started = token.start
             self.advance()
             return read()
-        self.note("SELECT", *self._by_word)
+        self.note(*FIRST_WORDS)
         if token.word in OTHER_SQL:
             raise SyntaxFault("other_sql", token.start, token.end)
         raise self.unfit("a statement, such as SELECT, CREATE, INSERT, SHOW or DESCRIBE")

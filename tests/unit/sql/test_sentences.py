@@ -12,7 +12,9 @@ from engine.sql.faults import FaultKind
 from engine.sql.queries import OTHER_CLAUSES
 from engine.sql.scripts import parse_script
 from engine.sql.sentences import report
-from engine.sql.statements import OTHER_SQL
+from engine.sql.statement_printing import show
+from engine.sql.statements import FIRST_WORDS, OTHER_SQL, parse_statement
+from tests.unit.sql.test_statements import REFUSED, STATEMENTS
 
 MEANT = [
     ("selekt a from s", "SELECT", "SELEKT"),
@@ -46,7 +48,16 @@ def said(text: str) -> str:
 @pytest.mark.parametrize(("text", "word", "written"), MEANT, ids=[text for text, *_ in MEANT])
 def test_a_misspelt_word_is_asked_about(text: str, word: str, written: str) -> None:
     assert f"did you mean {word}" in said(text.upper())
-    assert f"by {written}?" in said(text.upper())
+    assert written in said(text.upper()).split("\n")[0]
+
+
+def test_a_word_that_was_taken_for_a_name_is_told() -> None:
+    assert (
+        said("select a form s")
+        .split("\n")[0]
+        .endswith('"s" stands where a comma or FROM is needed; did you mean FROM instead of form?')
+    )
+    assert said("create streem s").split("\n")[0].endswith("is needed; did you mean STREAM?")
 
 
 @pytest.mark.parametrize("text", ["select a from s where b = 1 q", "select xy zz w from s", "create index i", "show me"])
@@ -96,6 +107,8 @@ OTHERS = [
     ("create source stream s as select a from t", "SOURCE is for relations that others fill"),
     ("select a from select", "`select`"),
     ("select größe from s", "stand in quotes"),
+    ("select a from s where b = ‘x’", "this is no quote"),
+    ("show types show topics;", "is a ';' missing before it?"),
     ("select a from s where b = 'x", "a quote is not closed"),
     ("select a at time zone 'UTC' from s", "AT TIME ZONE does not exist"),
     ("select ${v} from s", "DEFINE name = 'value'"),
@@ -112,12 +125,16 @@ def test_what_people_try_gets_an_answer_that_helps(text: str, part: str) -> None
     assert part in said(text)
 
 
+def test_every_statement_begins_with_one_of_the_first_words() -> None:
+    assert {show(parse_statement(text)).split(" ")[0] for text, _ in [*STATEMENTS, *REFUSED]} | {"LIST"} == set(FIRST_WORDS)
+
+
 def test_every_kind_of_fault_has_a_sentence() -> None:
     without = {"incomplete", "unexpected", "too_deep", "too_long", "order", "other_sql"}
     assert set(get_args(FaultKind)) - without <= set(sentences.OF_STATEMENTS)
     assert {*OTHER_CLAUSES, *OTHER_SQL, "DISTINCT", "USING"} == set(sentences.OTHER_SQL_INSTEAD)
     only_in_statements = {
-        "character", "columns_and_query", "letter", "name", "order", "other_sql", "read_only", "script_too_long", "too_many", "variable",
-        "variable_value",
+        "character", "curly_quote", "columns_and_query", "letter", "name", "order", "other_sql", "read_only", "script_too_long", "too_many",
+        "variable", "variable_value",
     }  # fmt: skip
     assert set(get_args(FaultKind)) - without - only_in_statements <= set(syntax.INSTEAD_IN_EXPRESSIONS)
