@@ -96,6 +96,12 @@ QUERY: dict[str, Any] = {
     "updated_at": _AT,
 }
 STORED_QUERY: dict[str, Any] = {**QUERY, "warnings": []}
+ONE_QUERY: dict[str, Any] = {
+    **QUERY,
+    "sql": "CREATE TABLE `delays_by_airport` WITH (DIALECT = 'STANDARD') AS SELECT `origin` AS `origin`, COUNT(*) AS `flights` FROM "
+    "`departures` WINDOW TUMBLING (SIZE 1 HOURS, RETENTION 7 DAYS, GRACE PERIOD 30 MINUTES) GROUP BY `origin` EMIT FINAL",
+    "statement": None,
+}
 WISH: dict[str, Any] = {
     "name": "delays_by_airport",
     "desired_state": "paused",

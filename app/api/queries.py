@@ -35,9 +35,9 @@ from app.api.deps import (
     bad_parameter,
 )
 from app.api.documented import answered, body_examples, problems
-from app.api.examples import JOIN_DEFINITION, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
+from app.api.examples import JOIN_DEFINITION, ONE_QUERY, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import DesiredStateBody, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
+from app.api.schemas import DesiredStateBody, OneQueryAnswer, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
 from app.api.warned import shown_reasons, shown_warnings
 from app.domain.access import actor, refuse_beyond_scope, scope_in_force
 from app.domain.idempotency import digest_of
@@ -49,13 +49,15 @@ from app.store.fleet import warning_of_no_room
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
 from app.store.materialisations import refuse_internal
 from app.store.page_bounds import Most
-from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state
+from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state, statement_text
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
+from app.store.stored import opened
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.plan.build import read_query
+from engine.statements.writing import statement_of
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -222,19 +224,21 @@ def get_queries(services: ServicesOf, transaction: Inspection, limit: Limit = DE
 @router.get(
     "/{name}",
     summary="Look at a query",
-    response_model=QueryAnswer,
-    responses={200: answered(QUERY, "The query.", {"ETag": "The version."}), **NOT_MODIFIED, **problems(400, 404)},
+    response_model=OneQueryAnswer,
+    responses={200: answered(ONE_QUERY, "The query.", {"ETag": "The version."}), **NOT_MODIFIED, **problems(400, 404)},
 )
 def get_one_query(
     name: Name, transaction: Inspection, response: Response, if_none_match: IfChanged = None
-) -> QueryAnswer | Response:
-    """The definition as stored, every default spelled out."""
+) -> OneQueryAnswer | Response:
+    """The definition as stored, every default spelled out, and as a statement of SQL."""
     row = get_query(transaction, name)
     same = not_modified(if_none_match, row.version)
     if same is not None:
         return same
     set_read_headers(response, row.version)
-    return _answer(row)
+    definition = opened(QueryDefinition, row.definition)
+    sql = statement_of(definition, load_visible_catalog(raw(transaction)))
+    return OneQueryAnswer(**dict(_answer(row)), sql=sql, statement=statement_text(transaction, row.id))
 
 
 @router.delete(

@@ -130,6 +130,13 @@ class QueryAnswer(Answer):
     updated_at: datetime = Field(description="When its definition or its wish was last written.")
 
 
+class OneQueryAnswer(QueryAnswer):
+    """A query, and the same in SQL."""
+
+    sql: str = Field(description="The statement that the definition stands for; carried out again it means the same.")
+    statement: str | None = Field(description="The statement that made it, as it was written; null where JSON did.")
+
+
 class StoredQueryAnswer(QueryAnswer):
     """A query as it was stored."""
 

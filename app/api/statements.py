@@ -33,8 +33,8 @@ _BODY = request_body(
         create=(
             "A stream, and final counts per hour",
             {
-                "sql": "CREATE STREAM departures (origin STRING KEY, flight INT, at TIMESTAMP) WITH (KAFKA_TOPIC='departures', "
-                "VALUE_FORMAT='JSON', TIMESTAMP='at');\nCREATE TABLE hourly AS SELECT origin, COUNT(*) AS flights FROM departures WINDOW "
+                "sql": "CREATE STREAM departures (origin STRING KEY, flight INT, departed TIMESTAMP) WITH (KAFKA_TOPIC='departures', "
+                "VALUE_FORMAT='JSON', TIMESTAMP='departed');\nCREATE TABLE hourly AS SELECT origin, COUNT(*) AS flights FROM departures WINDOW "
                 "TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES) GROUP BY origin EMIT FINAL;"
             },
         ),

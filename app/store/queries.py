@@ -66,6 +66,12 @@ def find_query(connection: sa.Connection, name: str, *, is_locking: bool = False
     return None if row is None else QueryRow(*row)
 
 
+def statement_text(connection: sa.Connection, query_id: UUID) -> str | None:
+    """Return the statement that made a query; None where none did."""
+    found: str | None = connection.execute(sa.select(query.c.statement).where(query.c.id == query_id)).scalar_one()
+    return found
+
+
 def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False) -> QueryRow:
     """Return the query of that name.
 

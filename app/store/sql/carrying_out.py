@@ -135,7 +135,7 @@ def _created(
 def _drop(connection: sa.Connection, dropped: SqlRelation) -> Done:
     name, writer = dropped.definition_name, dropped.entry.produced_by
     refuse_beyond_scope([("/sql", name)])
-    if writer is None:
+    if not writer:  # a source, or what a query has left
         delete_source(connection, dropped.kind, name, ANY)
         return Done(f"{dropped.kind} {dropped.name} is dropped", name, dropped.kind)
     delete_query(connection, writer, keeps_result=False, conditions=ANY)

@@ -1,0 +1,252 @@
+"""POST /v1/statements: scripts, pull and push queries, faults with their places; on rows written as the sink writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.api.conftest import Problem
+from tests.api.live_server import live
+
+PATH = "/v1/statements"
+ORDERS = (
+    "CREATE STREAM orders (id STRING KEY, item STRING, amount DOUBLE, made TIMESTAMP) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', "
+    "TIMESTAMP='made', PARTITIONS=1);"
+)
+TOTALS = "CREATE TABLE totals AS SELECT item, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY item;"
+HOURLY = (
+    "CREATE TABLE hourly AS SELECT item, COUNT(*) AS n FROM orders WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES) GROUP BY item "
+    "EMIT FINAL;"
+)
+
+
+async def run(client: httpx.AsyncClient, sql: str, **more: Any) -> list[dict[str, Any]]:
+    response = await client.post(PATH, json={"sql": sql, **more})
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["results"]
+    return found
+
+
+async def rows(client: httpx.AsyncClient, sql: str, **more: Any) -> list[list[Any]]:
+    (result,) = await run(client, sql, **more)
+    found: list[list[Any]] = result["rows"]
+    return found
+
+
+@pytest.fixture
+async def totals(client: httpx.AsyncClient, dsn: str) -> None:
+    """Three rows of a table whose query does not run."""
+    await run(client, ORDERS + TOTALS)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for number, item in enumerate(("cup", "mug", "tea"), 1):
+            connection.execute("INSERT INTO views.totals VALUES (%s, %s, %s, %s)", (item, number, number * 1.5, 1_000 * number))
+
+
+async def test_a_script_registers_and_creates(client: httpx.AsyncClient) -> None:
+    stream, table, hourly = await run(client, ORDERS + TOTALS + HOURLY)
+    assert (stream["kind"], stream["relation"], table["query"], hourly["relation"]) == ("done", "orders", "totals", "hourly")
+    assert stream["definition"]["columns"] == {"ID": "string", "ITEM": "string", "AMOUNT": "double", "MADE": "timestamp"}
+    assert hourly["definition"]["suppress"]["mode"] == "until_window_closes"
+    assert (await client.get("/v1/tables/totals")).json()["key"] == ["ITEM"]
+
+
+async def test_a_query_shows_itself_in_sql(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS + HOURLY)
+    shown = (await client.get("/v1/queries/hourly")).json()
+    assert shown["statement"] == HOURLY.removesuffix(";")
+    await run(client, "DROP TABLE hourly;")
+    await run(client, shown["sql"] + ";")
+    again = (await client.get("/v1/queries/hourly")).json()
+    assert again["definition"] == shown["definition"]
+
+
+@pytest.mark.usefixtures("totals")
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT * FROM totals WHERE item = 'mug'", [["mug", 2, 3.0]]),
+        ("SELECT item, n * 2 AS twice FROM totals WHERE item IN ('tea', 'cup') AND n > 1", [["tea", 6]]),
+        ("SELECT UCASE(item) AS u FROM totals WHERE total >= 3 AND LEN(item) = 3", [["MUG"], ["TEA"]]),
+        ("SELECT item, ROWTIME FROM totals LIMIT 1", [["cup", 1_000]]),
+        ("SELECT n FROM totals t WHERE t.item > 'mug'", [[3]]),
+        ("SELECT n FROM totals LIMIT 0", []),
+        ("SELECT n FROM totals WHERE item = NULL", []),
+        ("SELECT n FROM totals WHERE NOT (item = NULL)", [[1], [2], [3]]),
+    ],
+)
+async def test_a_pull_query_answers(client: httpx.AsyncClient, sql: str, expected: list[list[Any]]) -> None:
+    assert await rows(client, sql) == expected
+
+
+@pytest.mark.usefixtures("totals")
+async def test_parameters_are_values_and_never_text(client: httpx.AsyncClient) -> None:
+    assert await rows(client, "SELECT n FROM totals WHERE item = ?", parameters=["mug"]) == [[2]]
+    assert await rows(client, "SELECT n FROM totals WHERE item = :item AND n > :n", parameters={"item": "tea", "n": -1}) == [[3]]
+    assert await rows(client, "SELECT n FROM totals WHERE item = ?", parameters=["' OR 'a' = 'a"]) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code"),
+    [([], "parameter_missing"), (["a", "b"], "parameter_unused"), ([["a"]], "parameter_type")],
+)
+@pytest.mark.usefixtures("totals")
+async def test_wrong_parameters_are_refused(
+    client: httpx.AsyncClient, problem: Problem, parameters: list[Any], code: str
+) -> None:
+    response = await client.post(PATH, json={"sql": "SELECT n FROM totals WHERE item = ?", "parameters": parameters})
+    problem(response, 422, code, "/parameters")
+
+
+async def test_records_are_inserted_and_read(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS)
+    (done,) = await run(
+        client,
+        "INSERT INTO orders (id, item, amount, made) VALUES ('1', 'cup', 1.5, '2013-01-01T00:00:00'), ('2', 'mug', NULL, '2013-01-01T00:00:01');",
+    )
+    assert done["message"] == "2 records appended"
+    assert await rows(client, "SELECT id, amount, ROWTIME FROM orders") == [
+        ["1", 1.5, 1_356_998_400_000],
+        ["2", None, 1_356_998_401_000],
+    ]
+    assert await rows(client, "SELECT id FROM orders WHERE amount > 1") == [["1"]]
+    assert [row[-1] for row in await rows(client, "PRINT orders FROM BEGINNING LIMIT 1")] == [
+        '{"ID":"1","ITEM":"cup","AMOUNT":1.5,"MADE":"2013-01-01T00:00:00Z"}'
+    ]
+
+
+@pytest.mark.usefixtures("totals")
+async def test_what_there_is_is_listed(client: httpx.AsyncClient) -> None:
+    streams, tables, queries, topics, functions = await run(
+        client, "SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW TOPICS; SHOW FUNCTIONS;"
+    )
+    assert [row[:3] for row in streams["rows"]] == [["ORDERS", "stream", "orders"]]
+    assert [row[0] for row in tables["rows"]] == ["TOTALS"]
+    assert [row[:2] for row in queries["rows"]] == [["totals", "TOTALS"]]
+    assert [row[:2] for row in topics["rows"]] == [["TOTALS", "TOTALS"], ["orders", "ORDERS"]]
+    assert {"UCASE", "COUNT"} <= {row[0] for row in functions["rows"]}
+    described = await rows(client, "DESCRIBE totals")
+    assert described == [["ITEM", "string", "primary key"], ["N", "bigint", "value"], ["TOTAL", "double", "value"]]
+
+
+@pytest.mark.usefixtures("totals")
+async def test_queries_are_controlled(client: httpx.AsyncClient) -> None:
+    await run(client, "PAUSE totals;")
+    assert (await client.get("/v1/queries/totals")).json()["desired_state"] == "paused"
+    await run(client, "RESUME totals;")
+    assert (await client.get("/v1/queries/totals")).json()["desired_state"] == "running"
+    await run(client, "TERMINATE totals;")
+    assert (await client.get("/v1/queries/totals")).status_code == 404
+    assert await rows(client, "SELECT n FROM totals WHERE item = 'cup'") == [[1]]
+    await run(client, "DROP TABLE totals; DROP STREAM orders;")
+    assert await rows(client, "SHOW STREAMS") == []
+
+
+async def test_every_fault_of_a_script_is_told_at_its_place(client: httpx.AsyncClient, problem: Problem) -> None:
+    body = problem(await client.post(PATH, json={"sql": "SHOW STREAMS;\nSELEKT 1;\n  SHOW TABELS;"}), 422, "syntax_error")
+    places = [(fault["place"]["line"], fault["place"]["column"]) for fault in body["errors"]]
+    assert places == [(2, 1), (3, 8)]
+    assert body["errors"][1]["place"]["excerpt"] == "  SHOW TABELS;\n       ^^^^^^"
+    assert "did you mean TABLES" in body["errors"][1]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "column"),
+    [
+        ("SELECT amont FROM orders", "unknown_column", 8),
+        ("SELECT id FROM oders", "unknown_relation", 16),
+        ("CREATE TABLE t AS SELECT id, FROB(item) AS x FROM orders", "wrong_kind", 1),
+        ("CREATE STREAM s AS SELECT id, FROB(item) AS x FROM orders", "unknown_function", 31),
+        ("SELECT id FROM orders WHERE amount", "type_mismatch", 29),
+    ],
+)
+async def test_a_fault_of_meaning_has_its_place(client: httpx.AsyncClient, sql: str, code: str, column: int) -> None:
+    await run(client, ORDERS)
+    response = await client.post(PATH, json={"sql": sql})
+    assert response.status_code == 422
+    (fault,) = response.json()["errors"]
+    assert (fault["code"], fault["place"]["column"]) == (code, column)
+
+
+async def test_nothing_is_carried_out_of_a_script_that_cannot_be_read(client: httpx.AsyncClient) -> None:
+    assert (await client.post(PATH, json={"sql": ORDERS + "SELEKT;"})).status_code == 422
+    assert (await client.get("/v1/streams/orders")).status_code == 404
+
+
+async def test_a_preview_changes_nothing(client: httpx.AsyncClient) -> None:
+    response = await client.post(PATH, params={"validate": True}, json={"sql": ORDERS + TOTALS + "SELECT n FROM totals;"})
+    assert [each["kind"] for each in response.json()["results"]] == ["done", "done", "done"]
+    assert (await client.get("/v1/streams/orders")).status_code == 404
+    refused = await client.post(PATH, params={"validate": True}, json={"sql": ORDERS + "SELECT x FROM orders;"})
+    assert refused.status_code == 422
+
+
+async def test_variables_and_settings_last_for_a_script(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS)
+    (_, shown) = await run(client, "DEFINE what = 'orders'; DESCRIBE ${what};")
+    assert [row[0] for row in shown["rows"]] == ["ID", "ITEM", "AMOUNT", "MADE"]
+    (_, values) = await run(client, "SET 'auto.offset.reset' = 'latest'; SHOW PROPERTIES;")
+    assert ["auto.offset.reset", "latest"] in values["rows"]
+    assert (await client.post(PATH, json={"sql": "DESCRIBE ${what};"})).status_code == 422
+
+
+async def test_a_push_query_needs_a_form_that_goes_on(client: httpx.AsyncClient, problem: Problem) -> None:
+    await run(client, ORDERS)
+    problem(await client.post(PATH, json={"sql": "SELECT id FROM orders EMIT CHANGES"}), 406, "not_acceptable")
+
+
+@pytest.fixture
+def url(settings: Settings) -> Iterator[str]:
+    with live(create_app(settings)) as found:
+        yield found
+
+
+@pytest.fixture
+async def remote(url: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        yield http
+
+
+STREAMED = {"Accept": "application/x-ndjson"}
+
+
+async def lines(remote: httpx.AsyncClient, sql: str) -> list[dict[str, Any]]:
+    async with remote.stream("POST", PATH, json={"sql": sql}, headers=STREAMED) as response:
+        assert response.status_code == 200, await response.aread()
+        return [json.loads(line) async for line in response.aiter_lines() if line]
+
+
+async def test_a_push_query_follows_a_stream(remote: httpx.AsyncClient) -> None:
+    await run(remote, ORDERS)
+    values = ", ".join(f"('{number}', {number}, '2013-01-01T00:00:00')" for number in (1, 2, 3))
+    await run(remote, f"INSERT INTO orders (id, amount, made) VALUES {values};")
+    header, first, second, end = await lines(
+        remote, "SELECT id, amount + 1 AS more FROM orders WHERE amount > 1 EMIT CHANGES LIMIT 2;"
+    )
+    assert [each["name"] for each in header["header"]["columns"]] == ["ID", "MORE"]
+    assert [first["row"]["values"], second["row"]["values"]] == [["2", 3.0], ["3", 4.0]]
+    assert end == {"end": {"reason": "limit"}}
+
+
+async def test_a_push_query_of_its_own_ends_with_its_reader(remote: httpx.AsyncClient) -> None:
+    await run(remote, ORDERS)
+    sql = {"sql": "SELECT item, COUNT(*) AS n FROM orders GROUP BY item EMIT CHANGES;"}
+    async with remote.stream("POST", PATH, json=sql, headers=STREAMED) as response:
+        header = json.loads(await anext(response.aiter_lines()))["header"]
+        assert [each["name"] for each in header["columns"]] == ["ITEM", "N"]
+        assert (await remote.get(f"/v1/queries/{header['query']}")).status_code == 200
+    for _ in range(200):
+        if (await remote.get(f"/v1/queries/{header['query']}")).status_code == 404:
+            return
+        await run(remote, "SHOW STREAMS;")
+    pytest.fail("the query outlived its reader")
+
+
+async def test_a_script_without_statements_is_refused(client: httpx.AsyncClient, problem: Problem) -> None:
+    problem(await client.post(PATH, json={"sql": " ; -- nothing"}), 422, "missing_statement", "/sql")
