@@ -92,7 +92,8 @@ def _parts(text: pl.Expr, pattern: str) -> pl.Expr:
     found = pl.when(text.str.count_matches(read) < MAX_ITEMS).then(text).str.split(read, literal=False)
     if not pl.Series([""]).str.contains(f"^(?:{read})$").item():
         return found
-    inside = found.list.slice((text.str.extract(read, 0) == "").cast(pl.Int64))
+    is_empty_before = (found.list.first() == "") & (text.str.extract(read, 0) == "")
+    inside = found.list.slice(is_empty_before.cast(pl.Int64))
     return pl.when(text == "").then(pl.concat_list(text)).otherwise(_without_last_empty(inside))
 
 

@@ -81,7 +81,8 @@ def _to_digits(value: pl.Expr, digits: pl.Expr, *, to_nearest: bool) -> pl.Expr:
     """Return doubles with so many digits behind the point; of a negative count, with so many zeros before it."""
     stepped = _nearest if to_nearest else _towards_zero
 
-    def build(number: pl.Expr, places: pl.Expr) -> pl.Expr:
+    def build(given: pl.Expr, places: pl.Expr) -> pl.Expr:
+        number = pl.when(places.is_not_null()).then(given)
         size = places.abs().clip(0, len(_STEPS) - 1)
         step = size.replace_strict(range(len(_STEPS)), _STEPS, return_dtype=pl.Float64)
         return (

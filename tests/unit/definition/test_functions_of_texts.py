@@ -147,7 +147,7 @@ def test_what_is_written_out_is_checked_with_the_definition(call: str, reason: s
         ("regexp_replace('a.b', '\\.', '\\$1')", "a$1b"), ("regexp_replace('ab', '(?<first>a)(b)', '${first}-$21')", "a-b1"),
         ("regexp_replace('aab', 'a', '')", "b"), ("regexp_replace('a', NULL, 'b')", None),
         ("regexp_split_to_array(',a,,b', ',')", ["", "a", "", "b"]), ("regexp_split_to_array('abc', '')", ["a", "b", "c"]),
-        ("regexp_split_to_array('', 'x')", [""]), ("regexp_split_to_array('', 'x*')", [""]),
+        ("regexp_split_to_array('', 'x')", [""]), ("regexp_split_to_array('ab', '$')", ["ab"]), ("regexp_split_to_array('', 'x*')", [""]),
     ],
 )  # fmt: skip
 def test_a_regular_expression_of_java_gives(call: str, expected: Any) -> None:
