@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -13,7 +13,6 @@ from engine.connectors.canonical import LOGGED, MAX_EVENT_TIME_MS, OP_DELETE, OP
 from engine.connectors.formats.model import Layout, Payload
 from engine.core.frames import OFFSET, OP, TS
 from engine.definition.types import TIMESTAMP
-from engine.statements.java_times import strptime_of
 from engine.statements.session import WINDOW_BOUNDS, Format, SqlRelation
 
 _WINDOW_TYPES: Final = {"session": "session"}
@@ -139,7 +138,6 @@ def written(changes: pl.DataFrame, relation: SqlRelation, sides: Sides, *, is_re
         sides: how it is written.
         is_rekeyed: the key is made of values: several that are all null are a key, while a key that was passed on is none then.
     """
-    changes = _timed(changes, relation)
     keys = sides.key.encode(changes)
     values = sides.value.encode(changes)
     if len(relation.key) == 1 or (relation.key and not is_rekeyed):
@@ -147,21 +145,6 @@ def written(changes: pl.DataFrame, relation: SqlRelation, sides: Sides, *, is_re
         keys = [None if all(part is None for part in row) else key for key, row in zip(keys, parts, strict=True)]
     found = zip(keys, values, changes[TS], changes[OP], _windows(changes, relation), strict=True)
     return [Record(key, None if op == OP_DELETE else value, ts, window) for key, value, ts, op, window in found]
-
-
-def _timed(changes: pl.DataFrame, relation: SqlRelation) -> pl.DataFrame:
-    """Give rows the event time that a column of the topic holds; those without one are not written, but for deletes."""
-    column = relation.topic.timestamp
-    if column is None:
-        return changes
-    of_column = replace(relation.entry.relation, event_time=column, event_time_format=_strptime(relation.topic.timestamp_format))
-    raw = changes.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET))
-    accepted, _ = canonicalise(raw, of_column, MAX_EVENT_TIME_MS, LOGGED)
-    return accepted
-
-
-def _strptime(pattern: str | None) -> str | None:
-    return None if pattern is None else strptime_of(pattern, None)
 
 
 def _bounds(records: Sequence[Record]) -> list[pl.Series]:

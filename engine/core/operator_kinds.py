@@ -19,7 +19,7 @@ from engine.core.operators import Operator
 from engine.core.ports import SegmentStore
 from engine.core.repartition import aggregations, joins, windows
 from engine.core.repartition.shares import Shares, Source
-from engine.core.row_operators import RowFilter, RowProjection
+from engine.core.row_operators import RowFilter, RowProjection, RowRetiming
 from engine.core.suppression.suppress import TimeLimitSuppressor, WallClockSuppressor
 from engine.core.table_filter import TableFilterer
 from engine.core.windows.hopping import WindowAggregator
@@ -31,7 +31,7 @@ from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.operator import Operator as Spec
-from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.row_operators import Filter, Projection, Retiming
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
@@ -130,6 +130,7 @@ def _join_keys(spec: StreamTableJoin, site: Site) -> JoinKeys:
 _LIST: Final = (
     _kind(Filter, lambda spec, at: RowFilter(spec, at.running), None),
     _kind(Projection, lambda spec, at: RowProjection(spec, at.running, is_forced_known=at.plan.idle_after_ms is not None), None),
+    _kind(Retiming, lambda spec, at: RowRetiming(spec, at.running), None),
     _kind(TableFilter, lambda spec, at: TableFilterer(spec, at.running, at.state, at.store), joins.table_filter),
     _kind(
         StreamTableJoin,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import polars as pl
 
-from engine.core.frames import OP, SERVICE_COLUMNS, TS, Counters, OperatorOutput, empty_frame
+from engine.core.clocks import LAST_EVENT_TIME_MS
+from engine.core.frames import OP, OPEN_ROW, SERVICE_COLUMNS, TS, Counters, OperatorOutput, add_counter, empty_frame
 from engine.core.gaps import GapCounter
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME, FORCED
+from engine.definition.syntax import reference
 from engine.definition.types import BIGINT, BOOLEAN, Schema
-from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.row_operators import Filter, Projection, Retiming
+
+_ROW: Final = 0
+"""``_op`` of what is no delete."""
 
 
 class RowFilter(Operator):
@@ -68,3 +74,31 @@ class RowProjection(Operator):
         projected = frame.select(*SERVICE_COLUMNS, *self._columns)
         self._gaps.count(frame, counters, projected.get_columns()[len(SERVICE_COLUMNS) :])
         return OperatorOutput(projected, counters=counters)
+
+
+class RowRetiming(Operator):
+    """Gives rows the event time that a column of them holds; deletes keep theirs. Rows without one are left out and counted."""
+
+    def __init__(self, spec: Retiming, schema: Schema) -> None:
+        self.schema = schema
+        column = pl.col(spec.column)
+        match schema[spec.column].kind:
+            case "bigint":
+                own = column
+            case "string" if spec.form is not None:
+                own = column.str.to_datetime(
+                    spec.form, time_unit="us", time_zone="UTC", strict=False, ambiguous="earliest"
+                ).dt.epoch("ms")
+            case "string":
+                own = compile_scalar(f"epoch_ms(CAST({reference(spec.column)} AS timestamp))", schema).expr
+            case _:
+                own = column.dt.epoch("ms")
+        is_row = pl.col(OP).is_in([_ROW, OPEN_ROW])
+        self._ts = pl.when(is_row).then(own).otherwise(pl.col(TS)).alias(TS)
+
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
+        timed = frame.with_columns(self._ts)
+        kept = timed.filter(pl.col(TS).is_between(0, LAST_EVENT_TIME_MS))
+        counters: Counters = {}
+        add_counter(counters, "into", "result_time_missing", timed.height - kept.height)
+        return OperatorOutput(kept, counters=counters)

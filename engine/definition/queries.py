@@ -250,6 +250,17 @@ class Into(Model):
         "that it has are null.",
         examples=["orders"],
     )
+    event_time: ColumnName | None = Field(
+        default=None,
+        description="Which of its columns holds the event time of its records or rows: a timestamp, a bigint of milliseconds since 1970, or a "
+        "string. Absent: the time of what made them. A row without a time is left out, and counted as `result_time_missing`.",
+        examples=["shipped_at"],
+    )
+    event_time_format: str | None = Field(
+        default=None,
+        description="How an `event_time` of type string is written; absent: RFC 3339.",
+        examples=["%Y-%m-%d %H:%M:%S"],
+    )
     retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
     connector: dict[str, Any] | None = Field(
         default=None, description="Refused for now: results are written to the built-in log only."

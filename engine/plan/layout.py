@@ -13,7 +13,7 @@ from engine.plan.grouping import Grouping
 from engine.plan.joins import hold_of
 from engine.plan.model import Computed, LateRecords, Output, Plan
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
-from engine.plan.operators.row_operators import Filter
+from engine.plan.operators.row_operators import Filter, Retiming
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.table_filter import TableFilter
@@ -71,6 +71,8 @@ def assemble(layout: Layout) -> Plan:
     _add_grouping(stages, layout)
     _add_suppress(stages, layout)
     stages.add(layout.selected.projection)
+    if definition.into.event_time is not None:
+        stages.add(Retiming(definition.into.event_time, definition.into.event_time_format))
     built, inputs = stages.finish()
     if layout.source_where is not None and source.kind == "stream":
         inputs = tuple(replace(one, where=layout.source_where) if one.alias == source.alias else one for one in inputs)

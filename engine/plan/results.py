@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from engine.definition.durations import format_duration
@@ -126,6 +127,7 @@ def plan_output(scope: Scope, selected: Selected, grouping: Grouping | None, run
         size = "/into/table" if scope.definition.select is None else "/select"
         check_table_size(scope.problems, (where, len(key)), (size, len(selected.types)), is_versioned=into.versioned is not None)
     _check_versioned(scope, grouping, running)
+    _check_event_time(scope, dict(selected.types))
     _check_open(scope)
     if len(scope.problems.found) > before:
         return None
@@ -164,6 +166,31 @@ def _check_given_key(scope: Scope, selected: Selected, grouping: Grouping | None
             scope.problems.add(pointer, "name_clash", f"{name} is in the key already")
         elif types[name].has_map:
             scope.problems.add(pointer, "type_mismatch", f"{name} is of type {types[name]}, {NO_KEY}")
+
+
+def _check_event_time(scope: Scope, types: Mapping[str, ColumnType]) -> None:
+    """Check the column that gives the result its event times."""
+    into, problems = scope.definition.into, scope.problems
+    if into.event_time is None:
+        if into.event_time_format is not None:
+            problems.add("/into/event_time_format", "unsupported_option", "it says how `event_time` is written; name that column")
+        return
+    kind = types.get(into.event_time)
+    if kind is None:
+        problems.add("/into/event_time", "unknown_column", f"there is no column {into.event_time}{hint(into.event_time, types)}")
+    elif kind.kind not in ("timestamp", "bigint", "string"):
+        detail = (
+            f"{into.event_time} is of type {kind}; an event time is a timestamp, a bigint (milliseconds since 1970) or a string"
+        )
+        problems.add("/into/event_time", "type_mismatch", detail)
+    elif into.event_time_format is not None and kind.kind != "string":
+        detail = f"{into.event_time} is of type {kind}, which has no format; leave it out"
+        problems.add("/into/event_time_format", "unsupported_option", detail)
+    if into.versioned is not None:
+        detail = (
+            "versions of a row are told apart by the event times of what made them; leave out one of `versioned` and `event_time`"
+        )
+        problems.add("/into/event_time", "unsupported_option", detail)
 
 
 def with_own_key(selected: Selected, output: Output, running: Running) -> Selected:

@@ -20,6 +20,7 @@ from engine.sql.tree import Node
 from engine.statements.actions import Action, CreateQuery, InsertInto, Nothing
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.free_form import free_select_of
+from engine.statements.java_times import strptime_of
 from engine.statements.naming import definition_name, folded
 from engine.statements.properties import Properties, milliseconds
 from engine.statements.scope import own_name, relation_of
@@ -50,7 +51,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     topic = topic_of(properties, session, _prefixed(name, session), selected.sources.first.relation.topic, statement)
     topic = _timed(topic, properties, selected, statement)
     own = own_name(name, statement, session)
-    into: dict[str, Any] = {statement.kind: own}
+    into: dict[str, Any] = {statement.kind: own, **_event_time(topic, properties)}
     retention_ms = properties.duration("HISTORY_RETENTION")
     if statement.history_retention is not None:
         retention_ms = milliseconds(statement.history_retention)
@@ -87,6 +88,16 @@ def _timed(topic: Topic, properties: Properties, selected: Selected, statement: 
     return replace(topic, timestamp=name, timestamp_format=form)
 
 
+def _event_time(topic: Topic, properties: Properties) -> dict[str, Any]:
+    """Return what a topic says of the event time of what is written to it."""
+    form, node = properties.text("EVENT_TIME_FORMAT"), properties.node("TIMESTAMP_FORMAT")
+    if topic.timestamp is None:
+        return {}
+    if form is None and topic.timestamp_format is not None:
+        form = strptime_of(topic.timestamp_format, node)
+    return {"event_time": topic.timestamp, **({} if form is None else {"event_time_format": form})}
+
+
 def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
     """Bind INSERT INTO ... SELECT."""
     target = relation_of(statement.name, session)
@@ -105,7 +116,8 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
             statement.query,
         )
     name = _query_name(properties, _free(f"insert_{target.definition_name}"[:60], session), session)
-    definition, plan = planned(selected, name, {"stream": target.definition_name}, properties, session, statement)
+    into = {"stream": target.definition_name, **_event_time(target.topic, properties)}
+    definition, plan = planned(selected, name, into, properties, session, statement)
     properties.check_all_read()
     _check_fits(_columns(selected, definition, plan), selected, target, statement)
     return InsertInto(target, definition, plan, selected.notes)

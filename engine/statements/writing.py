@@ -116,6 +116,10 @@ def _properties(definition: QueryDefinition) -> Iterator[Property]:
         yield prop("QUERY_ID", definition.name)
     if into.key is not None:
         yield prop("KEY", json.dumps(list(into.key), ensure_ascii=False))
+    if into.event_time is not None:
+        yield prop("TIMESTAMP", '"' + into.event_time + '"')
+    if into.event_time_format is not None:
+        yield prop("EVENT_TIME_FORMAT", into.event_time_format)
     if into.retention is not None:
         yield prop("LOG_RETENTION", written_duration(into.retention))
     if into.materialize_open and definition.suppress.mode != "until_window_closes":

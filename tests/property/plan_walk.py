@@ -14,7 +14,7 @@ from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.operator import Operator
-from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.row_operators import Filter, Projection, Retiming
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
@@ -93,6 +93,9 @@ class _Step:
             assert compile_scalar(operator.condition, self.before).type == BOOLEAN
             self._has(operator.key if isinstance(operator, TableFilter) else ())
             return self.before
+        if isinstance(operator, Retiming):
+            self._has((operator.column,))
+            return self.before
         if isinstance(operator, TimeLimitSuppression | WallClockSuppression):
             self._has(operator.key)
             assert operator.key
@@ -105,7 +108,9 @@ class _Step:
         assert {*names} <= {*self.before}
 
     def _projected(self, operator: Projection) -> Schema:
-        is_select = self.stage.index == len(self.plan.stages) - 1 and operator is self.stage.operators[-1]
+        is_select = self.stage.index == len(self.plan.stages) - 1 and not any(
+            isinstance(each, Projection) for each in self.stage.operators[self.stage.operators.index(operator) + 1 :]
+        )
         is_forced = is_select and self.plan.idle_after_ms is not None
         forced = (("$forced", BOOLEAN),) if is_forced else ()
         times = () if EVENT_TIME in self.before else ((EVENT_TIME, BIGINT),)

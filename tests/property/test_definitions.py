@@ -184,6 +184,8 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
     body["into"][draw(st.sampled_from(["stream", "table", "table"]))] = "out"
     if kind == "stream" and "select" in body and "stream" in body["into"]:
         body["into"] |= draw(_some(key=st.lists(st.sampled_from(sorted(body["select"])), max_size=2)))
+    if "at" in body.get("select", {}):
+        body["into"] |= draw(_some(event_time=st.just("at")))
     if is_aggregating or kind == "table":
         body["suppress"] = _suppress(draw, is_windowed="window" in body)
         body["into"] |= draw(_some(versioned=st.just({"history_retention": "5h"}))) if "table" in body["into"] else {}

@@ -65,6 +65,9 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
         "from": {"stream": "s", "where": "n > 1"}, "where": "x > 0",
         "select": {"k": "k", "n": "n + 1"}, "into": {"stream": "out"},
     },
+    "timed_by_a_column": {
+        "from": {"stream": "s"}, "select": {"k": "k", "n": "n", "at": "$event_time_ms + n"}, "into": {"stream": "out", "event_time": "at"},
+    },
     "joined_at_once": {
         "from": {"stream": "s"}, "joins": [{"table": "u", "as": "j", "on": "s.k = j.k"}],
         "select": _JOINED, "into": {"stream": "out"},

@@ -13,7 +13,7 @@ from app.domain.explaining.windows import explain_time_limit, explain_wall_clock
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.operator import Operator
-from engine.plan.operators.row_operators import Filter, Projection
+from engine.plan.operators.row_operators import Filter, Projection, Retiming
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
@@ -38,6 +38,7 @@ def _nothing(_desk: Desk, _spec: Operator, _subject: Subject) -> Verdict:
 EXPLAINERS: Final[Mapping[type[Operator], Explainer[Any]]] = {
     Filter: _one(explain_filter),
     Projection: _nothing,
+    Retiming: _nothing,
     TableFilter: _one(explain_filter),
     StreamTableJoin: explain_stream_table,
     StreamStreamJoin: explain_stream_stream,

@@ -42,3 +42,19 @@ class Projection(Operator):
         """See ``Operator``: of columns that are just columns."""
         known = {reference(name): value for name, value in values.items()}
         return {name: known[text] for name, text in self.columns if text in known}
+
+
+@dataclass(frozen=True, slots=True)
+class Retiming(Operator):
+    """Give the result's rows the event time that a column of them holds.
+
+    Attributes:
+        column: a timestamp, a bigint of milliseconds since 1970, or a string.
+        form: strptime format of a string, None: RFC 3339.
+    """
+
+    keeps_offset = True
+    keeps_hash = True
+
+    column: str
+    form: str | None = None

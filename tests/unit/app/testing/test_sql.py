@@ -128,3 +128,17 @@ def test_a_record_without_a_readable_event_time_is_skipped_or_stops_the_query(st
 def test_a_command_of_the_command_line_is_no_statement() -> None:
     with pytest.raises(Refused, match="command line"):
         run(["RUN SCRIPT 'x.sql';"], [], {})
+
+
+@pytest.mark.parametrize(
+    ("column", "properties", "timestamps"),
+    [
+        ("CAST(pieces AS BIGINT) * 1000 + 7", "TIMESTAMP='t'", [1007, 3007]),
+        ("FROM_UNIXTIME(pieces * CAST(1000 AS BIGINT))", "TIMESTAMP='t'", [1000, 3000]),
+        ("'1970-01-0' + CAST(pieces AS STRING)", "TIMESTAMP='t', TIMESTAMP_FORMAT='yyyy-MM-dd'", [0, 172_800_000]),
+    ],
+)
+def test_a_column_of_the_result_can_give_the_event_time(column: str, properties: str, timestamps: list[int]) -> None:
+    statement = f"CREATE STREAM timed WITH ({properties}) AS SELECT shop, {column} AS t FROM sales;"
+    given = [record("sales", "a", {"pieces": pieces}, 5) for pieces in (1, 3, None)]
+    assert [each["timestamp"] for each in run([SALES, statement], given, {})["TIMED"]] == timestamps

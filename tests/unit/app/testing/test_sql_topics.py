@@ -1,6 +1,5 @@
 """Records of SQL tests: as tests write them, as bytes of topics, as relations see them."""
 
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -112,19 +111,3 @@ def test_a_single_value_stands_alone_where_the_topic_says_so(is_wrapped: bool | 
     single = sides(relation("stream", {"V": "int"}, (), topic=topic))
     assert (single.value.layout.is_bare, single.value.format) == (is_bare, "JSON")
     assert single.value.shown([single.value.payload(7 if is_bare else {"V": 7})]) == [7 if is_bare else {"V": 7}]
-
-
-@pytest.mark.parametrize(
-    ("type_text", "pattern", "value", "wanted"),
-    [
-        ("bigint", None, 7, 7),
-        ("timestamp", None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), 1000),
-        ("string", "yyyy-MM-dd", "1970-01-02", 86_400_000),
-    ],
-)
-def test_a_column_of_the_result_can_give_the_event_time(type_text: str, pattern: str | None, value: object, wanted: int) -> None:
-    topic = Topic("t", Format("KAFKA"), Format("JSON"), timestamp="AT", timestamp_format=pattern)
-    orders = relation("stream", {"ID": "string", "AT": type_text}, ("ID",), topic=topic)
-    at = pl.Series([value, None], dtype=parse_type(type_text).polars)
-    frame = pl.DataFrame({"_ts": [1, 2], "_op": pl.Series([0, 0], dtype=pl.Int8), "ID": ["a", "b"], "AT": at})
-    assert [each.timestamp for each in written(frame, orders, sides(orders))] == [wanted]
