@@ -28,6 +28,8 @@ from engine.definition.library.regular_expressions import REGULAR_EXPRESSIONS
 from engine.definition.library.rounding import ROUNDING
 from engine.definition.library.texts import TEXTS
 from engine.definition.library.texts_and_bytes import TEXTS_AND_BYTES
+from engine.definition.library.time_arithmetic import TIME_ARITHMETIC
+from engine.definition.library.time_texts import TIME_TEXTS
 from engine.definition.library.times import TIMES
 from engine.definition.library.urls import URLS
 from engine.definition.operands import ExpressionInvalid
@@ -93,6 +95,8 @@ _LIST: Sequence[Function] = (
     *ARRAYS,
     *MAPS,
     *LAMBDAS,
+    *TIME_TEXTS,
+    *TIME_ARITHMETIC,
 )
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _LIST}

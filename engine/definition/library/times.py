@@ -51,9 +51,13 @@ def date_trunc(arguments: Arguments) -> Operand:
 
 
 def to_timestamp(arguments: Arguments) -> Operand:
-    ms = whole("to_timestamp", arguments[0])
+    return Operand(instant_of_ms(whole("to_timestamp", arguments[0])), TIMESTAMP)
+
+
+def instant_of_ms(ms: pl.Expr) -> pl.Expr:
+    """Return the time so many milliseconds after 1970, NULL outside the years 1 to 9999."""
     bounded = once(lambda value: pl.when(value.is_between(FIRST_INSTANT_MS, LAST_EVENT_TIME_MS)).then(value), ms)
-    return Operand((bounded * 1_000).cast(TIMESTAMP.polars), TIMESTAMP)
+    return (bounded * 1_000).cast(TIMESTAMP.polars)
 
 
 def epoch_ms(arguments: Arguments) -> Operand:
@@ -75,6 +79,6 @@ TIMES: Sequence[Function] = (
     Function(
         "epoch_ms", "time: timestamp", "bigint", "Milliseconds since 1970.",
         (Example("epoch_ms(CAST('2013-01-01T12:00:00Z' AS timestamp))", 1357041600000),), epoch_ms,
-        elsewhere=("unix_millis",),
+        elsewhere=("unix_millis",), ksqldb=("UNIX_TIMESTAMP",),
     ),
 )  # fmt: skip

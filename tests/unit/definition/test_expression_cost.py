@@ -90,6 +90,34 @@ CALLS_OF_TEXTS: dict[str, tuple[str, ...]] = {
     **{name: (f"to_json_string({name}(S))",) for name in ("json_keys", "json_items", "json_records")},
 }
 
+_READ = "yyyy-MM-dd HH:mm:ss"
+CALLS_OF_TIMES: dict[str, tuple[str, ...]] = {
+    "format_timestamp": (
+        f"parse_timestamp(format_timestamp(T, '{_READ}'), '{_READ}')",
+        "format_timestamp(t, S)",
+        f"format_timestamp(T, '{_READ} XXX', 'Asia/Tokyo')::timestamp",
+        "format_timestamp(t, 'yyyy', S)",
+    ),
+    "parse_timestamp": (f"format_timestamp(parse_timestamp(S, '{_READ}X', 'Asia/Tokyo'), '{_READ}X')",),
+    "format_date": (f"format_date(parse_date(S, '{_READ}'), '{_READ[:10]}')", "format_date(DATE '2013-01-01', S)"),
+    "parse_date": ("format_date(parse_date('2013', S), 'yyyy')",),
+    "format_time": ("format_time(parse_time(S, 'HH:mm'), 'HH:mm')",),
+    "parse_time": ("format_time(parse_time('12', S), 'HH')",),
+    "timestamp_to_string": ("string_to_timestamp(timestamp_to_string(N, 'HH:mm:ss'), 'HH:mm:ss')",),
+    "string_to_timestamp": ("timestamp_to_string(string_to_timestamp(S, 'HH:mm:ss'), 'HH:mm:ss')",),
+    "date_to_string": ("string_to_date(date_to_string(N, 'yyyyMMdd'), 'yyyyMMdd')",),
+    "string_to_date": ("date_to_string(string_to_date(S, 'yyyyMMdd'), 'yyyyMMdd')",),
+    **{
+        name: (f"{name}('days', 1, T::date)::timestamp", f"unix_date({name}('days', N, t::date))")
+        for name in ("date_add", "date_sub")
+    },
+    **{name: (f"length({name}('hours', N, t::time)::string)",) for name in ("time_add", "time_sub")},
+    **{name: (f"{name}('days', 1, T)", f"epoch_ms({name}('days', N, t))") for name in ("timestamp_add", "timestamp_sub")},
+    "convert_tz": ("convert_tz(T, 'UTC', 'Asia/Tokyo')", "format_timestamp(convert_tz(t, S, 'UTC'), 'VV')"),
+    "from_days": ("unix_date(from_days(N))",),
+    "unix_date": ("unix_date(from_days(N))",),
+}
+
 # Of each function a call for each place that a value can stand in; the capital letter is where the call is put into itself.
 CALLS: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}(D)",) for name in ("abs", "round", "floor", "ceil", "sign", "sqrt", "ln", "exp")},
@@ -97,6 +125,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "power": ("power(D, 1)", "power(1, D)"),
     **CALLS_OF_NUMBERS,
     **CALLS_OF_TEXTS,
+    **CALLS_OF_TIMES,
     "plus": ("plus(D, 1)", "plus(1, D)"),
     "mod": ("mod(N, 3)", "mod(7, N)", "mod(D, 3)", "mod(3, D)"),
     "length": ("length(cast(N as string))",),
