@@ -123,7 +123,10 @@ class StreamDefinition(SourceDefinition):
     """A stream: records with key, value and event time. A stream may have no key."""
 
     key: Key = Field(
-        default=(), description="Columns of the key; may be none. Records of one key keep their order.", examples=[["item"]]
+        default=(),
+        description="Columns of the key; may be none. Records of one key keep their order. A key of windows that were made elsewhere ends with "
+        "`window_start` and `window_end`.",
+        examples=[["item"]],
     )
 
 
