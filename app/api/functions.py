@@ -14,6 +14,8 @@ from engine.definition.aggregates import AGGREGATES
 from engine.definition.documented import Argument, Example
 from engine.definition.function_list import FUNCTIONS
 from engine.definition.operator_list import OPERATORS
+from engine.definition.pseudo_columns import PSEUDO_COLUMNS
+from engine.definition.table_functions import TABLE_FUNCTIONS
 from engine.definition.type_list import TYPES
 
 router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParameters])
@@ -84,10 +86,28 @@ class TypeItem(Answer):
     example: Any = Field(description="A value as JSON shows it.", examples=["12.50"])
 
 
+class TableFunctionItem(Answer):
+    """A function that makes rows."""
+
+    form: str = Field(description="How it is written.", examples=["explode(x: array)"])
+    result: str = Field(description="Type of what stands in each row.", examples=["type of the elements"])
+    description: str = Field(description="Which rows it makes.")
+
+
+class PseudoColumnItem(Answer):
+    """A pseudo-column."""
+
+    form: str = Field(description="How it is written.", examples=["$event_time_ms"])
+    type: str = Field(description="Type of its values.", examples=["bigint"])
+    description: str = Field(description="What it says, and where there is one.")
+
+
 class FunctionsAnswer(Answer):
     """Everything that expressions of definitions may be made of."""
 
     functions: list[FunctionItem] = Field(description="Scalar functions.")
+    table_functions: list[TableFunctionItem] = Field(description="Functions that make rows, in `select`.")
+    pseudo_columns: list[PseudoColumnItem] = Field(description="What expressions may read that no record has as a column.")
     aggregates: list[AggregateItem] = Field(description="Aggregates: of `aggregate`, and written out in `having`.")
     operators: list[OperatorItem] = Field(description="Forms that are no calls.")
     types: list[TypeItem] = Field(description="Types of columns, and of CAST.")
@@ -103,6 +123,8 @@ def listed() -> FunctionsAnswer:
             )
             for each in FUNCTIONS.values()
         ],
+        table_functions=[TableFunctionItem(form=each.form, result=each.result, description=each.doc) for each in TABLE_FUNCTIONS],
+        pseudo_columns=[PseudoColumnItem(form=each.form, type=each.type, description=each.doc) for each in PSEUDO_COLUMNS],
         aggregates=[
             AggregateItem(
                 name=each.name, form=each.form, aliases=list(each.aliases), argument=each.takes, result=each.result, description=each.doc,

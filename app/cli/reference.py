@@ -19,6 +19,7 @@ from engine.definition.operator_list import OPERATORS
 from engine.definition.pseudo_columns import PSEUDO_COLUMNS
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.definition.table_functions import TABLE_FUNCTIONS
 from engine.definition.type_list import TYPES
 
 _HEAD: Final = """# Reference of definitions
@@ -64,6 +65,10 @@ def reference() -> str:
         for each in FUNCTIONS.values()
     )
     parts.append(_table(("function", "gives", "meaning", "examples", "in SQL"), functions))
+    parts.append("## Functions that make rows\n")
+    parts.append(
+        _table(("function", "gives", "meaning"), ((_code(each.form), each.result, each.doc) for each in TABLE_FUNCTIONS))
+    )
     parts.append("## Aggregates\n\nOver a table only those marked *undoable* work: a change takes the old row out again.\n")
     parts.append(_table(("aggregate", "of", "gives", "meaning", "example"), _aggregates()))
     return "\n".join(parts)

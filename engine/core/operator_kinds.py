@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from engine.core.aggregation.running_aggregate import RunningAggregator
 from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrouper
+from engine.core.explosion import Exploder
 from engine.core.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
 from engine.core.joins.stream_stream import StreamStreamJoiner
 from engine.core.joins.stream_table import JoinKeys, StreamTableJoiner
@@ -29,6 +30,7 @@ from engine.core.windows.sliding import SlidingAggregator
 from engine.definition.types import Schema
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.operator import Operator as Spec
 from engine.plan.operators.row_operators import Filter, Projection, Retiming
@@ -129,6 +131,7 @@ def _join_keys(spec: StreamTableJoin, site: Site) -> JoinKeys:
 
 _LIST: Final = (
     _kind(Filter, lambda spec, at: RowFilter(spec, at.running), None),
+    _kind(Explosion, lambda spec, at: Exploder(spec, at.running), None),
     _kind(Projection, lambda spec, at: RowProjection(spec, at.running, is_forced_known=at.plan.idle_after_ms is not None), None),
     _kind(Retiming, lambda spec, at: RowRetiming(spec, at.running), None),
     _kind(TableFilter, lambda spec, at: TableFilterer(spec, at.running, at.state, at.store), joins.table_filter),

@@ -198,6 +198,8 @@ def _renamed(node: Node) -> Node:
         return Paren(node.arguments[0])
     if node.name.text == "count" and not node.arguments:
         return replace(node, arguments=(Star(),))
+    if node.name.text == "cube_explode":
+        return Call(Identifier("explode"), (replace(node, name=Identifier("cube")),))
     if node.name.text == "count_distinct":
         return replace(node, name=Identifier("count"), is_distinct=True)
     name = _NAMES.get(node.name.text)

@@ -16,6 +16,7 @@ from engine.definition.library.angles import ANGLES
 from engine.definition.library.arrays import ARRAYS
 from engine.definition.library.binary import BINARY
 from engine.definition.library.choosing import CHOOSING
+from engine.definition.library.combinations import COMBINATIONS
 from engine.definition.library.entry import Function
 from engine.definition.library.json_texts import JSON_TEXTS
 from engine.definition.library.lambdas import LAMBDAS
@@ -73,6 +74,7 @@ _ADVICE: Mapping[str, str] = {
     "month": "write EXTRACT(month FROM time)", "day": "write EXTRACT(day FROM time)", "to_date": "write CAST(… AS date)",
     "now": _NOW, "current_timestamp": _NOW, "random": "a result must be the same each time it is computed",
     "rand": "a result must be the same each time it is computed",
+    "explode": "it makes rows, so it stands in `select` alone", "unnest": "write explode(array) in `select`",
     "regexp_like": "write regexp_extract(pattern, text) IS NOT NULL",
 }  # fmt: skip
 """Names of functions that other systems have → what to write here instead."""
@@ -97,6 +99,7 @@ _LIST: Sequence[Function] = (
     *LAMBDAS,
     *TIME_TEXTS,
     *TIME_ARITHMETIC,
+    *COMBINATIONS,
 )
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _LIST}

@@ -8,10 +8,12 @@ from typing import Literal
 from engine.definition.expressions import columns_of
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.types import STRING, Schema
+from engine.plan.exploding import Exploded
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.grouping import Grouping
 from engine.plan.joins import hold_of
 from engine.plan.model import Computed, LateRecords, Output, Plan
+from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.row_operators import Filter, Retiming
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
@@ -70,6 +72,8 @@ def assemble(layout: Layout) -> Plan:
     _add_where(stages, layout)
     _add_grouping(stages, layout)
     _add_suppress(stages, layout)
+    if layout.selected.exploded is not None:
+        _add_explosion(stages, layout, layout.selected.exploded)
     stages.add(layout.selected.projection)
     if definition.into.event_time is not None:
         stages.add(Retiming(definition.into.event_time, definition.into.event_time_format))
@@ -284,6 +288,18 @@ def _add_grouping(stages: Stages, layout: Layout) -> None:
         stages.add(grouping.regrouping, regrouped_schema(grouping.regrouping, stages.schema))
         stages.exchange(sources)
     stages.add(grouping.operator, grouping.result())
+
+
+def _add_explosion(stages: Stages, layout: Layout, exploded: Exploded) -> None:
+    """Make rows of arrays' elements; each has what the ``select`` reads, and not the arrays again."""
+    if EVENT_TIME in exploded.reads:
+        stages.note_time("select")
+    behind = Schema((*stages.schema.items(), *exploded.schema.items()))
+    known = layout.scope.selectable(behind)
+    read = frozenset[str]().union(*(columns_of(text, known) for _, text in layout.selected.projection.columns))
+    carried = tuple(name for name in stages.columns if name in read)
+    arrays = tuple((name, array.text) for name, array in exploded.arrays.items())
+    stages.add(Explosion(carried, arrays), behind.select([*carried, *exploded.arrays]))
 
 
 def _add_suppress(stages: Stages, layout: Layout) -> None:

@@ -12,6 +12,7 @@ from engine.definition.pseudo_columns import FORCED, STATE
 from engine.definition.suggestions import hint
 from engine.definition.syntax import reference
 from engine.definition.types import ColumnType, Schema
+from engine.plan.exploding import Exploded, take_explosions
 from engine.plan.grouping import Grouping
 from engine.plan.model import Output
 from engine.plan.operators.row_operators import Projection
@@ -36,12 +37,14 @@ class Selected:
         types: of its columns, in order.
         names: from a column before the select to the first result column that is just that column.
         reads: columns before the select that it reads.
+        exploded: the arrays of whose elements it makes rows; None where there are none.
     """
 
     projection: Projection
     types: tuple[tuple[str, ColumnType], ...]
     names: dict[str, str]
     reads: frozenset[str]
+    exploded: Exploded | None = None
 
 
 def plan_select(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping | None) -> Selected | None:
@@ -58,10 +61,14 @@ def plan_select(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping
         detail = f"the result would have {len(wanted):,} columns, and may have {MAX_COLUMNS:,}; write a `select` with those that are needed"
         scope.problems.add("/select", "too_many_columns", detail)
         return None
+    exploded = take_explosions(scope, wanted, is_aggregating=grouping is not None)
+    if exploded is None:
+        return None
+    before = Schema((*before.items(), *exploded.schema.items()))
     rename = None if grouping is None else grouping.rename
     checked = {
         name: check_expression(pointer_of(("select", name)), text, before, scope.problems, rename)
-        for name, text in wanted.items()
+        for name, text in exploded.texts.items()
     }
     found: dict[str, Checked] = {name: item for name, item in checked.items() if item is not None}
     if len(found) < len(checked):
@@ -74,7 +81,8 @@ def plan_select(scope: Scope, joins: tuple[PlannedJoin, ...], grouping: Grouping
         Projection(tuple((name, item.text) for name, item in found.items())),
         tuple((name, item.scalar.type) for name, item in found.items()),
         names,
-        frozenset[str]().union(*(item.scalar.columns for item in found.values())),
+        exploded.reads.union(*(item.scalar.columns for item in found.values())) - {*exploded.arrays},
+        exploded if exploded.arrays else None,
     )
 
 

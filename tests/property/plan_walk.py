@@ -12,6 +12,7 @@ from engine.definition.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnTy
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, generation_column, subscription_schema
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.row_operators import Filter, Projection, Retiming
@@ -89,6 +90,11 @@ class _Step:
         """Check one operator against the columns before it; return those behind it."""
         if isinstance(operator, Projection):
             return self._projected(operator)
+        if isinstance(operator, Explosion):
+            arrays = [(name, compile_scalar(text, self.before).type.element) for name, text in operator.arrays]
+            elements = [(name, kind) for name, kind in arrays if kind is not None]
+            assert len(elements) == len(arrays) > 0
+            return Schema((*self.before.select(operator.carried).items(), *elements))
         if isinstance(operator, Filter | TableFilter):
             assert compile_scalar(operator.condition, self.before).type == BOOLEAN
             self._has(operator.key if isinstance(operator, TableFilter) else ())

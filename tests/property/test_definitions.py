@@ -180,6 +180,8 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
         body |= _aggregation(draw, inputs, kind)
     else:
         body["select"] = {name: f"a.{name}" for name in CATALOG[source].relation.key} | {"value": inputs.value(draw)}
+        if kind == "stream" and inputs.columns("array") and draw(st.integers(0, 3)) == 0:
+            body["select"] |= {"tag": f"explode({draw(st.sampled_from(inputs.columns('array')))})"}
         body["select"] |= draw(_some(at=st.just(inputs.time(draw))))
     body["into"][draw(st.sampled_from(["stream", "table", "table"]))] = "out"
     if kind == "stream" and "select" in body and "stream" in body["into"]:

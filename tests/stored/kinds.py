@@ -68,6 +68,9 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "timed_by_a_column": {
         "from": {"stream": "s"}, "select": {"k": "k", "n": "n", "at": "$event_time_ms + n"}, "into": {"stream": "out", "event_time": "at"},
     },
+    "exploded": {
+        "from": {"stream": "s"}, "select": {"k": "k", "letter": "upper(explode(split(concat(g, ',', k), ',')))"}, "into": {"stream": "out"},
+    },
     "joined_at_once": {
         "from": {"stream": "s"}, "joins": [{"table": "u", "as": "j", "on": "s.k = j.k"}],
         "select": _JOINED, "into": {"stream": "out"},

@@ -11,6 +11,7 @@ from app.domain.explaining.joins import explain_foreign_key, explain_stream_stre
 from app.domain.explaining.subject import Desk, Subject, Verdict
 from app.domain.explaining.windows import explain_time_limit, explain_wall_clock, explain_windows
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
+from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.row_operators import Filter, Projection, Retiming
@@ -39,6 +40,7 @@ EXPLAINERS: Final[Mapping[type[Operator], Explainer[Any]]] = {
     Filter: _one(explain_filter),
     Projection: _nothing,
     Retiming: _nothing,
+    Explosion: _nothing,
     TableFilter: _one(explain_filter),
     StreamTableJoin: explain_stream_table,
     StreamStreamJoin: explain_stream_stream,

@@ -74,6 +74,7 @@ CALLS_OF_TEXTS: dict[str, tuple[str, ...]] = {
     },
     "regexp_extract": ("regexp_extract('a', S)", "regexp_extract(S, 'a')", "ksql_length(regexp_extract('a', 'a', N))"),
     "regexp_extract_all": ("to_json_string(regexp_extract_all('a', S))",),
+    "cube": ("cube(array[S])[1][1]",),
     "regexp_replace": ("regexp_replace(S, 'a', 'b')", "regexp_replace('a', S, 'b')", "regexp_replace('a', 'a', S)"),
     "regexp_split_to_array": ("to_json_string(regexp_split_to_array(S, ','))",),
     "to_bytes": ("from_bytes(to_bytes(S, 'utf8'), 'hex')", "from_bytes(to_bytes('a', S), 'hex')"),

@@ -44,6 +44,7 @@ DEFINITIONS = {**{kind: definition(kind) for kind in KINDS}, **MORE}
 DIGESTS = {
     "filtered_stream": "dd45a6282c50f8de",
     "timed_by_a_column": "a46bf80fa3145534",
+    "exploded": "33b4b65841677afb",
     "joined_at_once": "64f0cb620cb01319",
     "grace": "5d59231500b9118b",
     "hold": "7ce9ad3bc3317f08",
