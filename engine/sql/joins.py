@@ -8,7 +8,6 @@ from typing import Final, Literal, TypeVar
 from engine.sql.clauses import ClauseCursor
 from engine.sql.faults import SyntaxFault
 from engine.sql.statement_tree import (
-    Duration,
     Expired,
     History,
     HoldClause,
@@ -160,17 +159,15 @@ class JoinCursor(ClauseCursor):
         return Within(before, after, span=self.span(start))
 
     def _hold(self) -> HoldClause:
-        """Read ``UNTIL TABLE TIME [PLUS d] | CAUGHT UP, AT MOST d [, n ROWS]``."""
+        """Read ``UNTIL TABLE TIME | CAUGHT UP [PLUS d], AT MOST d [, n ROWS]``."""
         start = self.token.start
         self.need_word("UNTIL")
-        slack: Duration | None = None
         until: Literal["table_time", "caught_up"] = "table_time"
         if self.take_word("CAUGHT", "UP"):
             until = "caught_up"
-        elif self.take_word("TABLE", "TIME"):
-            slack = self.duration() if self.take_word("PLUS") else None
-        else:
+        elif not self.take_word("TABLE", "TIME"):
             raise self.unfit("TABLE TIME or CAUGHT UP")
+        slack = self.duration() if self.take_word("PLUS") else None
         self.need_sign(",")
         self.need_word("AT")
         self.need_word("MOST")

@@ -79,7 +79,7 @@ class Within(Node):
 
 @dataclass(frozen=True, slots=True)
 class HoldClause(Node):
-    """Ours: ``HOLD UNTIL TABLE TIME [PLUS d] | CAUGHT UP, AT MOST d [, n ROWS]``."""
+    """Ours: ``HOLD UNTIL TABLE TIME | CAUGHT UP [PLUS d], AT MOST d [, n ROWS]``."""
 
     until: Literal["table_time", "caught_up"]
     at_most: Duration

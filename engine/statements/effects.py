@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from engine.plan.catalog import derived_entry
 from engine.statements.actions import (
     Action,
     ChangeSetting,
@@ -28,8 +29,11 @@ def after(session: Session, action: Action) -> Session:
         case CreateQuery(relation=relation, definition=definition):
             queries = {**session.queries, definition.name: relation.name}
             return replace(session, relations={**session.relations, relation.name: relation}, queries=queries)
-        case InsertInto(target=target, definition=definition):
-            writing = replace(target, writers=(*target.writers, definition.name))
+        case InsertInto(target=target, definition=definition, plan=plan):
+            part = derived_entry(plan)
+            reads = target.entry.reads | {definition.into.relation}
+            entry = replace(target.entry, parts=(*target.entry.parts, part.feed), reads=reads)
+            writing = replace(target, writers=(*target.writers, definition.name), entry=entry)
             queries = {**session.queries, definition.name: target.name}
             return replace(session, relations={**session.relations, target.name: writing}, queries=queries)
         case DropRelation(relation=relation):

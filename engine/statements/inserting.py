@@ -112,5 +112,6 @@ def _quoted(text: str) -> Node:
 def _check_insertable(mine: ColumnType, wanted: ColumnType, name: str, at: Node) -> None:
     numbers = ("int", "bigint", "decimal", "double")
     fits = mine.kind in numbers and wanted.kind in numbers and numbers.index(mine.kind) <= numbers.index(wanted.kind)
+    fits = fits or (mine.is_integer and wanted.is_integer)  # arithmetic of ints gives a bigint; whether the value fits is known
     if not fits and mine.kind != "string" and not (mine.is_nested and wanted.kind == mine.kind):
         raise StatementRefused("type_mismatch", f"Expected type {shown(wanted)} for field {name} but got {shown(mine)}", at)

@@ -86,7 +86,9 @@ def _add(state: Joined, index: int, join: JoinClause, source: Source) -> None:
         _check_foreign(state, index, join, source)
     on = [Binary("=", one, other) for one, other in equalities]
     if source.relation.window is not None and state.key.bounds:
-        on += [Binary("=", bound, source.column(name)) for bound, name in zip(state.key.bounds, WINDOW_BOUNDS, strict=True)]
+        pairs = zip(state.key.bounds, map(source.column, WINDOW_BOUNDS), strict=True)
+        is_by_start = state.kind == "stream" and source.relation.window.type != "session"
+        on += [Binary("=", mine, theirs) for mine, theirs in list(pairs)[: 1 if is_by_start else 2]]
     elif (source.relation.window is None) != (not state.key.bounds):
         _refuse_windowed(state, join, source)
     body = {

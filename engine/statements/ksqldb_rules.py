@@ -10,6 +10,9 @@ from engine.statements.faults import StatementRefused
 from engine.statements.scope import Source, Sources
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
+_OF_ANY_WINDOW: Final = ("JSON_SR", "AVRO", "PROTOBUF")
+"""Formats of keys of which ksqlDB joins windows of different sizes."""
+
 _LARGEST: Final = 2**63
 """Of a BIGINT, without its sign."""
 
@@ -63,7 +66,8 @@ def _check_windows(first: Source, source: Source, join: JoinClause) -> None:
     sides = [side.bare for side in (on.left, on.right)] if isinstance(on, Binary) else []
     keys = {*first.relation.key, *source.relation.key}
     is_on_keys = all(isinstance(side, Column) and _folded(side) in keys for side in sides)
-    if mine.size_ms != theirs.size_ms or not is_on_keys:
+    is_same = mine.size_ms == theirs.size_ms or first.relation.topic.key_format.name in _OF_ANY_WINDOW
+    if not is_same or not is_on_keys:
         raise StatementRefused(
             "windowed_join",
             "Implicit repartitioning of windowed sources is not supported: both sides must have the same windows, and be joined on their keys",

@@ -16,8 +16,8 @@ from engine.sql.statement_tree import Select, SelectItem
 from engine.sql.tree import Binary, Chain, Column, Identifier, Node, Number
 from engine.statements.faults import StatementRefused
 from engine.statements.grouping import has_aggregates
+from engine.statements.planning import planned
 from engine.statements.properties import Properties
-from engine.statements.queries import planned
 from engine.statements.selecting import Selected, select_of
 from engine.statements.session import Session
 

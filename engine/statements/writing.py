@@ -120,6 +120,8 @@ def _properties(definition: QueryDefinition) -> Iterator[Property]:
         yield prop("TIMESTAMP", '"' + into.event_time + '"')
     if into.event_time_format is not None:
         yield prop("EVENT_TIME_FORMAT", into.event_time_format)
+    if into.append_to is not None:
+        yield prop("APPEND_TO", into.append_to)
     if into.retention is not None:
         yield prop("LOG_RETENTION", written_duration(into.retention))
     if into.materialize_open and definition.suppress.mode != "until_window_closes":

@@ -1,0 +1,88 @@
+"""INSERT INTO ... SELECT: a query whose records are records of another stream, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.definition.syntax import parse, render
+from engine.definition.types import ColumnType, Schema
+from engine.sql.statement_tree import InsertQuery
+from engine.sql.tree import Cast, Negative, Number
+from engine.statements.actions import Action, InsertInto
+from engine.statements.faults import StatementRefused
+from engine.statements.planning import columns_of, event_time_of, free_name, planned, query_name, selected_of
+from engine.statements.properties import Properties
+from engine.statements.scope import relation_of
+from engine.statements.selecting import Selected
+from engine.statements.session import Session, SqlRelation
+from engine.statements.type_names import shown, type_name
+
+_RANKS = ("int", "bigint", "decimal", "double")
+"""Numbers, each of which is cast to those behind it without being asked for."""
+
+
+def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
+    """Bind INSERT INTO ... SELECT."""
+    target = relation_of(statement.name, session)
+    if target.kind != "stream":
+        raise StatementRefused(
+            "wrong_kind", f"INSERT INTO can only be used to insert into a stream. {target.name} is a table.", statement.name
+        )
+    if target.is_read_only:
+        raise StatementRefused("read_only", f"Cannot insert into read-only stream: {target.name}", statement.name)
+    properties = Properties(statement.properties)
+    selected = selected_of(statement, session, properties, target.name)
+    if selected.kind != "stream":
+        raise StatementRefused(
+            "wrong_kind",
+            "Incompatible data sink: INSERT INTO takes what gives a stream, and this SELECT gives a table",
+            statement.query,
+        )
+    name = query_name(properties, free_name(f"insert_{target.definition_name}"[:60], session), session)
+    into: dict[str, Any] = {"stream": name, **event_time_of(target.topic, properties)}
+    definition, plan = planned(selected, name, into, properties, session, statement)
+    columns = columns_of(selected, definition, plan)
+    _check_fits(columns, selected, target, statement)
+    _cast(columns, selected, target)
+    into["append_to"] = target.definition_name
+    definition, plan = planned(selected, name, into, properties, session, statement)
+    properties.check_all_read()
+    return InsertInto(target, definition, plan, selected.notes)
+
+
+def _check_fits(columns: Schema, selected: Selected, target: SqlRelation, statement: InsertQuery) -> None:
+    """Check that what is inserted has the columns of the stream."""
+    wanted, texts = target.columns, selected.body.get("select", {})
+    fits = columns.names == wanted.names and len(selected.key) == len(target.key)
+    if not fits or not all(_fits(columns[name], kind, texts.get(name, "")) for name, kind in wanted.items()):
+        mine = ", ".join(f"`{name}` {shown(kind)}{' KEY' if name in selected.key else ''}" for name, kind in columns.items())
+        theirs = ", ".join(f"`{name}` {shown(kind)}{' KEY' if name in target.key else ''}" for name, kind in wanted.items())
+        raise StatementRefused(
+            "schema_mismatch",
+            f"Incompatible schema between results and sink. Result schema is {mine}; sink schema is {theirs}",
+            statement.query,
+        )
+
+
+def _fits(mine: ColumnType, theirs: ColumnType, text: str) -> bool:
+    """Whether values of one type become another's without being asked for; a number that is written out becomes any number."""
+    if mine == theirs:
+        return True
+    if mine.kind not in _RANKS or theirs.kind not in _RANKS:
+        return False
+    return _is_number(text) or _RANKS.index(mine.kind) <= _RANKS.index(theirs.kind)
+
+
+def _is_number(text: str) -> bool:
+    if not text:
+        return False
+    tree = parse(text).bare
+    return isinstance(tree.operand.bare if isinstance(tree, Negative) else tree, Number)
+
+
+def _cast(columns: Schema, selected: Selected, target: SqlRelation) -> None:
+    """Give each column the type of the stream's."""
+    chosen: dict[str, str] = selected.body.get("select", {})
+    for name, kind in target.columns.items():
+        if name in chosen and columns[name] != kind:
+            chosen[name] = render(Cast(parse(chosen[name]), type_name(kind)))
