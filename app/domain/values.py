@@ -49,7 +49,7 @@ def parse_held(text: str, declared: ColumnType) -> object:
         ValueError: as ``parse_value``; or the value has more digits than the type, or is an instant that UTC has no year for.
     """
     if declared.is_nested:
-        return _nested(text, declared).item()
+        return _nested(text, declared).to_list()[0]
     value = parse_value(text, declared)
     if isinstance(value, Decimal):
         return _rescaled(value, text, declared)

@@ -219,8 +219,8 @@ def text(_: Typed) -> ColumnType:
 
 
 def _check_comparable(argument: ColumnType, consequence: str) -> None:
-    if argument.is_nested:
-        raise ExpressionInvalid("type_mismatch", f"{argument} cannot be compared, so {consequence}")
+    if argument.has_map:
+        raise ExpressionInvalid("type_mismatch", f"{argument}: the entries of a map have no order, so {consequence}")
 
 
 def _check_numeric(function: str, argument: ColumnType) -> None:

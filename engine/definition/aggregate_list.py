@@ -44,7 +44,7 @@ LIST: Final[Sequence[Aggregate]] = (
         of_distinct="count_distinct", ksqldb=("COUNT",),
     ),
     Aggregate(
-        "count_distinct", "distinct x: any but nested", "bigint", f"How many different values; written count(distinct x). {_TOO_MANY}",
+        "count_distinct", "distinct x: any but maps", "bigint", f"How many different values; written count(distinct x). {_TOO_MANY}",
         distinct_count, AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True,
         written="count(distinct x), count_distinct(x)", ksqldb=("COUNT_DISTINCT",),
     ),
@@ -127,7 +127,7 @@ LIST: Final[Sequence[Aggregate]] = (
         largest_k=MAX_COLLECTED_VALUES,
     ),
     Aggregate(
-        "collect_set", f"x: any but nested, {_UP_TO_N}", "array of the type of x",
+        "collect_set", f"x: any but maps, {_UP_TO_N}", "array of the type of x",
         f"Every different value once, in the order of arrival; {_FULL} n makes that fewer.", distinct_list,
         AggregateExample("collect_set(x)", (3, 1, 3), [3, 1]), is_growing=True, written="collect_set(x[, n])", largest_k=MAX_COLLECTED_VALUES,
     ),

@@ -16,12 +16,14 @@ from engine.definition.function_list import KSQLDB
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.queries import Join, QueryDefinition
 from engine.definition.syntax import parse, render
+from engine.definition.type_names import type_of
 from engine.sql.tree import (
     Between,
     Binary,
     Boolean,
     Call,
     Case,
+    Cast,
     Chain,
     Column,
     Identifier,
@@ -160,6 +162,16 @@ def _elaborated_in(operand: Node, items: Sequence[Node]) -> Node:
     return found[0] if len(found) == 1 else Paren(Chain("OR", tuple(found)))
 
 
+def _elaborated_cast(node: Cast) -> Node:
+    """Return a cast that differs from ours as a call; one of literals to a time stays, since they are read with the definition."""
+    try:
+        kind = type_of(node.type)
+    except ExpressionInvalid:
+        return node
+    is_own = kind.is_nested or kind.is_integer or kind.kind in ("string", "bytes")
+    return Call(Identifier("ksql_cast"), (node.operand, Text(str(kind)))) if is_own else node
+
+
 def _is_literal(node: Node) -> bool:
     return isinstance(node, Null) or _text_of(node) is not None
 
@@ -192,6 +204,8 @@ def _renamed(node: Node) -> Node:
     if isinstance(node, Binary) and node.sign == "+":
         before = node.left.arguments if isinstance(node.left, Call) and node.left.name.text == "plus" else (node.left,)
         return Call(Identifier("plus"), (*before, node.right))
+    if isinstance(node, Cast):
+        return _elaborated_cast(node)
     if not isinstance(node, Call):
         return node
     if node.name.text == "as_value" and len(node.arguments) == 1:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from engine.definition.library.angles import ANGLES
 from engine.definition.library.arrays import ARRAYS
 from engine.definition.library.binary import BINARY
+from engine.definition.library.casts import CASTS
 from engine.definition.library.choosing import CHOOSING
 from engine.definition.library.combinations import COMBINATIONS
 from engine.definition.library.entry import Function
@@ -94,6 +95,7 @@ _LIST: Sequence[Function] = (
     *PLACES,
     *CHOOSING,
     *TIMES,
+    *CASTS,
     *ARRAYS,
     *MAPS,
     *LAMBDAS,

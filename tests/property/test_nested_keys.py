@@ -77,3 +77,24 @@ def test_a_nested_key_is_a_key_as_any_other(name: str, kind: str, records: Any, 
     assert results(name, kind, keys, records, tasks=1, step=len(records)) == results(
         name, "string", texts, records, tasks=1, step=len(records)
     )
+
+
+@pytest.mark.parametrize("kind", sorted(NESTED))
+@pytest.mark.parametrize("source", ["stream", "table"])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(records=RECORDS, step=st.integers(1, 6))
+def test_aggregates_tell_nested_values_apart_as_they_do_texts(source: str, kind: str, records: Any, step: int) -> None:
+    sets = {"s": "collect_set(v)", "l": "collect_list(v)"} if source == "stream" else {}
+    definition = query(
+        **{"from": {source: "s"}, "group_by": ["g"], "aggregate": {"n": "count(distinct v)", **sets}, "into": {"table": "out"}}
+    )
+    found = []
+    for declared, values in ((kind, NESTED[kind]), ("string", [f"text {number}" for number in range(5)])):
+        columns = {"k": "bigint", "g": "bigint", "v": declared}
+        sources = {"s": stream(["k"], **columns) if source == "stream" else table(["k"], **columns)}
+        rows = [("s", ts, {"k": value, "g": value % 2, "v": None if key == 5 else values[key]}) for _, ts, key, value in records]
+        changes = run(sources, [definition], rows, step).to_dicts()
+        found.append(
+            [{**row, **{name: row[name] and [values.index(each) for each in row[name]] for name in sets}} for row in changes]
+        )
+    assert found[0] == found[1]

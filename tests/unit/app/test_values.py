@@ -43,6 +43,19 @@ def test_other_texts_are_refused(text: str, kind: str) -> None:
         parse_value(text, parse_type(kind))
 
 
+def test_a_nested_value_is_the_json_that_tables_hold() -> None:
+    kind = parse_type("struct<at:timestamp,n:array<bigint>>")
+    assert parse_value('{"n": [1, null]}', kind) == '{"at":null,"n":[1,null]}'
+    assert parse_value('{"at": "2013-01-01T01:00:00+01:00"}', kind) == '{"at":"2013-01-01T00:00:00Z","n":null}'
+    assert parse_held('["a"]', parse_type("array<string>")) == ["a"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", '["1"]', '{"m": 1}', '{"n": ["x"]}'])
+def test_a_text_that_is_no_nested_value_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="write it in JSON"):
+        parse_value(text, parse_type("struct<at:timestamp,n:array<bigint>>"))
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "held"),
     [

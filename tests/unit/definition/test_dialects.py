@@ -30,6 +30,8 @@ def _definition(**fields: object) -> QueryDefinition:
         ("r.fare IS NULL", "r.fare IS NULL"),
         ("UCASE(r.city)", "UPPER(r.city)"),
         ("AS_VALUE(r.city)", "(r.city)"),
+        ("CAST(r.fare AS array<int>)", "KSQL_CAST(r.fare, 'array<int>')"),
+        ("CAST(r.fare AS double)", "CAST(r.fare AS double)"),
         ("r.$event_time_ms > '2013-01-02'", None),
     ],
 )

@@ -141,6 +141,10 @@ CALLS: dict[str, tuple[str, ...]] = {
     "one_of": ("cast(one_of(S, 'a') as string)", "case when one_of(N, '1', '2') then 1 end"),
     "date_trunc": ("date_trunc('day', T)",),
     "to_timestamp": ("epoch_ms(to_timestamp(N))",),
+    "ksql_cast": (
+        "ksql_cast(ksql_cast(N, 'string'), 'bigint')", "ksql_cast(D, 'int') + 0.5", "ksql_cast(ksql_cast(D, 'string'), 'int')",
+        "ksql_cast(A, 'array<bigint>')",
+    ),
     "array_contains": ("case when array_contains(A, 1) then a end", "cast(array_contains(array[1, 2], N) as bigint)"),
     "array_length": ("generate_series(1, array_length(A))",),
     **{name: (f"{name}(A)",) for name in ("array_distinct", "array_sort")},
