@@ -82,6 +82,7 @@ _SHARED_OUT = (
     "Tasks that come together go on with the latest of their stream times: what is due by it goes with the next record"
 )
 _FROM_NOW_ON = "concerns what is handled from now on"
+_ADDED = "columns that are new are null in what was written before, until it changes"
 # Parts that only say how long, how many or what then. Where both values must be there, having none at all is another kind of state.
 _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/joins/\d+/grace", True, _WAITING),
@@ -129,7 +130,7 @@ def classify(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_c
         return Edit(EditKind.NO_OP, ())
     in_place = {pointer: _in_place(pointer, before, after) for pointer in pointers}
     if is_state_compatible:
-        changes = [_fitting(pointer, reason or _FROM_NOW_ON) for pointer, reason in in_place.items()]
+        changes = [_fitting(pointer, reason or _fitting_reason(pointer)) for pointer, reason in in_place.items()]
         kinds = {change.kind for change in changes}
         return Edit(EditKind.REPARTITION if EditKind.REPARTITION in kinds else EditKind.IN_PLACE, tuple(changes))
     # Where only parts that could change in place differ, an input has changed since, and each of them is as good a reason.
@@ -144,6 +145,10 @@ def classify(stored: Mapping[str, Any], wanted: Mapping[str, Any], *, is_state_c
 
 def _fitting(pointer: str, reason: str) -> Change:
     return Change(pointer, EditKind.REPARTITION if pointer == _TASKS else EditKind.IN_PLACE, reason)
+
+
+def _fitting_reason(pointer: str) -> str:
+    return _ADDED if pointer.startswith("/select") else _FROM_NOW_ON
 
 
 def _in_place(pointer: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:

@@ -14,9 +14,11 @@ import polars as pl
 import psycopg
 
 from app.domain.record_json import encode_values
+from app.errors import Unavailable
 from app.store.followed import Followed
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
+from engine.connectors.conform import nulls
 from engine.connectors.log import READ_SQL, cut_batch
 from engine.connectors.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
 from engine.connectors.sink import REPLAYED
@@ -47,6 +49,8 @@ WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequenc
 )
 GROUP BY sequence ORDER BY sequence LIMIT %(rows)s
 """
+
+_COLUMNS_SQL = "SELECT definition -> 'columns' FROM slackwater.relation WHERE id = %(id)s"
 
 _MARK = f',"{REPLAYED}":true'
 Connection = psycopg.AsyncConnection[Any]
@@ -80,9 +84,17 @@ class Stretch:
 
 
 async def heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
-    """Return (oldest offset, next offset) by partition; nothing where the log is gone, or the database was put back since."""
+    """Return (oldest offset, next offset) by partition; nothing where the log is gone, or the database was put back since.
+
+    Raises:
+        Unavailable: ``relation_changing``: the relation has got other columns since; who asks anew gets them.
+    """
     params = {"feed_id": followed.feed_id, "incarnation": followed.incarnation}
     found = await connection.execute(_NUMBERED_HEADS_SQL if followed.is_derived else _HEADS_SQL, params)
+    # Behind the ends: what stands before them was written with the columns that are seen here.
+    row = await (await connection.execute(_COLUMNS_SQL, {"id": followed.relation_id})).fetchone()
+    if row is not None and row[0] != followed.stored_columns:
+        raise Unavailable("relation_changing", f"'{followed.name}' has other columns since; go on from the cursor")
     return [(start, end) for start, end in await found.fetchall()]
 
 
@@ -139,8 +151,14 @@ async def _read_numbered(connection: Connection, followed: Followed, start: int,
         await cursor.execute(READ_SEQUENCE_SQL, params)
         found = blocks(iter(await cursor.fetchall()), start, end)
     wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
-    frames = [with_marks(frame, frame).select(wanted) for frame in found]
+    frames = [with_marks(_whole(frame, followed), frame).select(wanted) for frame in found]
     return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def _whole(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
+    """Add columns that the result has got since."""
+    missing = [(name, kind) for name, kind in followed.columns.items() if name not in frame.columns]
+    return frame.with_columns(nulls(name, kind, frame.height) for name, kind in missing) if missing else frame
 
 
 async def read_stretch(

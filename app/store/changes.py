@@ -67,7 +67,7 @@ class ChangeSource:
     @property
     def id(self) -> Hashable:
         """The log, in the form in which its numbers are written."""
-        return "changes", self.followed.identity, self.followed.name, self.has_text_numbers
+        return "changes", self.followed.identity, self.followed.name, self.followed.columns, self.has_text_numbers
 
     @property
     def rings(self) -> UUID | None:

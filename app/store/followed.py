@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 import polars as pl
@@ -34,6 +35,8 @@ class Followed:
         is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
         relation: what a stream's records must be.
         query_id: whose commits bring changes; None: they come by appends.
+        relation_id: the relation's row.
+        stored_columns: as that has them; with others, what is told has another form.
     """
 
     name: str
@@ -45,6 +48,8 @@ class Followed:
     relation: RelationSchema
     output: Output | None
     query_id: UUID | None
+    relation_id: UUID
+    stored_columns: Any
 
     @property
     def columns(self) -> Schema:
@@ -95,6 +100,8 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
         relation=entry.relation,
         output=output,
         query_id=await _writer(connection, writer),
+        relation_id=row.id,
+        stored_columns=row.definition["columns"],
     )
 
 

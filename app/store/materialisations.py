@@ -24,7 +24,7 @@ from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
-from engine.connectors.views import create_view, drop_view
+from engine.connectors.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.plan.build import build_plan, fits_kept_state, normalise
@@ -114,6 +114,8 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
     plan = _plan(name, after, catalog)
     former = _plan(name, before, {**catalog, name: source_entry(name, before)})
     if fits_kept_state(former, plan):
+        if former.output.columns != plan.output.columns:
+            add_columns(raw(connection), plan.output)
         return  # its launch takes the source's new definition from the catalog
     if not is_empty:
         detail = (

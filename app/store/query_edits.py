@@ -16,14 +16,14 @@ from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict
 from app.store.audit import note
-from app.store.catalog import load_catalog, output_of, output_to_json
+from app.store.catalog import entry_of, load_catalog, output_of, output_to_json
 from app.store.change_retention import refuse_forgotten_changes
 from app.store.forgetting import forget_results
 from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
 from app.store.parts import drop_parts, refuse_if_written, tell_readers
 from app.store.queries import QueryRow, add_event, find_query, get_query
-from app.store.relation_edits import in_use
+from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import find_relation, kept_result, readers_of
 from app.store.stored import planned
 from app.store.tables import query, query_read, query_status, relation
@@ -32,7 +32,7 @@ from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.log import find_feed, set_retention
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed
-from engine.connectors.views import create_view, drop_view
+from engine.connectors.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
@@ -368,10 +368,10 @@ def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:
 
 
 def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output) -> None:
-    """Store what an edit in place may change of the output: its retentions.
+    """Store what an edit in place may change of the output: its retentions, and columns that it gets in addition.
 
     Raises:
-        Conflict: ``relation_in_use``: another query was planned with the history that goes.
+        Conflict: ``relation_in_use``: another query was planned with the history that goes, or does not fit further columns.
     """
     for row in _written(connection, stored.id):
         before = output_of(row.definition)
@@ -379,6 +379,8 @@ def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output
             continue
         if before.history_retention_ms != output.history_retention_ms:
             _refuse_if_read(connection, stored)
+        if before.columns != output.columns:
+            _add_columns(connection, row, output)
         if before.log_retention_ms != output.log_retention_ms:
             set_retention(raw(connection), output.name, output.log_retention_ms)
         connection.execute(
@@ -388,3 +390,11 @@ def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output
         )
         changed = {"definition": output_to_json(output)}
         note(connection, Change(Action.REPLACE, row.kind, row.name, {"definition": row.definition}, changed))
+
+
+def _add_columns(connection: sa.Connection, row: Any, output: Output) -> None:
+    """Give a result further columns. Queries that take all of them go on with those they have."""
+    entry = entry_of(row.name, row.kind, "derived", output_to_json(output), None, [])
+    pin(connection, row.name, pinned_readers(connection, row.id, entry))
+    if output.kind == "table":
+        add_columns(raw(connection), output)

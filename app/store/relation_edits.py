@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,22 +18,18 @@ from app.store.audit import note
 from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow
-from app.store.parts import drop_parts, refuse_if_written, writers_into, written_by
-from app.store.queries import add_event, get_query
+from app.store.parts import drop_parts, refuse_if_written
+from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
-from app.store.stored import opened, planned
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.log import ensure_feed, find_feed, heads, set_retention
 from engine.connectors.views import drop_view
 from engine.definition.durations import format_duration
-from engine.definition.queries import QueryDefinition
 from engine.definition.relations import LogConnector, SourceDefinition
-from engine.errors import DefinitionInvalid
-from engine.plan.build import build_plan, state_fingerprint
-from engine.plan.catalog import Catalog, CatalogEntry, feed_of, source_entry, with_parts
-from engine.plan.evolution import column_faults, with_columns_named
+from engine.plan.catalog import CatalogEntry, feed_of, source_entry
+from engine.plan.evolution import column_faults
 
 # What stored records were judged by, or where they are: it can change only while there are none. Of columns see `column_faults`.
 _STORED = ("key", "event_time", "event_time_format", "event_time_unit")
@@ -127,13 +122,6 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
     note(connection, Change(Action.DELETE, kind, name, stored.body, None))
 
 
-def in_use(name: str, readers: list[str]) -> Conflict:
-    """Return the refusal to remove what queries read."""
-    shown = [visible(reader) for reader in readers]
-    faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in shown]
-    return Conflict("relation_in_use", f"'{name}' is read by {', '.join(shown)}; delete the query first", faults)
-
-
 def _register(connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition) -> RelationRow:
     _make_feed(connection, name, definition)
     connection.execute(
@@ -201,7 +189,7 @@ def _change(
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
             faults,
         )
-    pinned = _pinned_readers(connection, stored, new)
+    pinned = pinned_readers(connection, stored.id, new)
     connection.execute(
         sa.update(relation)
         .where(relation.c.id == stored.id, relation.c.version == stored.version)
@@ -213,7 +201,7 @@ def _change(
         set_retention(raw(connection), new.feed.log_feed, definition.connector.retention)
     _make_feed(connection, stored.name, definition)
     follow(connection, stored.name, stored.definition, definition, is_empty=is_empty)
-    _pin(connection, stored.name, pinned)
+    pin(connection, stored.name, pinned)
     # Readers took the old definition into their plan when they were launched.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
     connection.execute(sa.update(query).where(query.c.id.in_(reading)).values(restart_nonce=query.c.restart_nonce + 1))
@@ -235,68 +223,6 @@ def _faults(
         return [Fault(pointer, "relation_not_empty", "cannot change while there are records") for pointer in changed]
     found = column_faults(old.relation.columns, new.relation.columns, old.relation.key)
     return [Fault(problem.pointer, problem.code, problem.detail) for problem in found]
-
-
-def _pinned_readers(connection: sa.Connection, stored: RelationRow, entry: CatalogEntry) -> list[QueryDefinition]:
-    """Return the readers that took all columns there were, each with a ``select`` of these: it goes on with them.
-
-    Raises:
-        Conflict: ``relation_in_use``: the relation, as ``entry``, would break a reader's plan or not fit its state; or a query appends to
-            it what would not fit.
-    """
-    before = load_catalog(raw(connection))
-    after = with_parts({**before, stored.name: entry})
-    reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)
-    writers = writers_into(connection, stored.name)
-    rows = connection.execute(
-        sa.select(query.c.name, query.c.definition)
-        .where(sa.or_(query.c.id.in_(reading), query.c.name.in_(writers)))
-        .order_by(query.c.name)
-    )
-    pinned, unfit = [], []
-    for name, definition in rows:
-        if is_internal(name) or _fits(definition, before, after):
-            continue
-        named = None if name in writers else _named(definition, before, after)
-        if named is None:
-            unfit.append(name)
-        else:
-            pinned.append(named)
-    readers = [name for name in unfit if name not in writers]
-    if readers:
-        raise in_use(stored.name, readers)
-    if unfit:
-        raise written_by(stored.name, unfit)
-    return pinned
-
-
-def _named(stored: Mapping[str, Any], before: Catalog, after: Catalog) -> QueryDefinition | None:
-    """Return a reader's definition with the columns that it has taken so far; None where it fits no better so."""
-    try:
-        named = with_columns_named(opened(QueryDefinition, stored), before)
-        is_fit = state_fingerprint(planned(stored, before)) == state_fingerprint(build_plan(named, after))
-    except DefinitionInvalid:
-        return None
-    return named if is_fit else None
-
-
-def _pin(connection: sa.Connection, relation_name: str, pinned: list[QueryDefinition]) -> None:
-    """Store readers' definitions with the ``select`` that was spelled out for them."""
-    for definition in pinned:
-        before = get_query(connection, definition.name, is_locking=True)
-        wanted = definition.model_dump(mode="json", by_alias=True)
-        values = {"definition": wanted, "generation": query.c.generation + 1, "version": query.c.version + 1}
-        connection.execute(sa.update(query).where(query.c.id == before.id).values(values | {"updated_at": sa.func.now()}))
-        reason = f"'{relation_name}' has other columns; it goes on with those that it has taken so far"
-        add_event(connection, before.id, "query_replaced", {"edit": "in_place", "changed": ["/select"], "reason": reason})
-        note(connection, Change(Action.REPLACE, "query", before.name, before.body, get_query(connection, before.name).body))
-
-
-def _fits(definition: Mapping[str, Any], before: Catalog, after: Catalog) -> bool:
-    try:
-        return state_fingerprint(planned(definition, before)) == state_fingerprint(planned(definition, after))
-    except DefinitionInvalid:
-        return False
 
 
 def _entry(stored: RelationRow) -> CatalogEntry:

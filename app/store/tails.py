@@ -19,6 +19,7 @@ import psycopg
 import psycopg_pool
 import structlog
 
+from app.errors import Unavailable
 from app.store.bell import Bell
 from app.store.change_log import Connection, Item, Stretch
 from app.store.database import bounded_reads, linked_pool
@@ -126,6 +127,9 @@ class Tail:
                     except TimeoutError:
                         continue
                     rung.clear()
+        except Unavailable as error:  # followers come again, to another tail
+            self._failure = error
+            self.wake()
         except Exception as error:
             self._failure = error
             self.wake()

@@ -77,7 +77,7 @@ class _Query:
         self._pipeline = self._built(None)
 
     def replan(self, plan: Plan) -> None:
-        """Stop and start again with a plan that fits what is kept: another query writes what this one reads."""
+        """Stop and start again with a plan that fits what is kept, which may read further feeds."""
         for item in plan.inputs:
             places = {str(partition): 0 for partition in self._feeds[item.feed.name].ends}
             self.position.setdefault(item.feed.name, places)
@@ -253,6 +253,10 @@ class Workbench:
         self.catalog = with_parts({**self.catalog, plan.output.name: entry})
         self._feeds[entry.feed.name] = MemoryFeed(1)
         self._queries.append(_Query(plan, self._feeds))
+
+    def replan(self, query: str, plan: Plan) -> None:
+        """Let a query go on with an edited plan that fits what it keeps."""
+        self._query(query).replan(plan)
 
     @property
     def queries(self) -> list[str]:

@@ -71,6 +71,17 @@ def create_view(conn: Connection, output: Output) -> None:
         conn.execute(sql.SQL("CREATE INDEX ON {} ({})").format(table, column(output.key[-1])))
 
 
+def add_columns(conn: Connection, output: Output) -> None:
+    """Give the tables of a derived table the columns of ``output`` that they have not; rows that are there have null in them."""
+    tables = [view_identifier(output.name)]
+    tables += [open_identifier(output.name)] if output.has_open else []
+    tables += [history_identifier(output.name)] if output.history_retention_ms is not None else []
+    for table in tables:
+        for name, kind in output.columns.items():
+            add = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
+            conn.execute(add.format(table, column(name), sql.SQL(kind.postgres)))
+
+
 def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: tuple[str, ...], options: sql.SQL) -> None:
     _free_name(conn, table)
     parts = [

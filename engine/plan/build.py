@@ -16,7 +16,7 @@ from engine.errors import DefinitionInvalid, Problem
 from engine.plan.appending import check_append
 from engine.plan.catalog import Catalog
 from engine.plan.effects import check_effects, check_late_records
-from engine.plan.fingerprint import fits_kept_state, state_fingerprint
+from engine.plan.fingerprint import adds_columns, fits_kept_state, state_fingerprint
 from engine.plan.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
 from engine.plan.joins import plan_joins
 from engine.plan.layout import FILTER, Layout, assemble
@@ -30,7 +30,7 @@ from engine.plan.support import check_support
 from engine.plan.suppressing import SUPPRESS_OPERATOR, check_suppress, check_suppressed
 from engine.plan.windows import Sizes, check_sizes, default_retention
 
-__all__ = ["build_plan", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
+__all__ = ["adds_columns", "build_plan", "fits_kept_state", "normalise", "read_query", "state_fingerprint"]
 
 _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTER)
 """A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""

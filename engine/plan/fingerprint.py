@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
+from engine.definition.types import Schema
 from engine.plan.model import Input, LateRecords, Output, Plan, Stage
 
 _LATER_FIELDS = ("options", "computed", "part_of", "append_to")
@@ -41,12 +42,38 @@ def state_fingerprint(plan: Plan) -> str:
 def fits_kept_state(before: Plan, after: Plan) -> bool:
     """Whether state and results that ``before`` made can be used by ``after``.
 
-    Beside equal fingerprints that asks for no longer history of a versioned result: what a shorter one has dropped is gone, and an as-of
-    read would take its absence for an answer.
+    Beside equal fingerprints, but for columns that the result gets in addition, that asks for no longer history of a versioned result: what a
+    shorter one has dropped is gone, and an as-of read would take its absence for an answer.
     """
     kept_ms, wanted_ms = before.output.history_retention_ms, after.output.history_retention_ms
     is_history_there = kept_ms is None or wanted_ms is None or wanted_ms <= kept_ms
-    return is_history_there and state_fingerprint(before) == state_fingerprint(after)
+    return is_history_there and (state_fingerprint(before) == state_fingerprint(after) or adds_columns(before, after))
+
+
+def adds_columns(before: Plan, after: Plan) -> bool:
+    """Whether ``after`` does what ``before`` does, and gives its result further columns beside those it has.
+
+    State knows nothing of the last ``select``, but of the columns that it is made of: where there is any, these must be read already.
+    """
+    had, has = before.output.columns, after.output.columns
+    if len(has) <= len(had) or any(name not in has or has[name] != kind for name, kind in had.items()):
+        return False
+    shown, shows = (dict(plan.stages[-1].operators[-1].selected) for plan in (before, after))
+    if any(shows.get(name) != text for name, text in shown.items()):
+        return False
+    is_kept = any(operator.name is not None for stage in after.stages for operator in stage.operators)
+    return state_fingerprint(_unselected(before, is_kept=is_kept)) == state_fingerprint(_unselected(after, is_kept=is_kept))
+
+
+def _unselected(plan: Plan, *, is_kept: bool) -> Plan:
+    """Leave out the last ``select``; where nothing is kept, also which columns are read for it."""
+    last = plan.stages[-1]
+    stages = (*plan.stages[:-1], replace(last, operators=last.operators[:-1]))
+    inputs = plan.inputs
+    if not is_kept:
+        stages = tuple(replace(stage, schema=Schema(), emitted=Schema()) for stage in stages)
+        inputs = tuple(replace(item, columns=()) for item in inputs)
+    return replace(plan, inputs=inputs, stages=stages, output=replace(plan.output, columns=Schema()))
 
 
 def _without_later_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import httpx
+import pytest
+from fastapi import FastAPI
 
+from app.errors import Unavailable
+from app.store.changes import ChangeSource
+from app.store.followed import find_followed
+from app.store.tails import Tail
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import TABLE
 from tests.api.test_changes import page
@@ -51,3 +57,43 @@ async def test_a_page_looks_through_a_bounded_part_of_a_shared_feed(client: http
     third = await page(client, "/v1/streams/asks/changes", limit=1, cursor=second["next"])
     assert [(c["row"]["n"], c["offset"]) for c in second["changes"] + third["changes"]] == [(1, posted), (2, posted + 1)]
     assert (second["caught_up"], third["caught_up"]) == (False, True)
+
+
+async def test_changes_from_before_a_column_was_there_have_null_in_it(client: httpx.AsyncClient, dsn: str) -> None:
+    latest = {**TABLE, "versioned": None, "materialize": True}
+    assert (await client.put("/v1/tables/weather", json=latest)).status_code == 201
+    weather = {"origin": "JFK", "temp": 21.5, "observed_at": None}
+    with ChangeWriter(dsn, "materialize:weather") as writer:
+        writer.commit([("upsert", weather, 10)])
+    more = {**latest, "columns": {**TABLE["columns"], "wind": "double"}}
+    assert (await client.put("/v1/tables/weather", json=more)).status_code == 200
+    with ChangeWriter(dsn, "materialize:weather") as writer:
+        writer.commit([("upsert", {**weather, "wind": 3.5}, 20)])
+    found = await page(client, "/v1/tables/weather/changes", **{"from": "earliest"})
+    assert [change["row"]["wind"] for change in found["changes"]] == [None, 3.5]
+
+
+async def waited(tail: Tail) -> None:
+    """Follow until the tail ends."""
+    while True:
+        await tail.wait(10)
+
+
+async def test_who_follows_a_source_is_told_to_come_again_when_its_columns_change(
+    app: FastAPI, client: httpx.AsyncClient
+) -> None:
+    plain = {"columns": {"n": "int"}, "connector": {"type": "log", "partitions": 1}}
+    assert (await client.put("/v1/streams/bids", json=plain)).status_code == 201
+    async with app.state.services.database.paging() as connection:
+        source = ChangeSource(await find_followed(connection, "stream", "bids"), has_text_numbers=False)
+    tails = app.state.services.tails
+    async with tails.following(source) as tail:
+        assert (await client.put("/v1/streams/bids", json={**plain, "columns": {"n": "bigint"}})).status_code == 200
+        assert (await client.post("/v1/streams/bids/records", json={"n": 2**40})).json()["appended"] == 1
+        async with tails.reading() as connection:
+            with pytest.raises(Unavailable, match="other columns"):
+                await source.heads(connection)
+        with pytest.raises(Unavailable, match="other columns"):
+            await waited(tail)
+    found = await page(client, "/v1/streams/bids/changes", **{"from": "earliest"})
+    assert [change["row"] for change in found["changes"]] == [{"n": 2**40}]

@@ -87,7 +87,7 @@ async def test_a_column_that_a_reader_uses_is_not_widened_under_it(client: httpx
     assert "everything" in body["detail"]
 
 
-async def test_a_materialised_table_says_how_to_get_another_column(client: httpx.AsyncClient, problem: Problem) -> None:
+async def test_a_versioned_materialised_table_says_how_to_get_another_column(client: httpx.AsyncClient, problem: Problem) -> None:
     kept = {**TABLE, "materialize": True}
     assert (await client.put("/v1/tables/weather", json=kept)).status_code == 201
     row = {"origin": "JFK", "temp": 2.5, "observed_at": "2013-01-01T10:00:00Z"}
@@ -97,3 +97,42 @@ async def test_a_materialised_table_says_how_to_get_another_column(client: httpx
     for is_kept in (False, True):
         assert (await client.put("/v1/tables/weather", json={**more, "materialize": is_kept})).status_code == 200
     assert "wind" in (await client.get("/v1/tables/weather")).json()["columns"]
+
+
+async def test_a_result_gets_further_columns_in_place(client: httpx.AsyncClient, dsn: str) -> None:
+    assert (await client.post("/v1/queries", json=WINDOWS)).status_code == 201
+    reader = {"name": "reader", "from": {"table": "delays"}, "into": {"table": "late"}}
+    assert (await client.post("/v1/queries", json=reader)).status_code == 201
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO views.delays VALUES ('JFK', 'epoch', timestamptz 'epoch' + interval '1 hour', 2, 1.5, 9)")
+        before = connection.execute("SELECT checkpoint_id FROM slackwater.query WHERE name = 'delays'").fetchone()
+    names = ("origin", "window_start", "window_end", "flights", "mean_delay")
+    edited = {**WINDOWS, "select": {**{name: name for name in names}, "xmin": "flights * mean_delay"}}
+    response = await client.put("/v1/queries/delays", json=edited)
+    assert response.status_code == 200, response.text
+    (row,) = (await client.get("/v1/tables/delays/rows")).json()["rows"]
+    assert (row["flights"], row["xmin"]) == (2, None)
+    assert list((await client.get("/v1/tables/delays")).json()["columns"]) == [*names, "xmin"]
+    pinned = (await client.get("/v1/queries/reader")).json()["definition"]["select"]
+    assert list(pinned) == list(names)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT checkpoint_id FROM slackwater.query WHERE name = 'delays'").fetchone() == before
+
+
+async def test_what_a_result_has_shown_is_not_taken_away_in_place(client: httpx.AsyncClient, problem: Problem) -> None:
+    assert (await client.post("/v1/queries", json=WINDOWS)).status_code == 201
+    names = ("origin", "window_start", "window_end", "flights")
+    fewer = {**WINDOWS, "select": {name: name for name in names}}
+    problem(await client.put("/v1/queries/delays", json=fewer), 409, "state_incompatible", "/select")
+
+
+async def test_a_materialised_table_gets_further_columns_in_place(client: httpx.AsyncClient, dsn: str) -> None:
+    kept = {**{name: part for name, part in TABLE.items() if name != "versioned"}, "materialize": True}
+    assert (await client.put("/v1/tables/weather", json=kept)).status_code == 201
+    row = {"origin": "JFK", "temp": 2.5, "observed_at": "2013-01-01T10:00:00Z"}
+    assert (await client.post("/v1/tables/weather/records", json=row)).json()["appended"] == 1
+    more = {**kept, "columns": {**TABLE["columns"], "wind": "double"}}
+    assert (await client.put("/v1/tables/weather", json=more)).status_code == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO views.weather (origin, temp, _ts) VALUES ('EWR', 1.5, 9)")
+    assert (await client.get("/v1/tables/weather/rows/EWR")).json()["rows"][0]["wind"] is None
