@@ -169,6 +169,7 @@ def _elaborated_cast(node: Cast) -> Node:
     except ExpressionInvalid:
         return node
     is_own = kind.is_nested or kind.is_integer or kind.kind in ("string", "bytes")
+    is_own |= kind.kind in ("boolean", "date", "time", "timestamp") and not isinstance(node.operand.bare, Text)
     return Call(Identifier("ksql_cast"), (node.operand, Text(str(kind)))) if is_own else node
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from engine.definition.library.arguments import written_text
 from engine.definition.library.by_value import by_value
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.library.numerals import of_double
+from engine.definition.library.partial_times import date_of, time_of, timestamp_of
 from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, cast
 from engine.definition.rebuilding import rebuilt
@@ -42,11 +44,23 @@ def _converted(value: pl.Expr, source: ColumnType, target: ColumnType) -> pl.Exp
         return _as_text(value, source)
     if source.is_numeric and target.is_integer:
         return _whole(value, source, target)
+    if source == STRING and target.kind in _OF_TEXTS:
+        return _OF_TEXTS[target.kind](value.str.strip_chars())
     if source == STRING and not target.is_nested and target.kind != "bytes":
         return cast(Operand(value.str.strip_chars(), source), target).expr
     if source == STRING and target.kind == "bytes":
         return value.str.strip_chars().str.decode("base64", strict=False)
     return cast(Operand(value, source), target).expr
+
+
+def _boolean(text: pl.Expr) -> pl.Expr:
+    """Whatever does not begin true or yes, or is one of both, is false."""
+    return text.str.to_lowercase().is_in(("t", "tr", "tru", "true", "y", "ye", "yes"))
+
+
+_OF_TEXTS: Final[dict[str, Callable[[pl.Expr], pl.Expr]]] = {
+    "boolean": _boolean, "date": date_of, "time": time_of, "timestamp": timestamp_of,
+}  # fmt: skip
 
 
 def _whole(value: pl.Expr, source: ColumnType, target: ColumnType) -> pl.Expr:
@@ -118,10 +132,12 @@ def _note(gaps: Gaps, arguments: Arguments, result: Operand) -> None:
 
 CASTS: Final = (
     Function(
-        "ksql_cast", "x: any, type: string", "the type", "x as ksqlDB's CAST makes it: whole numbers wrap, every value has a text.",
+        "ksql_cast", "x: any, type: string", "the type",
+        "x as ksqlDB's CAST makes it: whole numbers wrap, every value has a text, texts of dates and times may lack their ends, and texts "
+        "other than true and yes are false.",
         (
             Example("ksql_cast(2147483648, 'int')", -2147483648), Example("ksql_cast(1e10, 'string')", "1.0E10"),
-            Example("ksql_cast(ARRAY[1, 2], 'string')", "[1, 2]"),
+            Example("ksql_cast(ARRAY[1, 2], 'string')", "[1, 2]"), Example("ksql_cast('2013-01', 'timestamp')", "2013-01-01T00:00:00Z"),
         ),
         ksql_cast, gaps=_note,
     ),

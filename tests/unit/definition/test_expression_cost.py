@@ -143,7 +143,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "to_timestamp": ("epoch_ms(to_timestamp(N))",),
     "ksql_cast": (
         "ksql_cast(ksql_cast(N, 'string'), 'bigint')", "ksql_cast(D, 'int') + 0.5", "ksql_cast(ksql_cast(D, 'string'), 'int')",
-        "ksql_cast(A, 'array<bigint>')",
+        "ksql_cast(A, 'array<bigint>')", "ksql_cast(ksql_cast(T, 'string'), 'timestamp')",
+        *(f"ksql_cast(ksql_cast(S, '{kind}'), 'string')" for kind in ("date", "time", "boolean")),
     ),
     "array_contains": ("case when array_contains(A, 1) then a end", "cast(array_contains(array[1, 2], N) as bigint)"),
     "array_length": ("generate_series(1, array_length(A))",),
