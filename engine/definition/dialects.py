@@ -42,6 +42,7 @@ from engine.sql.tree import (
 
 _NAMES: Final = {name.lower(): entry for name, entry in {**KSQLDB, **KSQLDB_AGGREGATES}.items()}
 _EVENT_TIME: Final = "$event_time_ms"
+_ARITHMETIC: Final = {"/": "divide", "%": "remainder"}
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
@@ -202,6 +203,8 @@ def _with_parts(node: Node) -> Node:
 
 def _renamed(node: Node) -> Node:
     """Return what a call or a sign of the dialect is in the standard language."""
+    if isinstance(node, Binary) and node.sign in _ARITHMETIC:
+        return Call(Identifier(_ARITHMETIC[node.sign]), (node.left, node.right))
     if isinstance(node, Binary) and node.sign == "+":
         before = node.left.arguments if isinstance(node.left, Call) and node.left.name.text == "plus" else (node.left,)
         return Call(Identifier("plus"), (*before, node.right))

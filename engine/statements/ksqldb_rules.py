@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.sql.statement_tree import JoinClause, Select
-from engine.sql.tree import Binary, Chain, Column, Node, Null, Number
+from engine.sql.tree import Binary, Call, Chain, Column, Node, Null, Number
 from engine.statements.faults import StatementRefused
 from engine.statements.scope import Source, Sources
 
@@ -13,6 +13,7 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _OF_ANY_WINDOW: Final = ("JSON_SR", "AVRO", "PROTOBUF")
 """Formats of keys of which ksqlDB joins windows of different sizes."""
 
+_TABLE_FUNCTIONS: Final = ("explode", "cube_explode")
 _LARGEST: Final = 2**63
 """Of a BIGINT, without its sign."""
 
@@ -35,8 +36,23 @@ def check_rules(select: Select, sources: Sources) -> None:
             detail = "Invalid join condition: joins on multiple conditions are not yet supported. Put what is no key into WHERE"
             raise StatementRefused("join_key_mismatch", detail, on)
         _check_windows(sources.first, source, join)
+    _check_table_functions(select, sources)
     for node in select.walk():
         _check_literals(node)
+
+
+def _check_table_functions(select: Select, sources: Sources) -> None:
+    """Refuse what makes several rows of one where rows are those of tables, or of groups."""
+    calls = [
+        node
+        for item in select.items
+        for node in item.walk()
+        if isinstance(node, Call) and node.name.text.lower() in _TABLE_FUNCTIONS
+    ]
+    if calls and sources.first.relation.kind == "table":
+        raise StatementRefused("table_function", "Table source is not supported with table functions", calls[0])
+    if calls and select.group_by:
+        raise StatementRefused("table_function", "Table functions cannot be used with aggregations", calls[0])
 
 
 def _check_formats(select: Select, sources: Sources) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from engine.definition.syntax import render
 from engine.sql.statement_tree import RelationKind, Select
@@ -17,6 +17,9 @@ from engine.statements.ksqldb_rules import check_rules
 from engine.statements.naming import Numbered, check_column_name
 from engine.statements.scope import Sources, Translator, core, sources_of
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session
+
+_KEYLESS: Final = "ksql.new.query.planner.enabled"
+"""Of ksqlDB: a stream whose SELECT does not show the key has none, instead of being refused."""
 
 
 @dataclass
@@ -88,7 +91,8 @@ def select_of(select: Select, session: Session, sink: str) -> Selected:
     if select.group_by or has_aggregates(*(item.value for item in select.items), select.having):
         _group(select, session, state, found, sink)
     else:
-        _project(select, state, found, sink)
+        is_keyless = session.settings.values.get(_KEYLESS, "").lower() == "true"
+        _project(select, state, found, sink, is_keyless=is_keyless)
     return found
 
 
@@ -139,7 +143,7 @@ def _own(name: str) -> Node:
     return Column(Identifier(name, is_quoted=True))
 
 
-def _project(select: Select, state: Joined, found: Selected, sink: str) -> None:
+def _project(select: Select, state: Joined, found: Selected, sink: str, *, is_keyless: bool) -> None:
     _check_plain(select)
     naming = Numbered(state.sources.column_names)
     key, what = state.key, "key column"
@@ -155,6 +159,8 @@ def _project(select: Select, state: Joined, found: Selected, sink: str) -> None:
     if select.partition_by:
         items = _keys_first(items, key)
     choices: list[tuple[Node, ...]] = [columns or (tree,) for tree, columns in zip(key.trees, key.columns, strict=True)]
+    if is_keyless and state.kind == "stream" and not all(_is_shown(items, trees) for trees in choices):
+        choices = []
     found.key = _shown(items, choices, sink, what, select, written=[*select.partition_by])
     bounds = [item for item in items if item.is_bound and not select.joins]
     items = [item for item in items if item not in bounds]
@@ -247,6 +253,10 @@ def _shown(
             )
         found.append(shown[0].name)
     return tuple(found)
+
+
+def _is_shown(items: list[Item], trees: tuple[Node, ...]) -> bool:
+    return any(core(item.tree) == core(tree) for item in items for tree in trees)
 
 
 def _written(tree: Node) -> str:

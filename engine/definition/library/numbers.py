@@ -14,7 +14,7 @@ from engine.definition.documented import Example
 from engine.definition.library.arguments import numbers_of, of_double
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.once import once
-from engine.definition.operands import ExpressionInvalid, Operand, coerce
+from engine.definition.operands import ExpressionInvalid, Operand, coerce, digits_of, literal_decimal
 from engine.definition.types import INT, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal
 
 MAX_ROUND_DIGITS = 30
@@ -92,6 +92,58 @@ def plus(arguments: Arguments) -> Operand:
     return reduce(partial(arithmetic.binary, "+"), arguments)
 
 
+def divide(arguments: Arguments) -> Operand:
+    """Compile ``divide(x, y)``: as ``x / y``, but the quotient of decimals is a decimal, rounded half away from zero in its last digit."""
+    left, right = arguments
+    types = _decimals(left, right)
+    if types is None:
+        return arithmetic.binary("/", left, right)
+    (left_whole, left_scale), (right_whole, right_scale) = map(digits_of, types)
+    scale = max(6, left_scale + right_whole + right_scale + 1)
+    if left_whole + right_scale + scale > MAX_DECIMAL_PRECISION:
+        return arithmetic.binary("/", left, right)
+    result = decimal(left_whole + right_scale + scale, scale)
+    wide = decimal(MAX_DECIMAL_PRECISION, scale)
+
+    def build(x: pl.Expr, y: pl.Expr) -> pl.Expr:
+        return (x / pl.when(y != 0).then(y)).cast(result.polars, strict=False)
+
+    return Operand(once(build, coerce(left, wide, "divide"), coerce(right, wide, "divide")), result)
+
+
+def remainder(arguments: Arguments) -> Operand:
+    """Compile ``remainder(x, y)``: as ``x % y``, but of decimals a decimal."""
+    left, right = arguments
+    types = _decimals(left, right)
+    if types is None:
+        return arithmetic.binary("%", left, right)
+    (left_whole, left_scale), (right_whole, right_scale) = map(digits_of, types)
+    scale = max(left_scale, right_scale)
+    result = decimal(min(left_whole, right_whole) + scale or 1, scale)
+    wide = decimal(MAX_DECIMAL_PRECISION, scale)
+
+    def build(x: pl.Expr, y: pl.Expr) -> pl.Expr:
+        size = x.abs() % pl.when(y != 0).then(y.abs())
+        return pl.when(x < 0).then(-size).otherwise(size).cast(result.polars, strict=False)
+
+    return Operand(once(build, coerce(left, wide, "remainder"), coerce(right, wide, "remainder")), result)
+
+
+def _decimals(left: Operand, right: Operand) -> tuple[ColumnType, ColumnType] | None:
+    """Return the types of a decimal and of a number beside it that is none of doubles; None where they are something else."""
+    found = []
+    for operand in (left, right):
+        kind = operand.type
+        if kind is not None and kind.kind == "double" and isinstance(operand.literal, Decimal):
+            kind = literal_decimal(operand.literal)
+        if kind is None or kind.kind not in ("int", "bigint", "decimal"):
+            return None
+        found.append(kind)
+    one, other = found
+    has_decimal = any(operand.type is not None and operand.type.kind == "decimal" for operand in (left, right))
+    return (one, other) if has_decimal else None
+
+
 _OF_ROUNDING = gaps.without_result("number_overflow", "int", "bigint", "double")
 
 NUMBERS: Sequence[Function] = (
@@ -112,6 +164,16 @@ NUMBERS: Sequence[Function] = (
     Function(
         "ceil", "x: number", "type of x; a decimal is one digit wider", "The next whole number above.", (Example("ceil(1.2)", 2.0),),
         rounding("ceil", lambda e: e.ceil()), gaps=_OF_ROUNDING, elsewhere=("ceiling",), ksqldb=("CEIL",),
+    ),
+    Function(
+        "divide", "x: number, divisor: number", "as of x / divisor; of decimals decimal", "The quotient; NULL where the divisor is zero.",
+        (Example("divide(7, 2)", 3), Example("divide(CAST('7' AS decimal(3,1)), 2)", 3.5), Example("divide(1, 0)", None)), divide,
+        gaps=lambda noted, arguments, result: noted.after_arithmetic("/", arguments[0], arguments[1], result),
+    ),
+    Function(
+        "remainder", "x: number, divisor: number", "as of x % divisor; of decimals decimal",
+        "What division leaves, with the sign of x; NULL where the divisor is zero.",
+        (Example("remainder(-7, 2)", -1), Example("remainder(CAST('-7.5' AS decimal(3,1)), 2)", -1.5)), remainder, gaps=gaps.of_remainder,
     ),
     Function(
         "plus", "x...: number or string", "as of x + y; string", "The sum of numbers; texts one after the other, NULL where one is.",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+import polars as pl
 import pytest
 
-from engine.definition.dialects import elaborated, moment_of
+from engine.definition.dialects import elaborated, elaborated_text, moment_of
+from engine.definition.expressions import compile_scalar
 from engine.definition.queries import QueryDefinition
+from engine.definition.types import Schema, decimal
 
 
 def _definition(**fields: object) -> QueryDefinition:
@@ -74,3 +79,20 @@ def test_a_standard_definition_stays_as_it_is() -> None:
 )
 def test_times_may_end_early(text: str, wanted: int | None) -> None:
     assert moment_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "kind"),
+    [
+        ("7 / 2", 3, "bigint"),
+        ("m / 3", Decimal("0.41666667"), "decimal(15,13)"),
+        ("m / 0", None, "decimal(15,13)"),
+        ("m % 0.4", Decimal("0.05"), "decimal(2,2)"),
+        ("(0 - m) % 0.4", Decimal("-0.05"), "decimal(2,2)"),
+    ],
+)
+def test_quotients_of_decimals_are_decimals(text: str, wanted: object, kind: str) -> None:
+    scalar = compile_scalar(elaborated_text(text), Schema((("m", decimal(4, 2)),)))
+    (found,) = pl.DataFrame({"m": [Decimal("1.25")]}, schema={"m": pl.Decimal(4, 2)}).select(scalar.expr.alias("found"))["found"]
+    assert str(scalar.type) == kind
+    assert found == wanted if not isinstance(wanted, Decimal) else abs(found - wanted) < Decimal("1e-8")

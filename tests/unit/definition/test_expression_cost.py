@@ -128,6 +128,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     **CALLS_OF_TEXTS,
     **CALLS_OF_TIMES,
     "plus": ("plus(D, 1)", "plus(1, D)"),
+    "divide": ("divide(D, 3)", "divide(3, D)"),
+    "remainder": ("remainder(D, 3)", "remainder(3, D)"),
     "mod": ("mod(N, 3)", "mod(7, N)", "mod(D, 3)", "mod(3, D)"),
     "length": ("length(cast(N as string))",),
     "substring": ("substring(S, 1, 2)", "length(substring('abc', N, 2))", "length(substring('abc', 1, N))", "length(substring('abc', N))"),
