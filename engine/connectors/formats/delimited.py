@@ -12,10 +12,10 @@ from typing import Any, Final
 import polars as pl
 
 from engine.connectors.formats.columns import column_read
-from engine.connectors.formats.json_text import java_double
 from engine.connectors.formats.lenient import Reader, reader
 from engine.connectors.formats.model import Codec, Decoded, Layout, Payload
 from engine.connectors.formats.plain_values import plain_column
+from engine.definition.library.numerals import of_double
 from engine.definition.record_formats import DELIMITED
 from engine.definition.types import ColumnType
 
@@ -86,7 +86,7 @@ def _text(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case float():
-            return java_double(value)
+            return of_double(value)
         case Decimal():
             return format(value, "f")
     return str(value)

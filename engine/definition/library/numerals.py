@@ -19,7 +19,9 @@ def of_double(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         plain = f"{Decimal(repr(value)):f}"
         return plain if "." in plain else f"{plain}.0"
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    first, *rest = digits
-    behind = "".join(map(str, rest)) or "0"
-    return f"{'-' if sign else ''}{first}.{behind}E{int(exponent) + len(digits) - 1}"
+    exact = Decimal(repr(value))
+    digits = "".join(map(str, exact.as_tuple().digits)).rstrip("0")
+    if len(digits) == 1:  # with two digits to choose Java takes the nearest number: 4.9E-324
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa}E{int(exponent)}"
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:]}E{exact.adjusted()}"

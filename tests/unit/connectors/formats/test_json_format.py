@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from engine.connectors.formats.codecs import CODECS
-from engine.connectors.formats.json_text import java_double, json_text
+from engine.connectors.formats.json_text import json_text
 from engine.connectors.formats.model import Decoded, Layout
+from engine.definition.library.numerals import of_double
 from engine.definition.types import Schema, parse_type
 
 JSON = CODECS["JSON"]
@@ -142,5 +143,5 @@ def test_what_is_no_number_is_written_as_a_text() -> None:
     ],
 )
 def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
-    assert java_double(value) == text
+    assert of_double(value) == text
     assert float(json.loads(text)) == value
