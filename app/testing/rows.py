@@ -113,7 +113,11 @@ def rows_of_json(answers: Sequence[dict[str, Any]], columns: Schema) -> list[Row
     """Return rows that a service answered; records carry their time."""
     values = {name: _conformed([answer.get(name) for answer in answers], columns[name])[0] for name in columns.names}
     return [
-        Row({name: values[name][index] for name in columns.names}, ts=answer.get("$event_time_ms"))
+        Row(
+            {name: values[name][index] for name in columns.names},
+            answer.get("$op") == "delete",
+            answer.get("$event_time_ms"),
+        )
         for index, answer in enumerate(answers)
     ]
 

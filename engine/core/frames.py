@@ -7,6 +7,7 @@ the order of processing. Nothing here knows Spark, files or the clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +125,13 @@ def empty_late() -> pl.DataFrame:
 def empty_frame(schema: Schema) -> pl.DataFrame:
     """Return a frame without rows: the service columns and those of ``schema``."""
     return pl.DataFrame(schema={**SERVICE_COLUMNS, **schema.polars()})
+
+
+def blanked(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the frame with null in these columns of every row that is no value."""
+    if not columns or not (frame[OP] != 0).any():
+        return frame
+    return frame.with_columns(pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name in columns)
 
 
 def add_counter(counters: Counters, operator: str, reason: str, count: int) -> None:

@@ -29,6 +29,7 @@ from engine.core.frames import (
     Counters,
     Emission,
     OperatorOutput,
+    blanked,
     empty_frame,
     empty_late,
     merge_counters,
@@ -135,6 +136,8 @@ class Task:
         self._named = [(operator.name, operator) for operator in chain if operator.name is not None]
         self._is_last = stage.index == len(plan.stages) - 1
         self._output = (plan.output.columns if self._is_last else stage.emitted).names
+        # Of a stream's records without a value the log gives the key alone to who reads it.
+        self._values = () if plan.output.kind == "table" else tuple(name for name in self._output if name not in plan.output.key)
         self._keeps_offset = all(operator.keeps_offset for operator in stage.operators)
         self._has_idle = plan.idle_after_ms is not None
         self._next_pos: int = state.get("next_pos", 0)
@@ -333,7 +336,7 @@ class Task:
     def _changes(self, frame: pl.DataFrame, causes: list[pl.Series], moment: Moment, step: _Step) -> pl.DataFrame:
         """Give the chain's rows the columns of the next reader: the sink, or the next stage as canonical records."""
         if self._is_last:
-            return frame[[TS, OP, *self._output]]
+            return blanked(frame[[TS, OP, *self._output]], self._values)
         added = [
             key_hash(frame, self._stage.exchange_key),
             pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
