@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -18,9 +18,17 @@ from engine.definition.library.partial_times import date_of, time_of, timestamp_
 from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, cast
 from engine.definition.rebuilding import rebuilt
-from engine.definition.types import BOOLEAN, STRING, ColumnType, parse_type
+from engine.definition.types import BOOLEAN, STRING, ColumnType, Kind, parse_type
 
 _BITS: Final = {"int": 32, "bigint": 64}
+_NUMBERS: Final[frozenset[Kind]] = frozenset({"int", "bigint", "decimal", "double"})
+_TARGETS: Final[Mapping[Kind, frozenset[Kind]]] = {
+    **dict.fromkeys(_NUMBERS, _NUMBERS | {"string"}),
+    "boolean": frozenset({"string"}), "string": _NUMBERS | {"boolean", "timestamp", "time", "date", "bytes"},
+    "timestamp": frozenset({"string", "time", "date"}), "date": frozenset({"string", "timestamp"}), "time": frozenset({"string"}),
+    "bytes": frozenset(), "array": frozenset({"string"}), "map": frozenset({"string"}), "struct": frozenset({"string"}),
+}  # fmt: skip
+"""What a value of a type can become, its own kind aside."""
 
 
 def ksql_cast(arguments: Arguments) -> Operand:
@@ -35,6 +43,9 @@ def ksql_cast(arguments: Arguments) -> Operand:
 
 
 def _converted(value: pl.Expr, source: ColumnType, target: ColumnType) -> pl.Expr:
+    if target.kind != source.kind and target.kind not in _TARGETS[source.kind]:
+        hint = "; use from_bytes(…)" if source.kind == "bytes" else ""
+        raise ExpressionInvalid("type_mismatch", f"{source} cannot be cast to {target}{hint}")
     if source.is_nested and target == STRING:
         return by_value(lambda given: _text(given, source), [value], STRING).expr
     inside = rebuilt(value, source, target, _converted) if target.is_nested else None
@@ -94,8 +105,6 @@ def _as_text(value: pl.Expr, source: ColumnType) -> pl.Expr:
             return value.dt.strftime("%Y-%m-%dT%H:%M:%S%.3f")
         case "time":
             return once(_time, value)
-        case "bytes":
-            raise ExpressionInvalid("type_mismatch", "bytes cannot be cast to string; use from_bytes(…)")
         case _:
             return cast(Operand(value, source), STRING).expr
 
