@@ -340,9 +340,13 @@ def _rounded(exact: Fraction) -> float | None:
         return None
 
 
+_BOUNDED = ("count_distinct", "collect_list", "collect_set", "ksql_collect_list", "ksql_collect_set", "histogram")
+"""Those whose limit is a bound, and not what was asked for."""
+
+
 def full(results: dict[str, Any], columns: Sequence[AggregateColumn]) -> int:
     """How many of the collections are full (P12)."""
-    limited = [(column, results[column.name]) for column in columns if column.limit is not None and column.function != "top_k"]
+    limited = [(column, results[column.name]) for column in columns if column.limit is not None and column.function in _BOUNDED]
     return sum(
         found is None if column.function == "count_distinct" else len(found or []) == column.limit for column, found in limited
     )
