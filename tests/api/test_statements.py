@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
+from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem
 from tests.api.live_server import live
 
@@ -250,3 +252,29 @@ async def test_a_push_query_of_its_own_ends_with_its_reader(remote: httpx.AsyncC
 
 async def test_a_script_without_statements_is_refused(client: httpx.AsyncClient, problem: Problem) -> None:
     problem(await client.post(PATH, json={"sql": " ; -- nothing"}), 422, "missing_statement", "/sql")
+
+
+WEB = (
+    "CREATE STREAM web (id STRING KEY, item STRING, made TIMESTAMP) WITH (KAFKA_TOPIC='web', VALUE_FORMAT='JSON', TIMESTAMP='made', "
+    "PARTITIONS=1); INSERT INTO orders SELECT id, item, CAST(0 AS DOUBLE) AS amount, made FROM web;"
+)
+
+
+async def test_what_queries_insert_is_read_with_the_stream(client: httpx.AsyncClient, dsn: str) -> None:
+    *_, inserted = await run(client, ORDERS + WEB)
+    await run(client, "INSERT INTO orders (id, item, amount, made) VALUES ('1', 'cup', 2, '2013-01-01T00:00:00');")
+    row = {"ID": "2", "ITEM": "tea", "AMOUNT": 0.0, "MADE": datetime(2013, 1, 1, 0, 0, 1, tzinfo=UTC)}
+    with ChangeWriter(dsn, inserted["query"]) as writer:
+        writer.commit([("upsert", row, 7)])
+    wanted = [["1", "cup", 2.0, 1_356_998_400_000], ["2", "tea", 0.0, 1_356_998_401_000]]
+    assert await rows(client, "SELECT id, item, amount, rowtime FROM orders;") == wanted
+    printed = await rows(client, "PRINT 'orders' FROM BEGINNING;")
+    assert [json.loads(value)["ITEM"] for *_, value in printed] == ["cup", "tea"]
+
+
+async def test_a_push_query_on_a_stream_with_several_writers_is_one_of_its_own(remote: httpx.AsyncClient) -> None:
+    await run(remote, ORDERS + WEB)
+    async with remote.stream("POST", PATH, json={"sql": "SELECT * FROM orders EMIT CHANGES;"}, headers=STREAMED) as response:
+        header = json.loads(await anext(response.aiter_lines()))["header"]
+        definition = (await remote.get(f"/v1/queries/{header['query']}")).json()["definition"]
+        assert definition["from"]["stream"] == "orders"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import polars as pl
 
 from app.api.deps import Services
+from app.api.sql.stream_records import stream_records
 from app.domain.record_json import encode_values
 from app.domain.sql_listing import Listing, texts
 from app.store.changes import ChangeSource
@@ -14,7 +19,7 @@ from engine.sql.statement_tree import Print
 from engine.sql.tree import Identifier
 from engine.statements.faults import StatementRefused
 from engine.statements.naming import folded
-from engine.statements.session import Session
+from engine.statements.session import Session, SqlRelation
 
 MOST = 1_000
 """Records, where the statement says no LIMIT."""
@@ -36,15 +41,28 @@ async def printed(services: Services, tree: Print, session: Session) -> Listing:
     limit = MOST if tree.limit is None else min(int(tree.limit), MOST)
     rows: list[tuple[int, str, str, str]] = []
     for relation in found:
-        async with services.database.reads.connect() as connection:
-            followed = await find_followed(connection, relation.kind, relation.definition_name)
-        source = ChangeSource(followed, has_text_numbers=False)
-        async with following(services.tails, source, "earliest") as follower:
-            while len(rows) < limit * every and (frames := await follower.next()):
-                for frame in frames:
-                    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=False)
-                    values = encode_values(frame, followed.columns, has_text_numbers=False)
-                    told = zip(frame["_ts"], frame["_op"], keys, values, strict=True)
-                    rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
+        schema = relation.entry.relation.columns
+        async with aclosing(_frames(services, relation)) as frames:
+            async for frame in frames:
+                keys = encode_values(frame, schema.select(relation.entry.relation.key), has_text_numbers=False)
+                values = encode_values(frame, schema, has_text_numbers=False)
+                told = zip(frame["_ts"], frame["_op"], keys, values, strict=True)
+                rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
+                if len(rows) >= limit * every:
+                    break
     columns = (("event_time_ms", "bigint"), *texts("relation", "key", "value"))
     return Listing(columns, rows[::every][:limit])
+
+
+async def _frames(services: Services, relation: SqlRelation) -> AsyncGenerator[pl.DataFrame]:
+    """Yield a stream's records, or a table's changes."""
+    if relation.kind == "stream":
+        async for frame in stream_records(services, relation.entry):
+            yield frame
+        return
+    async with services.database.reads.connect() as connection:
+        followed = await find_followed(connection, relation.kind, relation.definition_name)
+    async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
+        while frames := await follower.next():
+            for frame in frames:
+                yield frame

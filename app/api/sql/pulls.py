@@ -18,15 +18,13 @@ from app.api.deps import Services
 from app.api.freshness import parse_freshness, read_fresh
 from app.api.row_reads import missing, not_versioned
 from app.api.sql.rows import ResultRows, RowReader
+from app.api.sql.stream_records import stream_records
 from app.domain.arrow_rows import arrow_batch
 from app.domain.row_filters import Comparison
 from app.domain.sql_conditions import pushed
 from app.errors import Fault, Unprocessable
-from app.store.changes import ChangeSource
-from app.store.followed import find_followed
 from app.store.readable import HEAD_ONLY, Ask, ReadableTable, Reading
 from app.store.rows import RowsShape, State, marks_of, parameters, rows_statement
-from app.store.sql.following import following
 from engine.plan.model import Output
 from engine.statements.reading import OwnedRead
 
@@ -157,15 +155,11 @@ def _is_by_key(output: Output, comparisons: tuple[Comparison, ...]) -> bool:
 async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
     """Yield the records of a stream that are there now."""
     most, seen = services.settings.sql.max_scanned_rows, 0
-    async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, "stream", read.relation.definition_name)
-    async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
-        while frames := await follower.next():
-            for frame in frames:
-                seen += frame.height
-                yield frame.rename({"_ts": EVENT_TIME}), None
-            if seen >= most:
-                raise too_many_rows(read.relation.name, most)
+    async for frame in stream_records(services, read.relation.entry):
+        seen += frame.height
+        yield frame.rename({"_ts": EVENT_TIME}), None
+        if seen >= most:
+            raise too_many_rows(read.relation.name, most)
 
 
 def too_many_rows(relation: str, most: int) -> Unprocessable:

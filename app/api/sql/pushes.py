@@ -101,11 +101,15 @@ async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> A
 
 
 def _own(select: Select, session: Session) -> OwnedRead | None:
-    """Return the read of a relation's single changes; None where more is asked. A table's WHERE needs the rows before."""
+    """Return the read of a relation's single changes; None where more is asked.
+
+    A table's WHERE needs the rows before, and records of a stream with parts have their order from a query that reads them all.
+    """
     if not is_owned_read(select) or (select.emit is not None and select.emit.mode != "changes"):
         return None
     read = read_of(select, session)
-    return None if read.relation.kind == "table" and read.where is not None else read
+    needs_query = read.relation.kind == "table" and read.where is not None
+    return None if needs_query or read.relation.entry.parts else read
 
 
 @asynccontextmanager
