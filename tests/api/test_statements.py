@@ -110,7 +110,8 @@ async def test_records_are_inserted_and_read(client: httpx.AsyncClient) -> None:
     await run(client, ORDERS)
     (done,) = await run(
         client,
-        "INSERT INTO orders (id, item, amount, made) VALUES ('1', 'cup', 1.5, '2013-01-01T00:00:00'), ('2', 'mug', NULL, '2013-01-01T00:00:01');",
+        "INSERT INTO orders (id, item, amount, made) VALUES ('1', 'cup', 1.5, '2013-01-01T00:00:00'), "
+        "('2', 'mug', NULL, '2013-01-01T00:00:01');",
     )
     assert done["message"] == "2 records appended"
     assert await rows(client, "SELECT id, amount, ROWTIME FROM orders") == [
