@@ -15,6 +15,7 @@ from engine.plan.model import Plan
 from engine.plan.problems import problems_of
 from engine.sql.statement_tree import CreateAs, InsertQuery
 from engine.sql.tree import Node
+from engine.statements.clause_properties import take_properties
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.free_form import free_select_of
 from engine.statements.java_times import strptime_of
@@ -31,8 +32,11 @@ def selected_of(statement: CreateAs | InsertQuery, session: Session, properties:
     """Bind the query: by ksqlDB's rules, unless it says its dialect."""
     dialect = properties.one_of("DIALECT", ("KSQLDB", "STANDARD"))
     if dialect is None:
-        return select_of(statement.query, session, sink)
-    return free_select_of(statement.query, session, properties, "standard" if dialect == "STANDARD" else "ksqldb")
+        found = select_of(statement.query, session, sink)
+    else:
+        found = free_select_of(statement.query, session, properties, "standard" if dialect == "STANDARD" else "ksqldb")
+    take_properties(found, properties)
+    return found
 
 
 def query_name(properties: Properties, default: str, session: Session) -> str:
