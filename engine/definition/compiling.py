@@ -22,6 +22,7 @@ class Scalar:
         columns: the names of the schema that it reads.
         gaps: where it gives NULL because there is no value to give.
         is_strict: each gap makes the whole expression NULL.
+        makes_lists: a call in it gives a nested value, whose size is not that of its arguments.
     """
 
     expr: pl.Expr
@@ -29,6 +30,7 @@ class Scalar:
     columns: frozenset[str]
     gaps: tuple[Gap, ...] = ()
     is_strict: bool = True
+    makes_lists: bool = False
 
 
 class Compiling(Protocol):

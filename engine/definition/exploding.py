@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 I64 = np.ndarray[tuple[int], np.dtype[np.int64]]
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _LISTS, _START = "lists", "start"
 
@@ -48,6 +49,14 @@ class Exploded:
         if not self.beside.width:
             return pl.DataFrame(named)
         return self.beside[self.rows if rows is None else rows].with_columns(named)
+
+    def weights(self) -> I64:
+        """Return how many values stand beside each element of a list."""
+        found = np.ones(len(self.sizes), np.int64)
+        for column in self.beside.get_columns():
+            if column.dtype.is_nested():
+                found += _cells_of(column)
+        return found
 
     def any_of(self, mask: pl.Series) -> pl.Series:
         """Return which lists hold an element of the mask."""
@@ -113,6 +122,22 @@ def folded(
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pl.concat([states, *reversed(done)])[back]
+
+
+def _cells_of(column: pl.Series) -> I64:
+    """Return how many values each value of a column holds."""
+    if isinstance(column.dtype, pl.Struct):
+        found = np.zeros(len(column), np.int64)
+        for name in column.struct.fields:
+            found += _cells_of(column.struct.field(name))
+        return found
+    if not isinstance(column.dtype, pl.List):
+        return np.ones(len(column), np.int64)
+    sizes = column.list.len().fill_null(0).to_numpy().astype(np.int64)
+    inside = _cells_of(column.list.explode(keep_nulls=False, empty_as_null=False))
+    ends, sums = np.cumsum(sizes), np.concatenate([np.zeros(1, np.int64), np.cumsum(inside)])
+    cells: I64 = 1 + sums[ends] - sums[ends - sizes]
+    return cells
 
 
 def _lists_of(values: pl.Series, sizes: I64) -> pl.Series:

@@ -101,7 +101,7 @@ def compile_tree(tree: Node, schema: Schema) -> Scalar:
         # A lone literal has one row whatever the frame's height; repeated, it has as many as the frame.
         expr = pl.repeat(expr.first(), pl.len(), dtype=operand.type.polars)
     gaps = compiler.gaps.of(operand, sorted(compiler.columns))
-    return Scalar(expr, operand.type, frozenset(compiler.columns), gaps, compiler.gaps.is_strict)
+    return Scalar(expr, operand.type, frozenset(compiler.columns), gaps, compiler.gaps.is_strict, compiler.makes_lists)
 
 
 def resolve(column: Column, schema: Schema) -> str:
@@ -162,6 +162,7 @@ class _Compiler:
     schema: Schema
     columns: set[str] = field(default_factory=set)
     gaps: Gaps = field(default_factory=Gaps)
+    makes_lists: bool = False
 
     def compile(self, node: Node) -> Operand:
         ask()
@@ -169,7 +170,9 @@ class _Compiler:
         if build is None:
             raise ExpressionInvalid("not_a_scalar", f"{render(node)[:60]} is not a value here")
         self.gaps.is_strict &= isinstance(node, _STRICT) or (isinstance(node, Binary) and node.sign in _STRICT_SIGNS)
-        return build(self, node)
+        operand = build(self, node)
+        self.makes_lists |= isinstance(node, Call) and operand.type is not None and operand.type.is_nested
+        return operand
 
     def compile_inside(self, node: Node, schema: Schema) -> Scalar:
         return compile_tree(node, schema)

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from engine.definition.compiling import Compiling, Scalar
-from engine.definition.exploding import Exploded, exploded, folded
+from engine.definition.exploding import I64, Bools, Exploded, exploded, folded
 from engine.definition.gaps import GapReason
-from engine.definition.limits import MAX_REDUCED_ELEMENTS
+from engine.definition.limits import LAMBDA_STEP_CELLS, MADE_LIST_CELLS, MAX_LAMBDA_CELLS, MAX_REDUCED_ELEMENTS
 from engine.definition.nested import of_last_keys
 from engine.definition.nested_types import array_of, map_of
 from engine.definition.once import repeated
@@ -61,11 +61,13 @@ class Body:
         names: of its parameters.
         scalar: what it gives.
         beside: columns of the row that it reads.
+        reads_lists: some of these hold nested values, which stand beside each element.
     """
 
     names: tuple[str, ...]
     scalar: Scalar
     beside: Mapping[str, pl.Expr]
+    reads_lists: bool
 
     @property
     def marks(self) -> Mapping[GapReason, pl.Expr]:
@@ -76,8 +78,36 @@ class Body:
         return found
 
     def over(self, given: Exploded, over: Collection, wanted: pl.Expr) -> pl.Series:
-        """Compute an expression of it for each element."""
-        return given.frame(over.elements(self.names, given)).select(wanted).to_series()
+        """Compute an expression of it for each element; NULL of those that are lost."""
+        elements, rows = over.elements(self.names, given), given.rows
+        if not self.may_multiply or not len(rows):
+            return given.frame(elements).select(wanted).to_series()
+        is_lost, weights = self._lost(given)
+        steps = np.cumsum(weights[~is_lost]) // LAMBDA_STEP_CELLS
+        kept = np.flatnonzero(~is_lost)
+        parts = []
+        for places in np.split(kept, np.flatnonzero(np.diff(steps)) + 1):
+            taken = {name: values.gather(places) for name, values in elements.items()}
+            parts.append(given.frame(taken, rows[places]).select(wanted).to_series())
+        if not is_lost.any():
+            return pl.concat(parts)
+        found = pl.Series(np.cumsum(~is_lost) - 1).set(pl.Series(is_lost), None)
+        return pl.concat(parts).gather(found)
+
+    @property
+    def may_multiply(self) -> bool:
+        """Whether it may look at, or make, many values for one element."""
+        return self.scalar.makes_lists or self.reads_lists
+
+    def lost(self, given: Exploded) -> pl.Series:
+        """Return the elements that are not computed: those in front cost too much together."""
+        return pl.Series(self._lost(given)[0])
+
+    def _lost(self, given: Exploded) -> tuple[Bools, I64]:
+        """Return which elements are lost, and the weight of each."""
+        weights = np.repeat(given.weights() + (MADE_LIST_CELLS if self.scalar.makes_lists else 0), given.sizes)
+        firsts = np.repeat(np.cumsum(given.sizes) - given.sizes, given.sizes)
+        return (np.arange(len(firsts)) - firsts + 1) * weights > MAX_LAMBDA_CELLS, weights
 
 
 def transform(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
@@ -194,6 +224,12 @@ def _bodies(compiler: Compiling, over: Collection, nodes: Sequence[Node], count:
                 return given.any_of(body.over(given, over, mark))
 
             compiler.gaps.add(reason, exploded(over.lists, body.beside, met, BOOLEAN.polars))
+        if body.may_multiply:
+
+            def lost(given: Exploded, body: Body = body) -> pl.Series:
+                return given.any_of(body.lost(given))
+
+            compiler.gaps.add("list_too_long", exploded(over.lists, body.beside, lost, BOOLEAN.polars))
     return bodies
 
 
@@ -216,4 +252,5 @@ def _body(compiler: Compiling, over: Collection, node: Node, types: Sequence[Col
     scalar = compiler.compile_inside(given.body, Schema((*around, *zip(names, types, strict=True))))
     outer = sorted(scalar.columns - {*names})
     compiler.columns.update(outer)
-    return Body(names, scalar, {name: pl.col(name) for name in outer})
+    reads_lists = any(compiler.schema[name].is_nested for name in outer)
+    return Body(names, scalar, {name: pl.col(name) for name in outer}, reads_lists)

@@ -57,6 +57,15 @@ MAX_COLLECTED_BYTES: Final = 1 << 20
 MAX_REDUCED_ELEMENTS: Final = 10_000
 """Of an array or map that is reduced: each is a step of its own, of 50 µs for all rows together."""
 
+MAX_LAMBDA_CELLS: Final = 10_000_000
+"""Values that a lambda which reads whole arrays, or makes some, looks at for one record: elements times what stands beside each."""
+
+LAMBDA_STEP_CELLS: Final = 2_000_000
+"""Of the same, how many are in memory at once."""
+
+MADE_LIST_CELLS: Final = 1_000
+"""As how many values an array counts that a lambda makes for each element, before it is there to be counted."""
+
 MAX_ARRAY_ELEMENTS: Final = 10_000
 """Of an array or map that an expression makes longer than it was given."""
 

@@ -60,7 +60,11 @@ async def test_many_nested_keys_are_looked_up_at_once(client: httpx.AsyncClient)
 
 @pytest.mark.parametrize(
     ("params", "detail"),
-    [({"key.place": "{"}, "write it in JSON"), ({"key.place": '{"seat": 1}'}, "write it in JSON"), ({"key.tags.gt": "[]"}, "has no order")],
+    [
+        ({"key.place": "{"}, "write it in JSON"),
+        ({"key.place": '{"seat": 1}'}, "write it in JSON"),
+        ({"key.tags.gt": "[]"}, "has no order"),
+    ],
 )
 async def test_what_is_no_nested_key_is_refused(client: httpx.AsyncClient, params: dict[str, str], detail: str) -> None:
     response = await client.get(PATH, params=params)

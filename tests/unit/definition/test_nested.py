@@ -193,6 +193,25 @@ def test_a_list_that_is_too_long_to_be_reduced_gives_null_and_is_counted() -> No
     assert counters == {("o", "list_too_long"): 1}
 
 
+def test_a_lambda_that_looks_at_too_much_for_one_record_gives_null_for_the_elements_behind_and_is_counted() -> None:
+    schema = Schema((("a", parse_type("array<int>")), ("b", parse_type("array<int>"))))
+    frame = pl.DataFrame(
+        {"a": [[1] * 3_000, None, [1, 2]], "b": [[1] * 5_000, [1], [3]], "_op": [0] * 3}, schema_overrides=schema.polars()
+    )
+    for text, computed in (
+        ("transform(a, x => x + array_length(b))", 1_999),
+        ("transform(a, x => array_concat(b, ARRAY[x]))", 1_666),
+    ):
+        scalar = compile_scalar(text, schema)
+        found = frame.select(scalar.expr.alias("x"))["x"]
+        assert found.list.len().to_list() == [3_000, None, 2]
+        assert found.list.drop_nulls().list.len().to_list() == [computed, None, 2]
+        counters: Counter[tuple[str, str]] = Counter()
+        GapCounter("o", [scalar]).count(frame, counters)
+        assert {reason: count for (_, reason), count in counters.items() if count} == {"list_too_long": 1}
+    assert frame.select(scalar.expr.alias("x"))["x"][2].to_list() == [[3, 1], [3, 2]]
+
+
 def test_the_columns_of_an_expression_are_those_that_no_parameter_hides() -> None:
     assert columns_of("transform(a, n => n + array_length(l))", SCHEMA) == {"r.a", "r.l"}
     assert compile_scalar("transform(a, n => n)", SCHEMA).columns == {"r.a"}
