@@ -69,6 +69,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
             "A page of another origin sent this through a browser.",
             "Call the service from a program, or turn keys on.",
         ),
+        "python_functions_off": (
+            "The service does not run functions in Python.",
+            "Whoever runs it can set SLACKWATER_SQL__PYTHON_FUNCTIONS=true.",
+        ),
         "keys_from_command_line": ("A service without keys makes none over HTTP.", "Use `slackwater keys create`."),
         "out_of_scope": ("A name is outside of the key's scope.", "Use a key with a wider scope, or other names."),
         "role_too_low": ("The key's role may not do this.", "Use a key with the role that the detail names."),
@@ -163,6 +167,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         ),
         "bad_key": ("A key is not of the table's types.", "See each fault's pointer."),
         "bad_name": ("The name cannot be used.", "See the detail for what a name may be."),
+        "function_differs": (
+            "A definition brings a function along that is not the registered one.",
+            "Leave `functions` out, or let an administrator register it.",
+        ),
         "missing_statement": ("The text holds no statement.", "Send one in `sql`."),
         "parameter_missing": ("A parameter of a statement has no value.", "Give it in `parameters`."),
         "parameter_type": (

@@ -15,10 +15,12 @@ class SqlSettings(BaseModel):
             EMIT CHANGES, none with EMIT FINAL.
         max_scanned_rows: how many rows a SELECT without EMIT may look at.
         max_transient_queries: how many queries may run for readers of SELECT … EMIT alone, over all services of the database.
+        python_functions: whether administrators may register functions in Python (CREATE FUNCTION), which run on the service's machines.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     default_grace: Literal["klip10", "ksqldb"] = "klip10"
+    python_functions: bool = False
     max_scanned_rows: int = Field(default=100_000, ge=1)
     max_transient_queries: int = Field(default=10, ge=0)

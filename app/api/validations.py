@@ -23,6 +23,7 @@ from app.store.previews import effects_of, last_commit_at
 from app.store.queries import find_query
 from app.store.query_edits import edit_of
 from app.store.scopes import names_beside
+from app.store.sql.functions import with_functions
 from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
@@ -54,7 +55,8 @@ def post_validation(body: JsonBody, _turn: PlanningTurn, transaction: LongInspec
     """
     definition: QueryDefinition | None = None
     try:
-        definition = normalise(read_query(body, lambda: load_visible_catalog(raw(transaction))))
+        definition = read_query(body, lambda: load_visible_catalog(raw(transaction)))
+        definition = normalise(with_functions(transaction, definition))
         _refuse_beyond_scope(transaction, definition)
         catalog = load_catalog(raw(transaction))
         plan = build_plan(definition, catalog)

@@ -25,7 +25,8 @@ from app.store.parts import drop_parts, refuse_if_written, tell_readers
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import find_relation, kept_result, readers_of
-from app.store.stored import planned
+from app.store.sql.functions import with_functions
+from app.store.stored import opened, planned
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
 from engine.connectors.dropped_feeds import drop_feed
@@ -84,6 +85,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
         DefinitionInvalid: with every problem.
     """
     lock_edits(connection)
+    definition = with_functions(connection, definition)
     if find_query(connection, definition.name) is not None:
         raise Conflict(
             "name_taken", f"there is a query '{definition.name}' already; PUT /v1/queries/{definition.name} replaces it"
@@ -133,6 +135,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     asked.conditions.check(f"query '{definition.name}'", None if stored is None else stored.version)
     if stored is None:
         return Replaced(create_query(connection, definition), None)
+    definition = with_functions(connection, definition, opened(QueryDefinition, stored.definition).functions)
     definition = normalise(definition)
     plan = build_plan(definition, load_catalog(raw(connection)))
     edit = edit_of(connection, stored, definition, plan)

@@ -63,6 +63,15 @@ sql_type = sa.Table(
     _moment("created_at"),
 )
 
+python_function = sa.Table(
+    "python_function",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("definition", JSONB, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    _moment("created_at"),
+)
+
 transient_reader = sa.Table(
     "transient_reader",
     metadata,

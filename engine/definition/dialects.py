@@ -14,6 +14,7 @@ from typing import Final
 from engine.definition.aggregates import KSQLDB_AGGREGATES
 from engine.definition.function_list import KSQLDB
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.python_functions import with_digests
 from engine.definition.queries import Join, QueryDefinition
 from engine.definition.syntax import parse, render
 from engine.definition.type_names import type_of
@@ -48,22 +49,39 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 def elaborated(definition: QueryDefinition) -> QueryDefinition:
     """Return a definition that says the same in the standard dialect. What cannot be parsed stays as it is: whoever checks it says why."""
+    if definition.functions:
+        functions = definition.functions
+
+        def named(text: str) -> str:
+            return _rewritten(text, lambda tree: with_digests(tree, functions))
+
+        definition = _with_texts(definition, named, named, lambda join: _on(join, named))
     if definition.dialect == "standard":
         return definition
-    source = definition.source.model_copy(update={"where": _of(definition.source.where, _condition)})
-    select = None if definition.select is None else {name: _value(text) for name, text in definition.select.items()}
+    return _with_texts(definition, _value, _condition, _join).model_copy(update={"dialect": "standard"})
+
+
+def _with_texts(
+    definition: QueryDefinition, value: Callable[[str], str], condition: Callable[[str], str], join: Callable[[Join], Join]
+) -> QueryDefinition:
+    """Return a definition with every expression changed."""
+    source = definition.source.model_copy(update={"where": _of(definition.source.where, condition)})
+    select = None if definition.select is None else {name: value(text) for name, text in definition.select.items()}
     return definition.model_copy(
         update={
-            "dialect": "standard",
             "source": source,
-            "joins": tuple(map(_join, definition.joins)),
-            "where": _of(definition.where, _condition),
-            "group_by": tuple(map(_value, definition.group_by)),
-            "aggregate": {name: _value(text) for name, text in definition.aggregate.items()},
-            "having": _of(definition.having, _condition),
+            "joins": tuple(map(join, definition.joins)),
+            "where": _of(definition.where, condition),
+            "group_by": tuple(map(value, definition.group_by)),
+            "aggregate": {name: value(text) for name, text in definition.aggregate.items()},
+            "having": _of(definition.having, condition),
             "select": select,
         }
     )
+
+
+def _on(join: Join, change: Callable[[str], str]) -> Join:
+    return join if join.on is None else join.model_copy(update={"on": change(join.on)})
 
 
 def elaborated_text(text: str) -> str:

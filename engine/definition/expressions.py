@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from engine.definition import arithmetic, nested, texts
+from engine.definition import arithmetic, nested, python_functions, texts
 from engine.definition.aggregates import AGGREGATE_NAMES
 from engine.definition.choosing import all_null, chosen, none_of, undecided
 from engine.definition.compiling import Scalar
@@ -321,6 +321,8 @@ class _Compiler:
         name = node.name.text
         if name in AGGREGATE_NAMES:
             raise ExpressionInvalid("not_a_scalar", f"{name} is an aggregate; it belongs into `aggregate`")
+        if name == python_functions.CALL:
+            return python_functions.compiled([self.compile(argument) for argument in node.arguments], self.gaps)
         function = function_of(name)
         if node.is_distinct:
             raise ExpressionInvalid("not_a_scalar", f"{name} is no aggregate, so it takes no DISTINCT")

@@ -20,7 +20,9 @@ from engine.definition.rebuilding import VALUE
 from engine.definition.texts import is_joined_too_long, is_replaced_too_long
 from engine.definition.types import STRING, ColumnType, Kind
 
-GapReason = Literal["number_overflow", "division_by_zero", "cast_failed", "outside_domain", "text_too_long", "list_too_long"]
+GapReason = Literal[
+    "number_overflow", "division_by_zero", "cast_failed", "outside_domain", "text_too_long", "list_too_long", "function_failed"
+]
 """Why there is no value; the reason under which it is counted."""
 
 Condition = pl.Expr | Callable[[], pl.Expr | None]

@@ -30,6 +30,9 @@ MAX_JOINS: Final = 32
 MAX_AGGREGATES: Final = 500
 """Each keeps a value per group, which every merge of state writes again."""
 
+MAX_FUNCTIONS: Final = 50
+"""In Python, of one query: each has a process of its own in every worker."""
+
 MAX_EXPRESSION_CHARS: Final = 10_000
 """Of one expression. Longer text is not written by a person; the parser's cost grows with it."""
 

@@ -17,6 +17,7 @@ from engine.definition.limits import (
     MAX_AGGREGATES,
     MAX_COLUMNS,
     MAX_DEFINITION_CHARS,
+    MAX_FUNCTIONS,
     MAX_JOINS,
     MAX_KEY_PARTS,
     Expression,
@@ -24,6 +25,7 @@ from engine.definition.limits import (
 )
 from engine.definition.model import Model
 from engine.definition.names import NAME_PATTERN, ColumnName, Name
+from engine.definition.python_functions import Functions
 from engine.definition.start import Start
 
 DAY_MS = 86_400_000
@@ -308,6 +310,11 @@ class QueryDefinition(Model):
         default="standard",
         description="How its expressions are understood: `standard` SQL, or `ksqldb`: as ksqlDB does, where a comparison with NULL is false, "
         "texts are joined by +, and functions have ksqlDB's names and corner cases. Statements make `ksqldb` ones.",
+    )
+    functions: Annotated[Functions, at_most(MAX_FUNCTIONS, "functions")] = Field(
+        default={},
+        exclude_if=lambda functions: not functions,
+        description="Functions in Python that its expressions call, by name; filled in from those that an administrator has registered.",
     )
     source: From = Field(alias="from", description="What it reads: a stream, or a table's changes.")
     start: Start = Field(

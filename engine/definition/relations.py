@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from engine.definition.durations import Duration
 from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, Expression, at_most
 from engine.definition.model import Model
 from engine.definition.names import NAME_PATTERN, ColumnName
 from engine.definition.queries import DAY_MS
+from engine.definition.type_texts import TypeText
 from engine.definition.types import Schema, parse_type
 
 MAX_PARTITIONS = 256
 
 
-def _readable(text: str) -> str:
-    parse_type(text)
-    return text
-
-
-TypeText = Annotated[
-    str,
-    AfterValidator(_readable),
-    Field(
-        description="A column's type: boolean, int, bigint, double, decimal(p,s), string, bytes, date, time, timestamp, array<T>, …"
-    ),
-]
 Key = Annotated[tuple[str, ...], at_most(MAX_KEY_PARTS, "key_columns")]
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
 

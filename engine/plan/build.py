@@ -6,10 +6,12 @@ Operators follow T9: ``from.where`` first, joins, ``where``, group and window, `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from engine.definition.dialects import elaborated
 from engine.definition.patience import begin
+from engine.definition.python_functions import known_functions
 from engine.definition.queries import QueryDefinition
 from engine.definition.suggestions import meant
 from engine.errors import DefinitionInvalid, Problem
@@ -82,6 +84,7 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
         DefinitionInvalid: with every problem found, each with the pointer to its field.
     """
     begin()
+    functions = known_functions(definition.functions)
     definition = elaborated(normalise(definition))
     problems = Problems()
     check_support(definition, problems)
@@ -96,7 +99,10 @@ def build_plan(definition: QueryDefinition, catalog: Catalog) -> Plan:
     problems.raise_if_any()
     if layout is None:
         raise AssertionError("a definition without problems has a plan")
-    return assemble(layout)
+    plan = assemble(layout)
+    if not functions:
+        return plan
+    return replace(plan, functions=functions, inputs=tuple(replace(each, functions=functions) for each in plan.inputs))
 
 
 def _is_aggregating(definition: QueryDefinition) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from engine.definition.types import Schema
 from engine.plan.model import Input, LateRecords, Output, Plan, Stage
 
-_LATER_FIELDS = ("options", "computed", "part_of", "append_to")
-"""``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``."""
+_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions")
+"""``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests."""
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -33,6 +33,7 @@ def state_fingerprint(plan: Plan) -> str:
         idle_after_ms=None,
         release=0,
         hash_seed=0,
+        functions=(),
     )
     values: dict[str, Any] = asdict(kept, dict_factory=_without_later_fields)
     parts = {"plan": values, "operators": list(map(_operator_types, plan.stages))}
@@ -89,7 +90,9 @@ def _operator_types(stage: Stage) -> list[str]:
 def _state_of_input(source: Input) -> Input:
     relation = source.relation
     columns = relation.columns.select(source.columns)
-    return replace(source, relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False))
+    return replace(
+        source, functions=(), relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False)
+    )
 
 
 def _state_of_output(output: Output) -> Output:

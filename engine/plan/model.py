@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.definition.pseudo_columns import EVENT_TIME
+from engine.definition.python_functions import KnownFunction
 from engine.definition.relations import EventTimeUnit
 from engine.definition.types import BIGINT, ColumnType, Schema
 from engine.plan.operators.operator import Operator
@@ -108,6 +109,7 @@ class Input:
         where: ``from.where``: a condition over unqualified columns, applied before anything else, else None.
         start: where reading begins: earliest, latest, or an event time in ms.
         stage: the stage whose operators read it; its packets pass earlier stages untouched.
+        functions: in Python, that its texts call.
     """
 
     index: int
@@ -121,6 +123,7 @@ class Input:
     stage: int = 0
     computed: tuple[Computed, ...] = ()
     part_of: int | None = None
+    functions: tuple[KnownFunction, ...] = ()
 
     @property
     def source_name(self) -> str:
@@ -205,6 +208,7 @@ class Plan:
         release: number of the newest request to let go at once what an edit has made due (J11).
         hash_seed: of the hashes of keys, a launch's (``engine.core.hashing``).
         inputs: by their index: those that operators name, then the further parts of these.
+        functions: in Python, that its texts call.
     """
 
     query: str
@@ -216,6 +220,7 @@ class Plan:
     idle_after_ms: int | None = None
     release: int = 0
     hash_seed: int = 0
+    functions: tuple[KnownFunction, ...] = ()
 
     @property
     def whole_inputs(self) -> tuple[Input, ...]:

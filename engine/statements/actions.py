@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.definition.python_functions import FunctionDefinition
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.definition.types import ColumnType, Schema
@@ -105,6 +106,21 @@ class RegisterType(Action):
 @dataclass(frozen=True, slots=True)
 class DropType(Action):
     """Forget the name of a type."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterFunction(Action):
+    """Register a function in Python, or put it in the place of the one with its name."""
+
+    name: str
+    definition: FunctionDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(Action):
+    """Forget a function; queries keep the copies that they have."""
 
     name: str
 

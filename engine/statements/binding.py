@@ -11,6 +11,7 @@ from engine.statements.actions import Action, Look
 from engine.statements.commands import bind_alter, bind_control, bind_create_type, bind_define, bind_drop, bind_refused, bind_set
 from engine.statements.faults import StatementUnsupported
 from engine.statements.insert_queries import bind_insert_query
+from engine.statements.functions import bind_create_function
 from engine.statements.inserting import bind_insert_values
 from engine.statements.queries import bind_create_as
 from engine.statements.session import Session
@@ -46,6 +47,7 @@ _BINDERS: Final[dict[type[Statement], Callable[[Any, Session], Action]]] = {
     tree.InsertValues: bind_insert_values,
     tree.Drop: bind_drop,
     tree.CreateType: bind_create_type,
+    tree.CreateFunction: bind_create_function,
     tree.Control: bind_control,
     tree.AlterAdd: bind_alter,
     tree.SetProperty: bind_set,

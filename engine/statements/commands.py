@@ -18,6 +18,7 @@ from engine.statements.actions import (
     RegisterType,
 )
 from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.functions import bind_drop_function
 from engine.statements.naming import check_column_name, folded
 from engine.statements.scope import relation_of
 from engine.statements.session import Session
@@ -34,7 +35,7 @@ def bind_drop(statement: Drop, session: Session) -> Action:
             return Nothing(f"Type '{name}' does not exist")
         raise StatementRefused("unknown_type", f"Type '{name}' does not exist{hint(name, session.types)}", statement.name)
     if statement.what == "function":
-        raise StatementUnsupported("functions_not_supported", "functions of one's own are not supported", statement)
+        return bind_drop_function(statement, session)
     relation = session.relations.get(name)
     if relation is None and statement.is_if_exists:
         return Nothing(f"Source {name} does not exist.")

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import StartAt
+from engine.definition.syntax import parse
 from engine.definition.types import Schema
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
@@ -18,6 +19,7 @@ from engine.sql.tree import Node
 from engine.statements.clause_properties import take_properties
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.free_form import free_select_of
+from engine.statements.functions import functions_called
 from engine.statements.java_times import strptime_of
 from engine.statements.naming import definition_name
 from engine.statements.properties import Properties
@@ -37,6 +39,13 @@ def selected_of(statement: CreateAs | InsertQuery, session: Session, properties:
         found = free_select_of(statement.query, session, properties, "standard" if dialect == "STANDARD" else "ksqldb")
     take_properties(found, properties)
     return found
+
+
+def _with_functions(definition: QueryDefinition, session: Session) -> QueryDefinition:
+    """Return a definition with copies of the functions in Python that it calls."""
+    if not session.functions:
+        return definition
+    return definition.model_copy(update={"functions": functions_called(map(parse, definition.expressions), session.functions)})
 
 
 def query_name(properties: Properties, default: str, session: Session) -> str:
@@ -74,7 +83,7 @@ def planned(
     if selected.window is not None and selected.kind == "stream" and not selected.is_free:
         into.setdefault("key", [*selected.key, *WINDOW_BOUNDS])
     try:
-        definition = QueryDefinition.model_validate(body)
+        definition = _with_functions(QueryDefinition.model_validate(body), session)
         entries = {relation.definition_name: relation.entry for relation in session.relations.values()}
         return definition, build_plan(definition, entries)
     except ValidationError as error:

@@ -12,6 +12,7 @@ from typing import Final
 from engine.definition.dialects import moment_of, standard
 from engine.definition.expressions import compile_tree, qualify
 from engine.definition.operands import ExpressionInvalid
+from engine.definition.python_functions import known_functions, with_digests
 from engine.definition.syntax import parse
 from engine.definition.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
 from engine.sql.statement_tree import Select, SelectItem
@@ -91,6 +92,7 @@ def read_of(select: Select, session: Session) -> OwnedRead:
             "TABLE … AS SELECT … and read that",
             select,
         )
+    known_functions(session.functions)
     relation = relation_of(select.relation.name, session)
     alias = folded(select.relation.alias or select.relation.name)
     source = Source(alias, alias_of(alias, set(OPERATORS)), relation, select.relation)
@@ -101,13 +103,15 @@ def read_of(select: Select, session: Session) -> OwnedRead:
     items = items_of(tuple(_spelled_out(select, relation)), sources, translate, Naming(numbered))
     columns, types, key = [], [], []
     for item in items:
-        text, kind = _compiled(item.tree, frame, item.at)
+        text, kind = _compiled(with_digests(item.tree, session.functions), frame, item.at)
         columns.append((item.name, text))
         types.append((item.name, kind))
         if _is_key(item.tree, source):
             key.append(item.name)
     where = None if select.where is None else translate(select.where)
-    condition = None if where is None or select.where is None else _condition(where, frame, select.where)
+    condition = None
+    if where is not None and select.where is not None:
+        condition = _condition(with_digests(where, session.functions), frame, select.where)
     limit = None if select.limit is None else int(select.limit)
     time = select.relation.time
     as_of_ms = None if time is None or time.until is not None else _moment(time.at)

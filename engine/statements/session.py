@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engine.definition.python_functions import FunctionDefinition
 from engine.definition.types import ColumnType, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.sql.statement_tree import RelationKind
@@ -120,6 +121,7 @@ class Session:
         queries: names of queries → folded name of the relation that each writes.
         types: named types by their folded names.
         variables: of DEFINE.
+        functions: in Python, by name in lower case.
     """
 
     relations: Mapping[str, SqlRelation] = field(default_factory=dict)
@@ -127,3 +129,4 @@ class Session:
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     settings: Settings = Settings()
     variables: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)

@@ -18,13 +18,24 @@ from app.api.sql.faults import of_app, of_definition, of_script, of_statement
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
-from app.errors import AppError
+from app.errors import AppError, Forbidden
 from app.store.scopes import find_names_sharing
 from app.store.sql.carrying_out import Done, carry_out
 from app.store.sql.sessions import load_session
 from engine.errors import DefinitionInvalid
 from engine.sql.scripts import Parsed, Script, parse_script
-from engine.sql.statement_tree import AssertTopic, Define, Describe, Explain, ExplainWhy, Print, Select, SetProperty, Show
+from engine.sql.statement_tree import (
+    AssertTopic,
+    CreateFunction,
+    Define,
+    Describe,
+    Explain,
+    ExplainWhy,
+    Print,
+    Select,
+    SetProperty,
+    Show,
+)
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
 from engine.statements.binding import bind
 from engine.statements.faults import StatementFault
@@ -131,6 +142,9 @@ class ScriptRunner:
             return Defined(parsed, self._note(parsed))
         if not isinstance(parsed.tree, _LOOKING):
             refuse_below(Role.WRITE, "this statement")
+        if isinstance(parsed.tree, CreateFunction) and not self._services.settings.sql.python_functions:
+            detail = "functions in Python run on the service's machines; whoever runs it can allow them: SLACKWATER_SQL__PYTHON_FUNCTIONS=true"
+            raise Forbidden("python_functions_off", detail)
         action, session = await self.bound(parsed)
         if isinstance(action, Look):
             return await look(self._services, parsed, session)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.access import refuse_beyond_scope
+from app.domain.access import Role, refuse_below, refuse_beyond_scope
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in, names_in
 from app.domain.sources import source_warnings
@@ -20,6 +20,7 @@ from app.store.queries import set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
 from app.store.relation_edits import delete_source, put_source
+from app.store.sql.functions import drop_function, register_function
 from app.store.sql.sessions import facts_of
 from app.store.tables import query, relation, sql_type
 from engine.definition.queries import QueryDefinition
@@ -28,10 +29,12 @@ from engine.statements.actions import (
     Action,
     ControlQuery,
     CreateQuery,
+    DropFunction,
     DropRelation,
     DropType,
     InsertInto,
     Nothing,
+    RegisterFunction,
     RegisterSource,
     RegisterType,
 )
@@ -95,6 +98,14 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
             connection.execute(sa.delete(sql_type).where(sql_type.c.name == name))
             connection.execute(sa.insert(sql_type).values(name=name, type=str(kind)))
             return Done(f"type {name} is {kind}")
+        case RegisterFunction(name=name, definition=function):
+            refuse_below(Role.ADMIN, "CREATE FUNCTION")
+            register_function(connection, name, function)
+            return Done(f"function {name.upper()} is registered; queries that exist keep the one that they have")
+        case DropFunction(name=name):
+            refuse_below(Role.ADMIN, "DROP FUNCTION")
+            drop_function(connection, name)
+            return Done(f"function {name.upper()} is forgotten; queries that call it keep the one that they have")
         case DropType(name=name):
             connection.execute(sa.delete(sql_type).where(sql_type.c.name == name))
             return Done(f"type {name} is forgotten; columns that were declared with it keep their type")

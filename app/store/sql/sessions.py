@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from app.domain.internal_queries import is_internal
 from app.store.catalog import load_visible_catalog
 from app.store.scopes import query_is_visible
+from app.store.sql.functions import registered_functions
 from app.store.tables import query, relation, sql_type
 from app.store.transactions import raw
 from engine.definition.durations import parse_duration
@@ -65,6 +66,7 @@ def load_session(connection: sa.Connection, settings: Settings, variables: Mappi
         types,
         settings,
         variables,
+        registered_functions(connection),
     )
 
 

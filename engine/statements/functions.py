@@ -1,0 +1,97 @@
+"""CREATE FUNCTION and DROP FUNCTION: functions in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import ValidationError
+
+from engine.definition.aggregates import AGGREGATE_NAMES
+from engine.definition.function_list import FUNCTIONS, KSQLDB
+from engine.definition.python_functions import FunctionDefinition
+from engine.definition.suggestions import hint
+from engine.plan.problems import problems_of
+from engine.sql.statement_tree import CreateFunction, Drop
+from engine.sql.tree import Call, Identifier, Node
+from engine.statements.actions import Action, DropFunction, Nothing, RegisterFunction
+from engine.statements.faults import StatementRefused
+from engine.statements.naming import definition_name, folded
+from engine.statements.properties import Properties
+from engine.statements.session import Session
+from engine.statements.type_names import type_of
+
+_BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGATE_NAMES})
+
+
+def bind_create_function(statement: CreateFunction, session: Session) -> Action:
+    """Bind CREATE FUNCTION."""
+    name = definition_name(folded(statement.name), statement.name)
+    if name in _BUILT_IN:
+        raise StatementRefused(
+            "function_exists", f"there is a function {name.upper()} already that everybody has", statement.name
+        )
+    if name in session.functions and not statement.is_replace:
+        raise StatementRefused(
+            "function_exists",
+            f"there is a function {name.upper()} already; CREATE OR REPLACE FUNCTION changes it",
+            statement.name,
+        )
+    properties = Properties(statement.properties)
+    body: dict[str, object] = {
+        "parameters": {_parameter(each.name): str(type_of(each.type, session.types)) for each in statement.parameters},
+        "returns": str(type_of(statement.returns, session.types)),
+        "body": statement.body.value,
+    }
+    if (on_error := properties.one_of("ON_ERROR", ("NULL", "STOP"))) is not None:
+        body["on_error"] = on_error.lower()
+    if (timeout_ms := properties.duration("TIMEOUT")) is not None:
+        body["timeout"] = f"{timeout_ms}ms"
+    if (megabytes := properties.whole("MEMORY_MB")) is not None:
+        body["memory_bytes"] = megabytes << 20
+    properties.check_all_read()
+    if len(statement.parameters) != len(body["parameters"]):  # type: ignore[arg-type]
+        raise StatementRefused("duplicate_column", "two parameters have the same name", statement.parameters[0])
+    try:
+        definition = FunctionDefinition.model_validate(body)
+    except ValidationError as error:
+        problem = problems_of(error, FunctionDefinition)[0]
+        raise StatementRefused(problem.code, f"{problem.pointer}: {problem.detail}", statement) from error
+    _check_python(statement, tuple(definition.parameters))
+    return RegisterFunction(name, definition)
+
+
+def bind_drop_function(statement: Drop, session: Session) -> Action:
+    """Bind DROP FUNCTION."""
+    name = folded(statement.name).lower()
+    if name in session.functions:
+        return DropFunction(name)
+    if statement.is_if_exists:
+        return Nothing(f"there is no function {name.upper()}")
+    known = [each.upper() for each in session.functions]
+    raise StatementRefused("unknown_function", f"there is no function {name.upper()}{hint(name.upper(), known)}", statement.name)
+
+
+def functions_called(trees: Iterator[Node], functions: Mapping[str, FunctionDefinition]) -> dict[str, FunctionDefinition]:
+    """Return the functions that these trees call, by name."""
+    called = {node.name.text.lower() for tree in trees for node in tree.walk() if isinstance(node, Call)}
+    return {name: functions[name] for name in sorted(called) if name in functions and name not in _BUILT_IN}
+
+
+def _parameter(name: Identifier) -> str:
+    found = name.text if name.is_quoted else name.text.lower()
+    if not found.isidentifier():
+        raise StatementRefused("malformed_name", f"{found} is no name that Python knows", name)
+    return found
+
+
+def _check_python(statement: CreateFunction, parameters: tuple[str, ...]) -> None:
+    """Refuse what is no Python, at the line where it is wrong."""
+    text = "\n".join(f"    {line}" for line in statement.body.value.strip("\n").splitlines())
+    for source in (f"def function({', '.join(parameters)}):\n{text}", f"({statement.body.value.strip()})"):
+        try:
+            compile(source, "function", "exec")
+        except (SyntaxError, ValueError) as error:
+            fault = error
+        else:
+            return
+    raise StatementRefused("function_malformed", f"the function is no Python: {fault}", statement.body)
