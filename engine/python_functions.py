@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,6 +78,10 @@ class _Host:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with suppress(BrokenPipeError):
+                        pipe.close()
             self._process = None
 
     def _call(self, columns: pl.DataFrame) -> pl.Series:

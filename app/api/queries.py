@@ -49,11 +49,13 @@ from app.store.fleet import warning_of_no_room
 from app.store.idempotency import Claim, KeptAnswer, claim, keep
 from app.store.materialisations import refuse_internal
 from app.store.page_bounds import Most
-from app.store.queries import QueryRow, get_query, list_queries, request_restart, set_desired_state, statement_text
+from app.store.queries import QueryRow, find_query, get_query, list_queries, request_restart, set_desired_state, statement_text
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
+from app.store.sql.functions import with_functions
 from app.store.stored import opened
 from app.store.transactions import raw
+from engine.definition.python_functions import Functions
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.plan.build import read_query
@@ -194,7 +196,9 @@ def put_query(
     definition previews the edit. `desired_state` in the body is taken over only if it is given.
     """
     refuse_internal(name)
-    definition = _checked(transaction, _named(name, body))
+    stored = find_query(transaction, name)
+    before = None if stored is None else opened(QueryDefinition, stored.definition).functions
+    definition = _checked(transaction, _named(name, body), before)
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
@@ -300,8 +304,8 @@ def post_restart(
     return _wish(transaction, services, request_restart(transaction, name, conditions), response)
 
 
-def _checked(connection: sa.Connection, body: Any) -> QueryDefinition:
-    definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
+def _checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
+    definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
     refuse_beyond_scope(names_in(definition))
     return definition
 

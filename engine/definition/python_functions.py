@@ -22,6 +22,7 @@ from engine.definition.model import Model
 from engine.definition.operands import ExpressionInvalid, Operand, coerce
 from engine.definition.type_texts import TypeText
 from engine.definition.types import ColumnType, parse_type
+from engine.errors import DataInvalid
 from engine.python_functions import FunctionFailed, Runnable, call
 from engine.sql.tree import Call, Identifier, Node, Text
 
@@ -126,7 +127,7 @@ def compiled(arguments: Sequence[Operand], gaps: Gaps) -> Operand:
     both = pl.struct(*(value.alias(f"_{number}") for number, value in enumerate(values)))
     run = _Run(runnable, returns, is_stop=definition.on_error == "stop", name=function.name)
     dtype = pl.Struct({"value": returns.polars, "failed": pl.Boolean()})
-    found = both.map_batches(run, return_dtype=dtype, is_elementwise=True)
+    found = both.map_batches(lambda rows: run.over(rows), return_dtype=dtype, is_elementwise=True)
     if definition.on_error == "null":
         gaps.is_strict = False
         gaps.add("function_failed", found.struct.field("failed"))
@@ -152,8 +153,8 @@ class _Run:
     is_stop: bool
     name: str
 
-    def __call__(self, rows: pl.Series) -> pl.Series:
-        """Return ``{value, failed}`` of each row. What was asked last is remembered: where values are missing, their places are asked for next."""
+    def over(self, rows: pl.Series) -> pl.Series:
+        """Return ``{value, failed}`` of each row; what was asked last is remembered, for both parts are asked for one after the other."""
         frame = rows.struct.unnest()
         key = _digest_of(frame)
         known = _LAST.get(self.runnable.id)
@@ -171,7 +172,7 @@ class _Run:
             return found, pl.repeat(value=False, n=height, dtype=pl.Boolean, eager=True)
         except FunctionFailed as error:
             if self.is_stop:
-                raise ValueError(f"the function {self.name} failed: {error}") from error
+                raise DataInvalid(f"the function {self.name} failed: {error}") from error
         if height == 1:
             return pl.Series([None], dtype=self.returns.polars), pl.Series([True])
         half = height // 2

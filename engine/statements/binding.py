@@ -10,8 +10,8 @@ from engine.sql.statement_tree import Statement
 from engine.statements.actions import Action, Look
 from engine.statements.commands import bind_alter, bind_control, bind_create_type, bind_define, bind_drop, bind_refused, bind_set
 from engine.statements.faults import StatementUnsupported
-from engine.statements.insert_queries import bind_insert_query
 from engine.statements.functions import bind_create_function
+from engine.statements.insert_queries import bind_insert_query
 from engine.statements.inserting import bind_insert_values
 from engine.statements.queries import bind_create_as
 from engine.statements.session import Session

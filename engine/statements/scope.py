@@ -245,6 +245,8 @@ class Translator:
             )
         if column.table is not None:
             return self._of(self.sources.find(column.table), name, column)
+        if not self.sources.listed:
+            raise StatementRefused("unknown_column", f"{name}: there are no columns here, only values written out", column)
         those = self.sources.having(name)
         if len(those) > 1:
             names = " or ".join(f"{source.alias}.{name}" for source in those)

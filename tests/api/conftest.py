@@ -85,7 +85,7 @@ def _clean(dsn: str) -> Iterator[None]:
             connection.execute(f"DROP TABLE {table}")
         connection.execute(
             "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.counter, log.late_record, "
-            "log.reject, slackwater.idempotency, slackwater.audit CASCADE"
+            "log.reject, slackwater.idempotency, slackwater.audit, slackwater.python_function, slackwater.sql_type CASCADE"
         )
 
 

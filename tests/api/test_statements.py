@@ -279,3 +279,39 @@ async def test_a_push_query_on_a_stream_with_several_writers_is_one_of_its_own(r
         header = json.loads(await anext(response.aiter_lines()))["header"]
         definition = (await remote.get(f"/v1/queries/{header['query']}")).json()["definition"]
         assert definition["from"]["stream"] == "orders"
+
+
+SCORE = "CREATE FUNCTION score(a DOUBLE) RETURNS DOUBLE LANGUAGE PYTHON AS $$ a * 10 $$;"
+
+
+async def test_functions_in_python_are_off_by_default(client: httpx.AsyncClient, problem: Problem) -> None:
+    problem(await client.post(PATH, json={"sql": SCORE}), 403, "python_functions_off")
+
+
+@pytest.fixture
+async def scoring(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """A service that allows functions in Python."""
+    app = create_app(settings.model_copy(update={"sql": settings.sql.model_copy(update={"python_functions": True})}))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http,
+    ):
+        yield http
+
+
+async def test_a_function_in_python_goes_into_the_definitions_that_call_it(scoring: httpx.AsyncClient, problem: Problem) -> None:
+    await run(scoring, ORDERS + SCORE)
+    await run(scoring, "CREATE STREAM scored AS SELECT id, score(amount) AS points FROM orders;")
+    definition = (await scoring.get("/v1/queries/scored")).json()["definition"]
+    assert definition["functions"]["score"]["body"].strip() == "a * 10"
+    await run(scoring, "INSERT INTO orders (id, amount, made) VALUES ('1', 2, '2013-01-01T00:00:00');")
+    assert await rows(scoring, "SELECT score(amount) AS points FROM orders WHERE score(amount) > 1") == [[20.0]]
+    again = {**definition, "name": "again", "into": {"stream": "again"}}
+    assert (await scoring.post("/v1/queries", json=again)).status_code == 201
+    foreign = {"score": {**definition["functions"]["score"], "body": "a * 11"}}
+    body = {**again, "name": "more", "into": {"stream": "more"}, "functions": foreign}
+    problem(await scoring.post("/v1/queries", json=body), 422, "function_differs", "/functions/score")
+    plain = {key: value for key, value in again.items() if key != "functions"} | {"name": "plain", "into": {"stream": "plain"}}
+    assert (await scoring.post("/v1/queries", json=plain)).status_code == 201
+    await run(scoring, "DROP FUNCTION score;")
+    assert (await scoring.get("/v1/queries/plain")).json()["definition"]["functions"] == definition["functions"]

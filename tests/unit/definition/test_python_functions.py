@@ -1,0 +1,102 @@
+"""Functions in Python: values, failures row by row, bounds of time and memory, and what a text alone cannot do."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+
+from engine import python_functions
+from engine.definition.expressions import compile_scalar
+from engine.definition.operands import ExpressionInvalid
+from engine.definition.python_functions import _KNOWN, FunctionDefinition, KnownFunction, known_functions, with_digests
+from engine.definition.syntax import parse, render
+from engine.definition.types import DOUBLE, INT, STRING, Schema
+from engine.errors import DataInvalid
+
+SCHEMA = Schema((("a", DOUBLE), ("b", STRING), ("n", INT)))
+ROWS = pl.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": ["x", "yy", None, "z"], "n": [1, 2, 3, 4]}, schema=SCHEMA.polars())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _ended() -> Iterator[None]:
+    yield
+    python_functions.close_all()
+
+
+def function(body: str, parameters: dict[str, str] | None = None, returns: str = "int", **more: Any) -> FunctionDefinition:
+    return FunctionDefinition.model_validate({"parameters": parameters or {"n": "int"}, "returns": returns, "body": body, **more})
+
+
+def evaluated(made: FunctionDefinition, call: str = "f(n)") -> tuple[list[Any], list[bool]]:
+    known_functions({"f": made})
+    scalar = compile_scalar(render(with_digests(parse(call), {"f": made})), SCHEMA)
+    (gap,) = scalar.gaps
+    assert gap.reason == "function_failed"
+    return ROWS.select(scalar.expr).to_series().to_list(), ROWS.select(gap.is_met).to_series().to_list()
+
+
+def test_an_expression_is_computed_over_whole_columns() -> None:
+    made = function("a * 2 + b.str.len_chars()", {"a": "double", "b": "string"}, "double")
+    assert evaluated(made, "f(a, b)") == ([3.0, None, None, 9.0], [False] * 4)
+
+
+def test_a_body_of_several_lines_is_a_function() -> None:
+    assert evaluated(function("\n    doubled = n * 2\n    return doubled + 1\n"))[0] == [3, 5, 7, 9]
+
+
+def test_what_fails_is_null_row_by_row_and_counted() -> None:
+    made = function("if (n == 3).any():\n    raise ValueError('three')\nreturn n + 1")
+    assert evaluated(made) == ([2, 3, None, 5], [False, False, True, False])
+
+
+def test_a_call_that_takes_too_long_is_ended() -> None:
+    made = function("while (n == 1).any():\n    pass\nreturn n + 1", timeout="2s")
+    known_functions({"f": made})
+    scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
+    assert ROWS.head(2).select(scalar.expr).to_series().to_list() == [None, 3]
+
+
+def test_a_call_that_takes_too_much_memory_fails() -> None:
+    made = function("x = bytearray(8 << 30)\nreturn n", memory_bytes=64 << 20)
+    assert evaluated(made) == ([None] * 4, [True] * 4)
+
+
+def test_a_failure_can_stop_the_query() -> None:
+    made = function("1 / 0", on_error="stop")
+    known_functions({"f": made})
+    scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
+    with pytest.raises(DataInvalid, match="the function f failed: ZeroDivisionError"):
+        ROWS.select(scalar.expr)
+
+
+def test_another_number_of_values_is_a_failure() -> None:
+    assert evaluated(function("n.head(2)"))[1] == [False] * 4, "by halves it fits"
+    assert evaluated(function("[1, 2, 3]"))[1] == [True] * 4
+
+
+def test_a_text_alone_brings_no_function_along() -> None:
+    for text in ("python_function('0123', n)", "python_function(n)", "python_function()"):
+        with pytest.raises(ExpressionInvalid, match="there is no function"):
+            compile_scalar(text, SCHEMA)
+
+
+def test_a_plan_that_is_sent_makes_its_functions_known() -> None:
+    (known,) = known_functions({"f": function("n - 1")})
+    sent = pickle.dumps(known)
+    del _KNOWN[known.definition.digest]
+    received = pickle.loads(sent)  # noqa: S301 - our own bytes
+    assert isinstance(received, KnownFunction)
+    assert _KNOWN[known.definition.digest] == received
+
+
+@pytest.mark.parametrize("call", ["f()", "f(n, n)", "f(b)"])
+def test_arguments_are_checked(call: str) -> None:
+    made = function("n")
+    known_functions({"f": made})
+    with pytest.raises(ExpressionInvalid) as caught:
+        compile_scalar(render(with_digests(parse(call), {"f": made})), SCHEMA)
+    assert caught.value.code == "type_mismatch"
