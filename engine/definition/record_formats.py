@@ -1,4 +1,7 @@
-"""Formats in which topics hold keys and values: what each can hold. How they are read and written: ``engine.connectors.formats``."""
+"""Formats in which topics hold keys and values: what each can hold.
+
+How they are read and written, as far as they are: ``engine.connectors.formats``.
+"""
 
 from __future__ import annotations
 
@@ -72,4 +75,12 @@ JSON: Final = RecordFormat("JSON", _ALL, _WITHOUT_MAPS, can_wrap=True, can_unwra
 DELIMITED: Final = RecordFormat("DELIMITED", _SCALARS, _SCALARS, can_unwrap=True, takes_delimiter=True)
 KAFKA: Final = RecordFormat("KAFKA", _OF_KAFKA, _OF_KAFKA, is_single=True, can_unwrap=True)
 
-RECORD_FORMATS: Final[dict[str, RecordFormat]] = {each.name: each for each in (JSON, DELIMITED, KAFKA)}
+NONE: Final = RecordFormat("NONE", frozenset(), frozenset())
+_OF_REGISTRIES: Final = tuple(
+    RecordFormat(name, _ALL, _WITHOUT_MAPS, can_wrap=True, can_unwrap=True)
+    for name in ("JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+)
+"""Their records begin with the number of a schema."""
+
+RECORD_FORMATS: Final[dict[str, RecordFormat]] = {each.name: each for each in (JSON, DELIMITED, KAFKA, NONE, *_OF_REGISTRIES)}
+"""All that the language has, by name."""

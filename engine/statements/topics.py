@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.definition.record_formats import RECORD_FORMATS, delimiter_of
 from engine.definition.types import ColumnType, Schema
 from engine.sql.tree import Node
 from engine.statements.faults import StatementRefused, StatementUnsupported
@@ -11,12 +12,9 @@ from engine.statements.properties import Properties
 from engine.statements.session import Format, Session, Topic
 from engine.statements.type_names import shown
 
-FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+FORMATS: Final = tuple(RECORD_FORMATS)
 """Those that the language has; which of them can be read is for whoever reads them."""
 
-_UNWRAPPABLE: Final = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
-_DELIMITERS: Final = {"SPACE": " ", "TAB": "\t"}
-_OF_KAFKA: Final = ("int", "bigint", "double", "string", "bytes")
 _DEFAULT_KEY: Final = "ksql.persistence.default.format.key"
 _DEFAULT_VALUE: Final = "ksql.persistence.default.format.value"
 _WRAPS: Final = "ksql.persistence.wrap.single.values"
@@ -79,27 +77,26 @@ def _format(properties: Properties, side: str, name: str, inherited: Format | No
     written = properties.text(f"{side}_DELIMITER")
     if written is None:
         return inherited if inherited is not None and inherited.name == name else Format(name)
-    if name != "DELIMITED":
+    if not RECORD_FORMATS[name].takes_delimiter:
         raise StatementRefused("property_clash", f"{name} does not support the following configs: [delimiter]", node)
-    delimiter = _DELIMITERS.get(written.upper(), written)
-    if len(delimiter) != 1:
-        raise StatementRefused(
-            "property_malformed", f"Invalid delimiter value: '{written}'. A delimiter is one character, SPACE or TAB", node
-        )
+    try:
+        delimiter = delimiter_of(written)
+    except ValueError as error:
+        raise StatementRefused("property_malformed", f"Invalid delimiter value: '{written}': {error}", node) from error
     return Format(name, delimiter)
 
 
 def _wraps(properties: Properties, value_format: str, session: Session) -> bool | None:
-    given = properties.flag("WRAP_SINGLE_VALUE")
+    given, form = properties.flag("WRAP_SINGLE_VALUE"), RECORD_FORMATS[value_format]
     if given is not None:
-        if value_format not in _UNWRAPPABLE and not (value_format in ("DELIMITED", "KAFKA") and not given):
+        if not (form.can_wrap if given else form.can_unwrap):
             raise StatementRefused(
                 "property_clash", f"Format '{value_format}' does not support 'WRAP_SINGLE_VALUE' set to '{str(given).lower()}'",
                 properties.node("WRAP_SINGLE_VALUE"),
             )  # fmt: skip
         return given
     default = session.settings.values.get(_WRAPS)
-    return None if default is None or value_format not in _UNWRAPPABLE else default.lower() == "true"
+    return None if default is None or not form.can_wrap else default.lower() == "true"
 
 
 def check_formats(topic: Topic, columns: Schema, key: tuple[str, ...], at: Node, *, is_wrap_given: bool) -> None:
@@ -117,22 +114,13 @@ def check_formats(topic: Topic, columns: Schema, key: tuple[str, ...], at: Node,
 
 
 def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str, at: Node) -> None:
-    if form.name == "KAFKA":
-        if len(columns) > 1:
-            raise StatementRefused(
-                "format_clash", f"The 'KAFKA' format only supports a single field. Got: {len(columns)} columns of the {side}", at
-            )
-        for name, kind in columns:
-            if kind.kind not in _OF_KAFKA:
-                raise StatementRefused(
-                    "format_clash", f"The 'KAFKA' format does not support type '{shown(kind)}', column: `{name}`", at
-                )
-    if form.name == "DELIMITED":
-        for name, kind in columns:
-            if kind.is_nested:
-                raise StatementRefused(
-                    "format_clash", f"The 'DELIMITED' format does not support type '{shown(kind)}', column: `{name}`", at
-                )
+    known = RECORD_FORMATS[form.name]
+    if known.is_single and len(columns) > 1:
+        raise StatementRefused(
+            "format_clash",
+            f"The '{form.name}' format only supports a single field. Got: {len(columns)} columns of the {side}",
+            at,
+        )
     if form.name == "JSON":
         for name, kind in columns:
             if _has_odd_map(kind):
@@ -141,10 +129,16 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
                     f"The 'JSON' format only supports MAP types with STRING keys, column: `{name}` {shown(kind)}",
                     at,
                 )
-    if form.name == "NONE" and side == "value" and columns:
+    if form.name == "NONE" and columns:
         raise StatementRefused("format_clash", "The 'NONE' format can only be used when no columns are defined", at)
     if side == "key":
         _check_key_types(form, columns, at)
+    for name, kind in columns:
+        odd = known.unholdable(kind, is_key=side == "key")
+        if odd is not None:
+            raise StatementRefused(
+                "format_clash", f"The '{form.name}' format does not support type '{shown(odd)}', column: `{name}`", at
+            )
 
 
 def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: Node) -> None:

@@ -38,8 +38,7 @@ def test_bytes_of_another_type_are_a_fault(type_text: str, payload: bytes) -> No
     assert (found.columns["V"].to_list(), list(found.faults)) == ([None], [0])
 
 
-def test_every_format_that_is_known_can_be_read_and_written() -> None:
-    assert CODECS.keys() == RECORD_FORMATS.keys()
+def test_every_format_that_can_be_read_is_one_that_is_known() -> None:
     assert all(codec.format is RECORD_FORMATS[name] for name, codec in CODECS.items())
 
 
