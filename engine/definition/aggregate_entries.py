@@ -81,6 +81,7 @@ class Aggregate:
         takes_fraction: a number from 0 to 1 stands behind the values, written out.
         takes_ignore_nulls: TRUE or FALSE may stand last.
         ksqldb: its names in definitions of the dialect ksqldb, in capital letters: a call of one of them there means this entry.
+        is_nested_in_ksqldb: ksqlDB keeps arrays, maps or structs for it, and so cannot compute it of formats that have none.
     """
 
     name: AggregateFunction
@@ -103,6 +104,7 @@ class Aggregate:
     takes_fraction: bool = False
     takes_ignore_nulls: bool = False
     ksqldb: tuple[str, ...] = ()
+    is_nested_in_ksqldb: bool = False
 
     @property
     def form(self) -> str:

@@ -46,7 +46,7 @@ LIST: Final[Sequence[Aggregate]] = (
     Aggregate(
         "count_distinct", "distinct x: any but maps", "bigint", f"How many different values; written count(distinct x). {_TOO_MANY}",
         distinct_count, AggregateExample("count(distinct x)", (1, 2, 2), 2), is_undoable=True,
-        written="count(distinct x), count_distinct(x)", ksqldb=("COUNT_DISTINCT",),
+        written="count(distinct x), count_distinct(x)", ksqldb=("COUNT_DISTINCT",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "sum", _NUMBERS, "bigint; of doubles double, of decimals decimal(38,s)", "The sum; of doubles without error of rounding.", total,
@@ -118,7 +118,7 @@ LIST: Final[Sequence[Aggregate]] = (
     ),
     Aggregate(
         "attr", _ANY, "type of x", "The value that all records have, NULL among them; NULL where they have several.", same,
-        AggregateExample("attr(x)", (3, 3), 3), is_undoable=True, ksqldb=("ATTR",),
+        AggregateExample("attr(x)", (3, 3), 3), is_undoable=True, ksqldb=("ATTR",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "collect_list", f"{_ANY}, {_UP_TO_N}", "array of the type of x",
@@ -159,57 +159,58 @@ LIST: Final[Sequence[Aggregate]] = (
     ),
     Aggregate(
         "ksql_avg", _NUMBERS, "double", "As `avg`, but 0.0 of nothing.", moment, AggregateExample("ksql_avg(x)", (None,), 0.0),
-        is_undoable=True, ksqldb=("AVG",),
+        is_undoable=True, ksqldb=("AVG",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_stddev_samp", _NUMBERS, "double", "As `variance`, but 0.0 of one value and of nothing.", moment,
-        AggregateExample("ksql_stddev_samp(x)", (1, 3, 5), 4.0), is_undoable=True, ksqldb=("STDDEV_SAMP",),
+        AggregateExample("ksql_stddev_samp(x)", (1, 3, 5), 4.0), is_undoable=True, ksqldb=("STDDEV_SAMP",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_stddev_sample", _NUMBERS, "double", "As `stddev`, but 0.0 of one value and of nothing.", moment,
-        AggregateExample("ksql_stddev_sample(x)", (1,), 0.0), is_undoable=True, ksqldb=("STDDEV_SAMPLE",),
+        AggregateExample("ksql_stddev_sample(x)", (1,), 0.0), is_undoable=True, ksqldb=("STDDEV_SAMPLE",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_correlation", "x: number, y: number", "double", "As `correlation`, but NaN where one of the columns does not vary.", moment,
         AggregateExample("ksql_correlation(x, x)", (1, 3, 5), 1.0), is_undoable=True, written="ksql_correlation(x, y)", values=2,
-        ksqldb=("CORRELATION",),
+        ksqldb=("CORRELATION",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_collect_list", f"{_ANY}, {_UP_TO_N}", "array of the type of x", "As `collect_list`, but with NULLs, and empty of nothing.", listed,
         AggregateExample("ksql_collect_list(x)", (3, None), [3, None]), is_undoable=True, is_growing=True,
-        written="ksql_collect_list(x[, n])", largest_k=MAX_COLLECTED_VALUES, ksqldb=("COLLECT_LIST",),
+        written="ksql_collect_list(x[, n])", largest_k=MAX_COLLECTED_VALUES, ksqldb=("COLLECT_LIST",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_collect_set", f"{_ANY}, {_UP_TO_N}", "array of the type of x", "As `collect_set`, but with NULL, and of nested values, too.",
         listed, AggregateExample("ksql_collect_set(x)", (3, None, None), [3, None]), is_growing=True, written="ksql_collect_set(x[, n])",
-        largest_k=MAX_COLLECTED_VALUES, ksqldb=("COLLECT_SET",),
+        largest_k=MAX_COLLECTED_VALUES, ksqldb=("COLLECT_SET",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_topk", "x: any that has an order, y: any, which may be left out, k: whole number", "array of the type of x, or of structs",
         "As `top_k`, but empty of nothing.", greatest, AggregateExample("ksql_topk(x, 2)", (None,), []), written="ksql_topk(x[, y …], k)",
-        largest_k=MAX_TOP_K, needs_k=True, takes_further=True, ksqldb=("TOPK",),
+        largest_k=MAX_TOP_K, needs_k=True, takes_further=True, ksqldb=("TOPK",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_topkdistinct", "x: any that has an order, k: whole number", "array of the type of x", "As `top_k_distinct`, but empty of nothing.",
         greatest, AggregateExample("ksql_topkdistinct(x, 2)", (None,), []), written="ksql_topkdistinct(x, k)", largest_k=MAX_TOP_K,
-        needs_k=True, ksqldb=("TOPKDISTINCT",),
+        needs_k=True, ksqldb=("TOPKDISTINCT",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_earliest_by_offset", f"{_ANY}, {_UP_TO_N}, ignore_nulls: TRUE unless written", "type of x, or array of it",
         "As `first_by_arrival`, but n values of nothing are an empty array.", one_or_listed,
         AggregateExample("ksql_earliest_by_offset(x, 2)", (None,), []), written="ksql_earliest_by_offset(x[, n][, ignore_nulls])",
-        largest_k=MAX_COLLECTED_VALUES, takes_ignore_nulls=True, ksqldb=("EARLIEST_BY_OFFSET",),
+        largest_k=MAX_COLLECTED_VALUES, takes_ignore_nulls=True, ksqldb=("EARLIEST_BY_OFFSET",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_latest_by_offset", f"{_ANY}, {_UP_TO_N}, ignore_nulls: TRUE unless written", "type of x, or array of it",
         "As `last_by_arrival`, but n values of nothing are an empty array.", one_or_listed,
         AggregateExample("ksql_latest_by_offset(x, 2, FALSE)", (3, 1, None), [1, None]),
         written="ksql_latest_by_offset(x[, n][, ignore_nulls])", largest_k=MAX_COLLECTED_VALUES, takes_ignore_nulls=True,
-        ksqldb=("LATEST_BY_OFFSET",),
+        ksqldb=("LATEST_BY_OFFSET",), is_nested_in_ksqldb=True,
     ),
     Aggregate(
         "ksql_histogram", "x: any but nested and bytes", "map<string,bigint>", "As `histogram`, but empty of nothing.", frequencies,
         AggregateExample("ksql_histogram(x)", (None,), {}), is_undoable=True, is_growing=True, is_of_text=True, ksqldb=("HISTOGRAM",),
+        is_nested_in_ksqldb=True,
     ),
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.definition.aggregates import AGGREGATES
 from engine.sql.statement_tree import JoinClause, Select
 from engine.sql.tree import Binary, Call, Chain, Column, Node, Null, Number
 from engine.statements.faults import StatementRefused
@@ -14,6 +15,9 @@ _OF_ANY_WINDOW: Final = ("JSON_SR", "AVRO", "PROTOBUF")
 """Formats of keys of which ksqlDB joins windows of different sizes."""
 
 _TABLE_FUNCTIONS: Final = ("explode", "cube_explode")
+_NESTED_AGGREGATES: Final = frozenset(
+    name.lower() for each in AGGREGATES.values() if each.is_nested_in_ksqldb for name in each.ksqldb
+)
 _LARGEST: Final = 2**63
 """Of a BIGINT, without its sign."""
 
@@ -25,6 +29,7 @@ def check_rules(select: Select, sources: Sources) -> None:
         StatementRefused: with ksqlDB's reason.
     """
     _check_formats(select, sources)
+    _check_intermediate_types(select, sources)
     names = [source.relation.name for source in sources]
     for source in sources.listed[1:]:
         if names.count(source.relation.name) > 1:
@@ -64,6 +69,20 @@ def _check_formats(select: Select, sources: Sources) -> None:
             f"Source(s) {', '.join(those)} are using the 'KAFKA' value format. This format does not yet support {clause}.",
             select.relation,
         )
+
+
+def _check_intermediate_types(select: Select, sources: Sources) -> None:
+    """Refuse aggregates of which ksqlDB keeps what the format of the first source cannot hold."""
+    if sources.first.relation.topic.value_format.name != "DELIMITED":
+        return
+    for node in select.walk():
+        if isinstance(node, Call) and node.name.text.lower() in _NESTED_AGGREGATES:
+            raise StatementRefused(
+                "format_clash",
+                "One of the functions used in the statement has an intermediate type that the value format can not handle. "
+                f"Please remove the function or change the format. It is {node.name.text.upper()}, and the format DELIMITED",
+                node,
+            )
 
 
 def _check_windows(first: Source, source: Source, join: JoinClause) -> None:

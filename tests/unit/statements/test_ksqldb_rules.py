@@ -13,6 +13,7 @@ WINDOWED = (
 CREATE STREAM hours (id INT KEY, v INT) WITH (KAFKA_TOPIC='h', VALUE_FORMAT='JSON', WINDOW_TYPE='TUMBLING', WINDOW_SIZE='1 HOUR');
 CREATE STREAM visits (id INT KEY, v INT) WITH (KAFKA_TOPIC='v', VALUE_FORMAT='JSON', WINDOW_TYPE='SESSION');
 CREATE STREAM plain (id INT KEY, v INT) WITH (KAFKA_TOPIC='p', VALUE_FORMAT='KAFKA');
+CREATE STREAM lines (id INT KEY, v INT) WITH (KAFKA_TOPIC='l', VALUE_FORMAT='DELIMITED');
 """
 )
 
@@ -28,6 +29,7 @@ CREATE STREAM plain (id INT KEY, v INT) WITH (KAFKA_TOPIC='p', VALUE_FORMAT='KAF
         ("CREATE STREAM s AS SELECT * FROM hours a JOIN visits b WITHIN 1 HOUR ON a.id = b.id;", "windowed_join"),
         ("CREATE STREAM s AS SELECT * FROM hours a JOIN rides b WITHIN 1 HOUR ON a.id = b.id;", "unsupported_pair"),
         ("CREATE TABLE s AS SELECT v, COUNT(*) AS n FROM plain GROUP BY v;", "format_clash"),
+        ("CREATE TABLE s AS SELECT id, AVG(v) AS a FROM lines GROUP BY id;", "format_clash"),
         ("CREATE STREAM s AS SELECT id, city FROM rides WHERE city = NULL;", "null_compared"),
         ("CREATE STREAM s AS SELECT id, meters + 9223372036854775809 FROM rides;", "number_too_large"),
     ],
