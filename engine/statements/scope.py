@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.definition.suggestions import hint
-from engine.definition.types import ColumnType, Schema
+from engine.definition.types import ColumnType
 from engine.sql.statement_tree import CreateAs, CreateRelation, Relation, Select
 from engine.sql.tree import Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Paren, StructOf, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.naming import ROWTIME, SYSTEM_COLUMNS, WINDOWSTART, alias_of, definition_name, folded
+from engine.statements.naming import ROWTIME, WINDOWSTART, alias_of, definition_name, folded
 from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.type_names import type_name, type_of
 
@@ -270,13 +270,3 @@ class Translator:
 def core(node: Node) -> Node:
     """Return a tree without brackets: what it means."""
     return node.mapped(lambda part: core(part.inner) if isinstance(part, Paren) else None)
-
-
-def is_system(name: str) -> bool:
-    """Whether a name is taken by the system."""
-    return name in SYSTEM_COLUMNS
-
-
-def schema_of(sources: Sources) -> Schema:
-    """Return the columns of all inputs, by their names in definitions."""
-    return Schema(tuple((f"{source.name}.{name}", kind) for source in sources for name, kind in source.relation.columns.items()))
