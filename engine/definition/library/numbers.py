@@ -25,6 +25,13 @@ def absolute(arguments: Arguments) -> Operand:
     return arithmetic.absolute(operand, kind)
 
 
+def absolute_of_type(arguments: Arguments) -> Operand:
+    """Compile ``ksql_abs``: an int stays one."""
+    ((operand, kind),) = numbers_of("ksql_abs", arguments)
+    found = arithmetic.absolute(operand, kind)
+    return found if kind != INT else Operand(found.expr.cast(INT.polars, strict=False), INT)
+
+
 def sign(arguments: Arguments) -> Operand:
     ((operand, _),) = numbers_of("sign", arguments)
 
@@ -150,7 +157,11 @@ NUMBERS: Sequence[Function] = (
     Function(
         "abs", "x: number", "type of x; of an int bigint", "The number without its sign.",
         (Example("abs(-2)", 2), Example("abs(1.5)", 1.5)), absolute,
-        gaps=gaps.without_result("number_overflow", "int", "double", "decimal"), ksqldb=("ABS",),
+        gaps=gaps.without_result("number_overflow", "int", "double", "decimal"),
+    ),
+    Function(
+        "ksql_abs", "x: number", "type of x", "The number without its sign; NULL where it fits an int no more.",
+        (Example("ksql_abs(-2)", 2),), absolute_of_type, gaps=gaps.without_result("number_overflow", "double", "decimal"), ksqldb=("ABS",),
     ),
     Function(
         "round", "x: number, digits?: whole number", "type of x; a decimal is one digit wider",

@@ -37,6 +37,7 @@ _OF_KSQLDB = ("cot", "asin", "acos", "sinh", "cosh", "log", "sqrt", "ln", "exp")
 CALLS_OF_NUMBERS: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}(D)",) for name in (*_ROOTS, *(f"ksql_{each}" for each in _OF_KSQLDB))},
     "pi": ("pi() + D",),
+    "ksql_abs": ("ksql_abs(N)", "ksql_abs(D)"),
     "atan2": ("atan2(D, 1)", "atan2(1, D)"),
     "ksql_power": ("ksql_power(D, 1)", "ksql_power(1, D)"),
     "ksql_round": ("ksql_round(N)", "ksql_round(D, 1)", "ksql_round(M, 1)", "ksql_round(2.5, ksql_round(D))"),

@@ -81,6 +81,14 @@ def test_whole_numbers_stay_whole_without_digits() -> None:
     assert values("ksql_round(n, -1)", table) == [10.0, None]
 
 
+def test_a_size_has_the_type_of_the_number() -> None:
+    table = frame(n=[-(2**31), -7, None], b=[-5, 5, -(2**63)])
+    assert values("ksql_abs(n)", table) == [None, 7, None]
+    assert values("ksql_abs(b)", table) == [5, 5, None]
+    assert counted("ksql_abs(n)", table) == counted("ksql_abs(b)", table) == 1
+    assert str(compile_scalar("ksql_abs(n)", SCHEMA).type) == "int"
+
+
 @pytest.mark.parametrize("name", ["sqrt", "ln", "asin", "acos", "log"])
 def test_outside_of_its_domain_ours_is_null_and_counted_and_that_of_ksqldb_is_nan(name: str) -> None:
     table = frame(x=[-2.0, None])
