@@ -19,6 +19,7 @@ from engine.definition.queries import Join, QueryDefinition
 from engine.definition.syntax import parse, render
 from engine.definition.type_names import type_of
 from engine.sql.tree import (
+    ArrayOf,
     Between,
     Binary,
     Boolean,
@@ -27,6 +28,7 @@ from engine.sql.tree import (
     Cast,
     Chain,
     Column,
+    Entry,
     Identifier,
     In,
     Like,
@@ -37,6 +39,7 @@ from engine.sql.tree import (
     Number,
     Paren,
     Star,
+    StructOf,
     Text,
     When,
 )
@@ -228,6 +231,10 @@ def _renamed(node: Node) -> Node:
         return Call(Identifier("plus"), (*before, node.right))
     if isinstance(node, Cast):
         return _elaborated_cast(node)
+    if isinstance(node, ArrayOf) and any(isinstance(item.bare, Text | StructOf) for item in node.items):
+        return Call(Identifier("ksql_array"), node.items)
+    if isinstance(node, Entry) and isinstance(node.key.bare, Null):
+        return replace(node, key=Text("null"))
     if not isinstance(node, Call):
         return node
     if node.name.text == "as_value" and len(node.arguments) == 1:

@@ -23,6 +23,7 @@ from engine.definition.library.json_texts import JSON_TEXTS
 from engine.definition.library.lambdas import LAMBDAS
 from engine.definition.library.maps import MAPS
 from engine.definition.library.masks import MASKS
+from engine.definition.library.mixed_arrays import MIXED_ARRAYS
 from engine.definition.library.more_texts import MORE_TEXTS
 from engine.definition.library.numbers import NUMBERS
 from engine.definition.library.places import PLACES
@@ -97,6 +98,7 @@ _LIST: Sequence[Function] = (
     *TIMES,
     *CASTS,
     *ARRAYS,
+    *MIXED_ARRAYS,
     *MAPS,
     *LAMBDAS,
     *TIME_TEXTS,

@@ -66,7 +66,12 @@ def _of_key(held: pl.Expr, key: pl.Expr) -> pl.Expr:
 
 def array(compiler: Compiling, node: ArrayOf) -> Operand:
     """Compile ``ARRAY[x, …]``: the elements in their common type."""
-    items, kind = coerce_all([compiler.compile(item) for item in node.items], "ARRAY")
+    return array_of_all([compiler.compile(item) for item in node.items])
+
+
+def array_of_all(operands: Sequence[Operand]) -> Operand:
+    """Return arrays of these values in their common type. Raises ExpressionInvalid."""
+    items, kind = coerce_all(operands, "ARRAY")
     if not items:
         raise ExpressionInvalid(
             "type_mismatch", "the type of an empty array is unknown; write CAST(NULL AS array<string>), or slice one"

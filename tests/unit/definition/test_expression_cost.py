@@ -149,6 +149,7 @@ CALLS: dict[str, tuple[str, ...]] = {
         "ksql_cast(A, 'array<bigint>')", "ksql_cast(ksql_cast(T, 'string'), 'timestamp')",
         *(f"ksql_cast(ksql_cast(S, '{kind}'), 'string')" for kind in ("date", "time", "boolean")),
     ),
+    "ksql_array": ("array_max(ksql_array(D, 1, '2'))",),
     "array_contains": ("case when array_contains(A, 1) then a end", "cast(array_contains(array[1, 2], N) as bigint)"),
     "array_length": ("generate_series(1, array_length(A))",),
     **{name: (f"{name}(A)",) for name in ("array_distinct", "array_sort")},
