@@ -145,7 +145,8 @@ TIME_ARITHMETIC: Sequence[Function] = (
         (Example("format_date(from_days(365), 'yyyy-MM-dd')", "1971-01-01"),), from_days, gaps=_OUTSIDE, ksqldb=("FROM_DAYS",),
     ),
     Function(
-        "unix_date", "date: date", "int", "Days after 1970-01-01. There is no day of today: a result must not depend on when it is computed.", (Example("unix_date(DATE '1970-01-11')", 10),), unix_date,
+        "unix_date", "date: date", "int",
+        "Days after 1970-01-01. There is no day of today: a result must not depend on when it is computed.", (Example("unix_date(DATE '1970-01-11')", 10),), unix_date,
         ksqldb=("UNIX_DATE",),
     ),
 )  # fmt: skip
