@@ -146,7 +146,8 @@ TIME_ARITHMETIC: Sequence[Function] = (
     ),
     Function(
         "unix_date", "date: date", "int",
-        "Days after 1970-01-01. There is no day of today: a result must not depend on when it is computed.", (Example("unix_date(DATE '1970-01-11')", 10),), unix_date,
+        "Days after 1970-01-01. There is no day of today: a result must not depend on when it is computed.",
+        (Example("unix_date(DATE '1970-01-11')", 10),), unix_date,
         ksqldb=("UNIX_DATE",),
     ),
 )  # fmt: skip
