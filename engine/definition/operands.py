@@ -40,6 +40,10 @@ _NAIVE_TIMESTAMPS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _ZONED_TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.f%#z"
 
 
+CONSTRUCTORS = ("ARRAY", "MAP")
+"""Where structs meet that need not have the same fields: one that a value has not is NULL in it."""
+
+
 class ExpressionInvalid(ValueError):
     """An expression was refused.
 
@@ -167,6 +171,8 @@ def common_type(operands: Sequence[Operand], where: str) -> ColumnType | None:
 def _common_nested(kinds: Sequence[ColumnType], where: str) -> ColumnType | None:
     """Return the nested type whose parts are what the parts of these have in common; None where they are not built alike."""
     first = kinds[0]
+    if where in CONSTRUCTORS and all(kind.kind == "struct" for kind in kinds):
+        return _common_struct(kinds, where)
     if not first.is_nested or any(kind.shape != first.shape for kind in kinds):
         return None
     parts = [
@@ -174,6 +180,16 @@ def _common_nested(kinds: Sequence[ColumnType], where: str) -> ColumnType | None
         for parts in zip(*(k.inner for k in kinds), strict=True)
     ]
     return first.with_inner([part for part in parts if part is not None])
+
+
+def _common_struct(kinds: Sequence[ColumnType], where: str) -> ColumnType:
+    """Return the struct that has every field of these: what an array of structs holds that differ in their fields."""
+    names = dict.fromkeys(name for kind in kinds for name, _ in kind.fields)
+    held = {
+        name: [Operand(pl.lit(None), dict(kind.fields)[name]) for kind in kinds if name in dict(kind.fields)] for name in names
+    }
+    found = [(name, common_type(parts, where)) for name, parts in held.items()]
+    return ColumnType("struct", fields=tuple((name, part) for name, part in found if part is not None))
 
 
 def _common_number(operands: Sequence[Operand]) -> ColumnType:
@@ -224,7 +240,8 @@ def coerce(operand: Operand, target: ColumnType, where: str) -> pl.Expr:
         return operand.expr.cast(target.polars, strict=False)
     if operand.type.kind == "date" and target.kind == "timestamp":
         return operand.expr.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-    if operand.type.is_nested and operand.type.shape == target.shape:
+    is_wider = where in CONSTRUCTORS and operand.type.kind == target.kind == "struct"
+    if operand.type.is_nested and (operand.type.shape == target.shape or is_wider):
         inside = rebuilt(operand.expr, operand.type, target, lambda part, own, wanted: coerce(Operand(part, own), wanted, where))
         if inside is not None:
             return inside

@@ -57,6 +57,25 @@ def test_a_text_that_is_no_value_of_the_type_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        ("ARRAY[i, text_as(i, '2')]", [[1, 2], [-2, 2], [None, 2]]),
+        ("ARRAY[s, text_as(s, '2')]", [["10.30", "2"], ["a+b", "2"], [None, "2"]]),
+        ("ARRAY[STRUCT(a := 1, b := i), STRUCT(b := l, c := TRUE), NULL][2]->b", [4, 5, None]),
+        ("ARRAY[STRUCT(a := 1), STRUCT(c := i)][1]->c", [None, None, None]),
+        ("ARRAY[ARRAY[STRUCT(a := 1)], ARRAY[STRUCT(c := i)]][2][1]->c", [1, -2, None]),
+    ],
+)
+def test_an_array_holds_literals_of_its_type_and_structs_with_all_fields(text: str, wanted: list[object]) -> None:
+    assert computed(text) == wanted
+
+
+def test_structs_with_other_fields_meet_in_arrays_and_maps_alone() -> None:
+    with pytest.raises(ExpressionInvalid):
+        compile_scalar("STRUCT(a := 1) = STRUCT(b := 1)", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
         ("s LIKE p ESCAPE ''", [True, False, None]),
         ("s ILIKE p ESCAPE ''", [True, True, None]),
         ("s LIKE s || '%' ESCAPE ''", [True, True, None]),
