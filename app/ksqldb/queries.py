@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from fastapi.responses import StreamingResponse
 from app.api.bodies import parse_json
 from app.api.deps import Services
 from app.api.sql.pulls import pull
-from app.api.sql.pushes import Push, pushing
+from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.scripts import ScriptRunner
 from app.api.sql.settling import settled
 from app.errors import AppError, BadRequest, Fault
@@ -26,7 +27,7 @@ from app.ksqldb.values import rows_of
 from engine.definition.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Select
-from engine.statements.reading import read_of
+from engine.statements.scans import pull_of
 
 router = APIRouter()
 V1: Final = "application/vnd.ksql.v1+json"
@@ -130,7 +131,7 @@ async def _found(services: Services, runner: ScriptRunner, parsed: Parsed, queri
 
 
 async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> Found:
-    read = await runner.inspected(parsed, lambda known: read_of(select, known))
+    read = await runner.inspected(parsed, lambda known: pull_of(select, known))
     session = await runner.inspected(parsed, lambda known: known)
     await settled(services, session, read.relation, FRESH_WITHIN_S)
     rows = await pull(services, read)
@@ -149,20 +150,31 @@ async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, sele
 
 async def _pushed(push: Push, end: asyncio.Event, told: list[str]) -> AsyncIterator[list[tuple[list[Any], bool]]]:
     left = push.limit
-    if left == 0:
+    ended = asyncio.create_task(end.wait())
+    try:
+        while left is None or left > 0:
+            batch = await _next(push, ended)
+            if batch is None:
+                return
+            shown = (await asyncio.to_thread(rows_of, batch.frame, push.columns))[:left]
+            left = None if left is None else left - len(shown)
+            yield list(zip(shown, batch.deleted, strict=False))
         told.append("Limit Reached")
-        return
-    async for batch in push.rows:
-        if end.is_set():
-            return
-        shown = rows_of(batch.frame, push.columns)
-        if left is not None:
-            shown = shown[:left]
-            left -= len(shown)
-        yield list(zip(shown, batch.deleted, strict=False))
-        if left == 0:
-            told.append("Limit Reached")
-            return
+    finally:
+        ended.cancel()
+
+
+async def _next(push: Push, ended: asyncio.Task[Any]) -> PushedRows | None:
+    """Return the next rows; None where there are no more, or the query was closed."""
+    coming = asyncio.ensure_future(anext(push.rows, None))
+    try:
+        await asyncio.wait((coming, ended), return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() and not ended.done() else None
+    finally:
+        if not coming.done():
+            coming.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await coming
 
 
 async def _lines(found: Found, form: Form) -> AsyncIterator[bytes]:

@@ -25,10 +25,13 @@ async def get_root() -> RedirectResponse:
 
 
 @router.get("/info")
-async def get_info() -> dict[str, Any]:
+async def get_info(request: Request) -> dict[str, Any]:
     """Say which protocol is spoken, and by whom."""
+    services: Services = request.app.state.services
+    host = (request.url.hostname or "localhost") if ":" not in (request.url.hostname or "") else f"[{request.url.hostname}]"
+    own = {"version": __version__, "url": f"http://{host}:{services.settings.port}"}
     about = {"version": SPOKEN_VERSION, "kafkaClusterId": _ID, "ksqlServiceId": _ID, "serverStatus": "RUNNING"}
-    return {"KsqlServerInfo": {**about, "slackwaterVersion": __version__}}
+    return {"KsqlServerInfo": {**about, "slackwater": own}}
 
 
 @router.get("/healthcheck")

@@ -15,6 +15,7 @@ from app.domain.change_cursors import identity_of
 from app.errors import Conflict, Unavailable
 from app.store.catalog import entry_of, output_to_json
 from app.store.log_tables import feed, incarnation
+from app.store.materialisations import materialised_output
 from app.store.readable import written
 from app.store.relations import Kind, of_kind
 from app.store.tables import query
@@ -67,8 +68,14 @@ class Followed:
         return None if self.relation.where is None else compile_scalar(self.relation.where, self.relation.columns).expr
 
 
-async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> Followed:
+async def find_followed(connection: AsyncConnection, kind: Kind, name: str, *, takes_records: bool = False) -> Followed:
     """Return the stream or table of that name as it can be followed.
+
+    Args:
+        connection: to read with.
+        kind: of the relation.
+        name: of the relation.
+        takes_records: of a table whose rows are kept nowhere the records that were appended will do.
 
     Raises:
         NotFound: ``relation_not_found``.
@@ -76,7 +83,8 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str) -> F
         Unavailable: ``relation_changing``.
     """
     row = of_kind(await find_relation_async(connection, name), kind, name)
-    writer, output = written(row) if kind == "table" else (row.produced_by, None)
+    is_bare = takes_records and row.origin == "source" and materialised_output(row) is None
+    writer, output = written(row) if kind == "table" and not is_bare else (row.produced_by, None)
     # The rows of a source are followed as its internal query writes them.
     entry = entry_of_row(row) if output is None else entry_of(name, kind, "derived", output_to_json(output), writer, [])
     if entry.feed.type != "log":

@@ -18,6 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from app.testing.sql_queries import Place, QueryRun
+from app.testing.sql_service import consume, produce
 from app.testing.sql_topics import Record, record_of, shown, sides_of, unknown_formats, written
 from engine.connectors.formats.codecs import CODECS
 from engine.connectors.formats.json_text import json_text
@@ -33,6 +34,8 @@ from engine.statements.binding import bind
 from engine.statements.effects import after
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.session import Session, Settings, SqlRelation
+
+__all__ = ["Refused", "Unsupported", "consume", "produce", "run"]
 
 _MAX_CHARS: Final = 1 << 20
 """Of a statement, once variables are filled in."""

@@ -14,7 +14,7 @@ from engine.definition.suggestions import hint
 from engine.definition.syntax import parse, render
 from engine.definition.types import BIGINT, ColumnType, Schema
 from engine.sql.statement_tree import InsertValues, Row
-from engine.sql.tree import Cast, Column, Node, Null
+from engine.sql.tree import Cast, Column, Negative, Node, Null, Number, Text
 from engine.statements.actions import Action, InsertRecords
 from engine.statements.faults import StatementRefused
 from engine.statements.naming import ROWTIME, folded
@@ -91,7 +91,7 @@ def _value(node: Node, name: str, kind: ColumnType, translate: Translator) -> An
         raise StatementRefused(
             "values_unfit", f"{folded(node.bare.name)} is a name, and VALUES takes values: put texts into quotes", node
         )
-    tree = translate(node)
+    tree = _exact(translate(node), kind)
     try:
         scalar = compile_scalar(elaborated_text(render(tree)), Schema())
         if scalar.type != kind:
@@ -99,10 +99,19 @@ def _value(node: Node, name: str, kind: ColumnType, translate: Translator) -> An
             scalar = compile_scalar(render(Cast(_quoted(elaborated_text(render(tree))), type_name(kind))), Schema())
     except ExpressionInvalid as error:
         raise StatementRefused(error.code, error.detail, node) from error
-    value = _NOTHING.select(scalar.expr.alias("value")).item()
+    (value,) = _NOTHING.select(scalar.expr.alias("value")).row(0)
     if value is None and scalar.type is not None:
         raise StatementRefused("type_mismatch", f"{name}: the value does not fit {shown(kind)}", node)
     return value
+
+
+def _exact(tree: Node, kind: ColumnType) -> Node:
+    """Return a number that is written out with all its digits where the column is a decimal."""
+    bare = tree.bare
+    number = bare.operand.bare if isinstance(bare, Negative) else bare
+    if kind.kind != "decimal" or not isinstance(number, Number):
+        return tree
+    return Text(f"-{number.text}" if isinstance(bare, Negative) else number.text, span=tree.span)
 
 
 def _quoted(text: str) -> Node:

@@ -18,6 +18,7 @@ from engine.definition.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnTy
 from engine.sql.statement_tree import Select, SelectItem
 from engine.sql.tree import Column, Identifier, Node, Number, Star, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
+from engine.statements.grouping import has_aggregates
 from engine.statements.items import Naming, items_of
 from engine.statements.naming import ROWTIME, WINDOW_BOUNDS_OF_SQL, Numbered, alias_of, folded
 from engine.statements.properties import milliseconds
@@ -75,7 +76,8 @@ class OwnedRead:
 
 def is_owned_read(select: Select) -> bool:
     """Whether a SELECT looks at one relation alone, row by row."""
-    return not (select.joins or select.window or select.group_by or select.partition_by or select.having)
+    grouped = select.group_by or select.having or has_aggregates(*(item.value for item in select.items))
+    return not (select.joins or select.window or select.partition_by or grouped)
 
 
 def read_of(select: Select, session: Session) -> OwnedRead:

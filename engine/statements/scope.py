@@ -9,7 +9,7 @@ from typing import Final
 from engine.definition.suggestions import hint
 from engine.definition.types import ColumnType
 from engine.sql.statement_tree import CreateAs, CreateRelation, Relation, Select
-from engine.sql.tree import Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Paren, StructOf, Text
+from engine.sql.tree import Binary, Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Null, Paren, StructOf, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.naming import ROWTIME, WINDOWSTART, alias_of, definition_name, folded
 from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
@@ -21,6 +21,7 @@ EVENT_TIME: Final = "$event_time_ms"
 OPERATORS: Final = frozenset({"window", "aggregate", "suppress", "filter"})
 """What no alias of a definition may be: operators are called so in counters."""
 
+_ARITHMETIC: Final = frozenset("+-*/%")
 _UNITS: Final = frozenset({"MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS"})
 
 
@@ -199,6 +200,8 @@ class Translator:
                         ),
                         span=part.span,
                     )
+                case Binary(sign=sign, left=left, right=right) if sign in _ARITHMETIC and not self.is_free:
+                    _refuse_null(part, left, right)
                 case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
                     return None
                 case Cast(operand=operand, type=kind):
@@ -265,6 +268,13 @@ class Translator:
             written = name if at.table is None else f"{source.alias}.{name}"
             raise StatementRefused("unknown_column", f"Column '{written}' cannot be resolved{hint(name, known)}", at)
         return source.column(name, at)
+
+
+def _refuse_null(at: Node, *operands: Node) -> None:
+    if any(isinstance(each.bare, Null) for each in operands):
+        raise StatementRefused(
+            "type_mismatch", "Arithmetic on null is not supported; say which type it has, as in CAST(NULL AS INT)", at
+        )
 
 
 def core(node: Node) -> Node:

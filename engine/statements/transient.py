@@ -79,7 +79,8 @@ def _selected(select: Select, session: Session) -> Selected:
 
 
 def _hidden(select: Select) -> Iterator[tuple[Node, ...]]:
-    """Yield what may be missing: groups, parts of PARTITION BY, sides of joins."""
+    """Yield what may be missing: a value, groups, parts of PARTITION BY, sides of joins."""
+    yield (Number("1"),)
     if select.group_by:
         shown = {item.value.bare for item in select.items}
         yield tuple(each for each in select.group_by if each.bare not in shown)

@@ -14,9 +14,9 @@ from app.cli.server import Server
 
 
 @contextmanager
-def live(app: FastAPI, graceful_s: int = 1, **options: Any) -> Iterator[str]:
-    """Serve the application for the length of a block; yields its URL. ``options`` are uvicorn's."""
-    server = Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=graceful_s, **options), app)
+def live(app: FastAPI, graceful_s: int = 1, port: int = 0, **options: Any) -> Iterator[str]:
+    """Serve the application for the length of a block; yields its URL. ``port`` 0: any; ``options`` are uvicorn's."""
+    server = Server(uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=graceful_s, **options), app)
     started = threading.Event()
     begin = server.startup
 

@@ -30,7 +30,7 @@ from engine.statements.actions import Action
 from engine.statements.binding import bind
 from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
 from engine.statements.naming import definition_name, folded
-from engine.statements.reading import read_of
+from engine.statements.scans import pull_of
 from engine.statements.session import Session
 
 Found = TypeVar("Found")
@@ -47,7 +47,7 @@ async def look(services: Services, parsed: Parsed, session: Session) -> Outcome:
     try:
         match parsed.tree:
             case Select(emit=None):
-                return Selected(parsed, await pull(services, read_of(parsed.tree, session)))
+                return Selected(parsed, await pull(services, pull_of(parsed.tree, session)))
             case Print():
                 return Listed(parsed, await printed(services, parsed.tree, session))
             case _:

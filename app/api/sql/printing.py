@@ -61,7 +61,7 @@ async def _frames(services: Services, relation: SqlRelation) -> AsyncGenerator[p
             yield frame
         return
     async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, relation.kind, relation.definition_name)
+        followed = await find_followed(connection, relation.kind, relation.definition_name, takes_records=True)
     async with following(services.tails, ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
         while frames := await follower.next():
             for frame in frames:

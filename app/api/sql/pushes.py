@@ -115,7 +115,7 @@ def _own(select: Select, session: Session) -> OwnedRead | None:
 @asynccontextmanager
 async def _following(services: Services, kind: str, name: str, beginning: Beginning) -> AsyncIterator[FrameFollower]:
     async with services.database.reads.connect() as connection:
-        followed = await find_followed(connection, "table" if kind == "table" else "stream", name)
+        followed = await find_followed(connection, "table" if kind == "table" else "stream", name, takes_records=True)
     async with following(services.tails, ChangeSource(followed, has_text_numbers=False), beginning) as follower:
         yield follower
 

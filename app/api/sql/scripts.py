@@ -5,11 +5,11 @@ What a statement changes of definitions is one transaction. Nothing is carried o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+import polars as pl
 import sqlalchemy as sa
 from anyio import to_thread
 
@@ -18,6 +18,7 @@ from app.api.sql.faults import of_app, of_definition, of_script, of_statement
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
+from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import AppError, Forbidden
 from app.store.scopes import find_names_sharing
 from app.store.sql.carrying_out import Done, carry_out
@@ -39,7 +40,7 @@ from engine.sql.statement_tree import (
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
 from engine.statements.binding import bind
 from engine.statements.faults import StatementFault
-from engine.statements.reading import read_of
+from engine.statements.scans import pull_of
 from engine.statements.session import Session, Settings
 
 Found = TypeVar("Found")
@@ -216,8 +217,7 @@ class ScriptRunner:
         async with self._services.database.reads.connect() as connection:
             names = await find_names_sharing(connection, relation.definition_name)
         refuse_feed_beyond_scope(relation.definition_name, "/sql", names)
-        records = [_record(row, at_ms) for row, at_ms in zip(action.rows, action.times_ms, strict=True)]
-        body = json.dumps(records, default=str).encode()
+        body = await to_thread.run_sync(_body, action)
         appended = await self._services.appender.append(relation.kind, relation.definition_name, body, "application/json", None)
         return Inserted(parsed, relation, appended)
 
@@ -226,13 +226,24 @@ def _checked(parsed: Parsed, session: Session) -> str:
     """Check a statement that looks as far as it can be without looking; returns what it would do."""
     tree = parsed.tree
     if isinstance(tree, Select) and tree.emit is None:
-        read = read_of(tree, session)
+        read = pull_of(tree, session)
         return f"would read {read.relation.kind} {read.relation.name}"
     return "would be answered"
 
 
-def _record(row: Mapping[str, Any], at_ms: int | None) -> dict[str, Any]:
-    return dict(row) if at_ms is None else {**row, "$event_time_ms": at_ms}
+def _body(action: InsertRecords) -> bytes:
+    """Return records as they are appended; a column that a row leaves out is not among its members."""
+    records = [_record(action, row, at_ms) for row, at_ms in zip(action.rows, action.times_ms, strict=True)]
+    return f"[{','.join(records)}]".encode()
+
+
+def _record(action: InsertRecords, row: Mapping[str, Any], at_ms: int | None) -> str:
+    columns = action.relation.columns.select(list(row))
+    frame = pl.DataFrame({name: [row[name]] for name in columns.names}, schema=columns.polars())
+    (text,) = encode_values(frame, columns, has_text_numbers=False) if columns.names else ("{}",)
+    if at_ms is None:
+        return text
+    return f'{text.removesuffix("}")}{"," if columns.names else ""}"{EVENT_TIME}":{at_ms}}}'
 
 
 def _change(words: dict[str, str], name: str, value: str | None) -> None:

@@ -51,9 +51,17 @@ class FrameFollower:
                 far = await stretch_end(connection, self._source.followed, partition, start, min(ROWS_AT_ONCE, end - start))
                 frame = await read_frame(connection, self._source.followed, partition, start, far)
                 self._offsets[partition] = far
+                frame = self._readable(frame)
                 if frame.height:
                     found.append(frame)
         return found
+
+    def _readable(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Leave out what changes no row of a table: records without a whole key (T6)."""
+        followed = self._source.followed
+        if followed.kind == "stream" or followed.output is not None:
+            return frame
+        return frame.filter(pl.all_horizontal(pl.col(followed.key).is_not_null()))
 
     async def wait(self, seconds: float) -> None:
         """Wait until there may be something new, at most so long."""
