@@ -33,6 +33,10 @@ class QueryRun:
         self._plan = replace(plan, tasks=1)
         self._relations = relations
         self._sides = sides
+        self._read: dict[str, Input] = {}
+        """By alias: of a stream with several writers the first part alone, since a topic has the records of all of them in its own order."""
+        for item in plan.inputs:
+            self._read.setdefault(item.alias, item)
         self._stores: dict[tuple[int, int], MemorySegmentStore] = {}
         self._pipeline = Pipeline(self._plan, None, self._store)
 
@@ -52,7 +56,7 @@ class QueryRun:
             EngineError: the query stopped.
         """
         found: dict[Place, list[Slice]] = {}
-        for item in self._plan.inputs:
+        for item in self._read.values():
             for place, piece in self._slices(item, topics):
                 found.setdefault(place, []).append(piece)
         changes: list[pl.DataFrame] = []

@@ -48,6 +48,16 @@ def test_a_record_of_a_stream_without_a_value_is_passed_on_and_fulfils_no_condit
     assert found["NONE"] == []
 
 
+def test_a_stream_with_several_writers_is_one_topic_in_its_own_order() -> None:
+    statements = [
+        SALES, "CREATE STREAM all_sales AS SELECT shop, pieces FROM sales;", "INSERT INTO all_sales SELECT shop, CAST(-pieces AS INT) AS pieces FROM sales;",
+        "CREATE TABLE sold AS SELECT shop, COUNT(*) AS n, SUM(pieces) AS pieces FROM all_sales GROUP BY shop;",
+    ]  # fmt: skip
+    found = run(statements, [record("sales", "a", {"pieces": pieces}) for pieces in (1, 2)], {})
+    assert [each["value"]["PIECES"] for each in found["ALL_SALES"]] == [1, 2, -1, -2]
+    assert [each["value"]["PIECES"] for each in found["SOLD"]] == [1, 3, 2, 0]
+
+
 def test_windows_of_keys_are_shown() -> None:
     statement = "CREATE TABLE sold AS SELECT shop, SUM(pieces) AS n FROM sales WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY shop EMIT FINAL;"
     given = [record("sales", "a", {"pieces": pieces}, at) for pieces, at in ((1, 0), (2, 9_999), (5, 10_000))]
