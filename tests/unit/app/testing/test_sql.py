@@ -50,7 +50,8 @@ def test_a_record_of_a_stream_without_a_value_is_passed_on_and_fulfils_no_condit
 
 def test_a_stream_with_several_writers_is_one_topic_in_its_own_order() -> None:
     statements = [
-        SALES, "CREATE STREAM all_sales AS SELECT shop, pieces FROM sales;", "INSERT INTO all_sales SELECT shop, CAST(-pieces AS INT) AS pieces FROM sales;",
+        SALES, "CREATE STREAM all_sales AS SELECT shop, pieces FROM sales;",
+        "INSERT INTO all_sales SELECT shop, CAST(-pieces AS INT) AS pieces FROM sales;",
         "CREATE TABLE sold AS SELECT shop, COUNT(*) AS n, SUM(pieces) AS pieces FROM all_sales GROUP BY shop;",
     ]  # fmt: skip
     found = run(statements, [record("sales", "a", {"pieces": pieces}) for pieces in (1, 2)], {})
