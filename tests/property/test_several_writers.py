@@ -107,6 +107,26 @@ def test_a_reader_has_what_one_stream_of_all_records_in_order_gives(
     assert emitted(run(found, least, body, 1, seed))["counted"] == emitted(alone)["counted"]
 
 
+@settings(max_examples=20, deadline=None)
+@given(records, st.lists(st.integers(1, 4), min_size=2, max_size=2), st.integers(0, 2**32))
+def test_another_number_of_tasks_loses_and_repeats_nothing(found: dict[str, list[Row]], tasks: list[int], seed: int) -> None:
+    made, chance = bench(), random.Random(seed)
+    for query in (writer("one", 0, tasks[0]), writer("two", 0, tasks[0]), reader(COUNTED, tasks[0])):
+        made.add(query)
+    made.append({name: frame(each) for name, each in found.items()})
+    for query in ("one", "two"):
+        made.read(f"from_{query}", max_rows=chance.choice([1, 5]))
+    made.read("counted")
+    for query in made.queries:
+        made.restart_query(query, tasks[1])
+    made.settle(0)
+    wanted: dict[str, tuple[int, int]] = {}
+    for key, value, _ in (row for name in SOURCES for row in found[name]):
+        count, total = wanted.get(key, (0, 0))
+        wanted[key] = count + 1, total + value
+    assert {key: (count, total) for _, _, key, count, total in emitted(made)["counted"]} == wanted
+
+
 @settings(max_examples=30, deadline=None)
 @given(records, st.sampled_from(READERS), st.integers(1, 3))
 def test_a_writer_may_come_while_a_reader_is_at_work(found: dict[str, list[Row]], body: Json, tasks: int) -> None:

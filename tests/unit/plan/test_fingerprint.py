@@ -21,6 +21,10 @@ MORE = {
     "eager_outer_join": {
         **_JOINED, "joins": [{"stream": "r", "as": "j", "on": "s.k = j.k", "type": "outer", "within": {**_NEAR, "unmatched": "eager"}}],
     },
+    "right_by_expressions": {
+        **_JOINED, "joins": [{"stream": "r", "as": "j", "on": "upper(s.k) = lower(j.k)", "type": "right", "within": _NEAR}],
+    },
+    "appended": {"name": "q", "from": {"stream": "s"}, "into": {"stream": "out", "append_to": "r"}},
     "computed_key": {**_JOINED, "joins": [{"table": "v", "as": "j", "on": "upper(s.g) = j.k"}], "tasks": 3},
     "tables_right": {
         "name": "q", "from": {"table": "v"}, "joins": [{"table": "w", "as": "j", "on": "v.k = j.k", "type": "right"}],
@@ -81,6 +85,8 @@ DIGESTS = {
     "idle": "e730ac317dba38a9",
     "join_diverts_and_holds": "cc2464bb6651dbac",
     "eager_outer_join": "db0c0fe11919d6ee",
+    "right_by_expressions": "8daba17235efb182",
+    "appended": "8e63ddbd521ef842",
     "computed_key": "8caaef29f8e477fb",
     "tables_right": "924f4ca93deeaa81",
     "foreign_key_inner_of_a_filtered_table": "9299bccb2ea9168f",
