@@ -140,3 +140,36 @@ def begin_anew(client: Client, begin: str) -> None:
     client.call("PUT", "/v1/queries/counts", COUNTS, {"state": "discard", "from": begin})
     until("it runs anew", partial(is_running, client, "counts", epoch), SECONDS)
     print(f"anew from {begin} after {time.monotonic() - begun:.1f} s")
+
+
+def test_sources_and_results_get_further_columns_while_queries_go_on(client: Client) -> None:
+    source = {"key": ["k"], "columns": COLUMNS, "event_time": "at", "connector": {"type": "log", "partitions": 1}}
+    client.register("streams", "visits", source)
+    totals = {**COUNTS, "name": "totals", "from": {"stream": "visits"}, "into": {"table": "totals"}}
+    totals["select"] = {"k": "k", "n": "n"}
+    copied = {"name": "copied", "from": {"stream": "visits"}, "into": {"stream": "copied"}, "tasks": 1}
+    for query in (totals, copied):
+        client.put_query(query)
+    append(client, "streams", "visits", [("a", 1, 1_000), ("b", 2, 2_000)])
+    for name in ("totals", "copied"):
+        until(f"{name} has read", partial(is_read, client, name), SECONDS)
+    epochs = {name: client.status(name)["epoch"] for name in ("totals", "copied")}
+    client.register("streams", "visits", {**source, "columns": {"page": "string", **COLUMNS}})
+    client.put_query({**totals, "select": {**totals["select"], "more": "total + 1"}})
+    client.append("streams", "visits", json.dumps({"k": "a", "n": 4, "at": START_MS + 3_000, "page": "home"}).encode())
+    for name, epoch in epochs.items():
+        until(f"{name} has read on", partial(is_read, client, name, epoch), SECONDS)
+    rows = sorted((row["k"], row["n"], row["more"]) for row in client.rows("totals"))
+    assert rows == [("a", 2, 6), ("b", 1, None)]
+    records = client.records("copied", partition=0)
+    assert [(record["k"], record["n"], "page" in record) for record in records] == [
+        ("a", 1, False),
+        ("b", 2, False),
+        ("a", 4, False),
+    ]
+    epoch = client.status("copied")["epoch"]
+    client.put_query({**copied, "select": {"k": "visits.k", "n": "visits.n", "at": "visits.at", "page": "visits.page"}})
+    until("it runs with the page", partial(is_running, client, "copied", epoch), SECONDS)
+    client.append("streams", "visits", json.dumps({"k": "c", "n": 5, "at": START_MS + 4_000, "page": "news"}).encode())
+    until("the page is read", lambda: len(list(client.records("copied", partition=0))) == 4, SECONDS)
+    assert [record["page"] for record in client.records("copied", partition=0)] == [None, None, None, "news"]
