@@ -6,11 +6,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.access import recheck_of
-from app.api.bodies import JsonBody, request_body, validated
+from app.api.bodies import JSON_TYPE, media_type_of, parse_json, refuse_encoding, request_body, validated
 from app.api.deps import OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.negotiation import NDJSON_TYPE
@@ -21,10 +21,28 @@ from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.schemas import StatementsAnswer, StatementsBody
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.record_json import encode_values
-from app.errors import AppError, Fault, NotAcceptable, TooManyRequests, Unprocessable
+from app.errors import AppError, BadRequest, Fault, NotAcceptable, TooManyRequests, Unprocessable, UnsupportedMediaType
 from engine.sql.scripts import Parsed, Script
 from engine.sql.statement_tree import Select
 
+SQL_TYPE = "application/sql"
+
+
+async def _read_body(request: Request) -> Any:
+    """Read a body: JSON, or the statements alone."""
+    kind = media_type_of(request, JSON_TYPE, SQL_TYPE)
+    refuse_encoding(request)
+    if kind == SQL_TYPE:
+        try:
+            return {"sql": (await request.body()).decode()}
+        except UnicodeDecodeError as error:
+            raise BadRequest("malformed_body", f"the statements are not UTF-8 at byte {error.start}") from error
+    if kind != JSON_TYPE and not kind.endswith("+json"):
+        raise UnsupportedMediaType("unsupported_media_type", f"send {JSON_TYPE} or {SQL_TYPE}, not {kind}")
+    return parse_json(await request.body())
+
+
+ScriptBody = Annotated[Any, Depends(_read_body)]
 router = APIRouter(prefix="/v1", tags=["sql"], dependencies=[OnlyKnownParameters])
 
 _BODY = request_body(
@@ -56,6 +74,10 @@ _ANSWER = {
         }
     ]
 }
+_BODY["requestBody"]["content"][SQL_TYPE] = {
+    "schema": {"type": "string", "description": "The statements alone; parameters and properties need JSON."},
+    "example": "SHOW STREAMS;",
+}
 Validate = Annotated[bool, Query(description="Say what would happen, and do nothing.")]
 
 
@@ -71,7 +93,7 @@ Validate = Annotated[bool, Query(description="Say what would happen, and do noth
     openapi_extra=_BODY,
 )
 async def post_statements(
-    body: JsonBody, request: Request, services: ServicesOf, validate: Validate = False
+    body: ScriptBody, request: Request, services: ServicesOf, validate: Validate = False
 ) -> Response | StatementsAnswer:
     """Carry a script out: statements of ksqlDB's language, and what only this service has (`docs/sql.md`).
 

@@ -37,7 +37,7 @@ def commands(readme: str) -> list[str]:
             pending = f"{pending}\n{line}" if pending else line
             if not pending.strip() or pending.lstrip().startswith("#"):
                 pending = ""
-            elif pending.count("'") % 2 == 0:
+            elif pending.count("'") % 2 == 0 and pending.count('"') % 2 == 0:
                 found.append(pending)
                 pending = ""
     return found

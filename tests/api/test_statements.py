@@ -315,3 +315,8 @@ async def test_a_function_in_python_goes_into_the_definitions_that_call_it(scori
     assert (await scoring.post("/v1/queries", json=plain)).status_code == 201
     await run(scoring, "DROP FUNCTION score;")
     assert (await scoring.get("/v1/queries/plain")).json()["definition"]["functions"] == definition["functions"]
+
+
+async def test_statements_may_be_sent_alone(client: httpx.AsyncClient) -> None:
+    response = await client.post(PATH, content="SHOW\n  STREAMS;", headers={"Content-Type": "application/sql"})
+    assert response.json()["results"][0]["rows"] == []
