@@ -166,24 +166,9 @@ def _elaborated(node: Node, *, is_condition: bool) -> Node:
             node = replace(node, left=left, right=right)
         case Between(operand=operand, low=low, high=high):
             node = replace(node, low=_moments(operand, low)[1], high=_moments(operand, high)[1])
-        case ArrayOf(items=items):
-            node = replace(node, items=_with_common_literals(items))
     changed = _renamed(_with_parts(node))
     is_judged = isinstance(changed, Between | In | Like) or (isinstance(changed, Binary) and changed.sign in _COMPARISONS)
     return changed if is_condition or not is_judged else Call(Identifier("coalesce"), (changed, Boolean(False)))
-
-
-def _with_common_literals(items: Sequence[Node]) -> tuple[Node, ...]:
-    """Let literals of several kinds be read as values of the first item's type."""
-    first = next((item for item in items if not isinstance(item.bare, Null)), None)
-    written = [item for item in items if item is not first and _text_of(item) is not None]
-    is_mixed = isinstance(first, Text) or any(isinstance(item, Text) for item in written)
-    if first is None or not is_mixed or (isinstance(first, Text) and all(isinstance(item, Text) for item in written)):
-        return tuple(items)
-    return tuple(
-        Call(Identifier("text_as"), (first, text)) if item is not first and (text := _text_of(item)) is not None else item
-        for item in items
-    )
 
 
 def _elaborated_in(operand: Node, items: Sequence[Node]) -> Node:
