@@ -35,10 +35,7 @@ MAX_BYTES: Final = 4 << 30
 
 
 class FunctionDefinition(Model):
-    """A function in Python, over columns: each parameter is a ``polars.Series``, and what it returns has a value for each row.
-
-    It must look at each row by itself and be deterministic: batches are cut anywhere, and computed again after a failure.
-    """
+    """A function in Python over columns: each parameter is a Polars series, and so is its result, with a value for each row."""
 
     parameters: dict[str, TypeText] = Field(max_length=MAX_PARAMETERS, description="Parameter → type, in order.")
     returns: TypeText = Field(description="Type of the result.")

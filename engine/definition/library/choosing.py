@@ -58,12 +58,6 @@ def one_of(arguments: Arguments) -> Operand:
     return Operand(once(build, value.expr), BOOLEAN)
 
 
-def text_as(arguments: Arguments) -> Operand:
-    """Compile ``text_as(x, 'text')``: the literal that the text is beside ``x``."""
-    value, text = arguments
-    return text if value.type is None else _written(text, value.type)
-
-
 def _written(text: Operand, kind: ColumnType) -> Operand:
     """Return the value that a text written out stands for, as one of a type."""
     if not isinstance(text.literal, str):
@@ -92,10 +86,6 @@ _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no")
 
 
 CHOOSING: Sequence[Function] = (
-    Function(
-        "text_as", "x: any, text: string", "type of x", "The value that the text writes, as one of the type of x, which is not computed.",
-        (Example("text_as(1, '2e1')", 20.0), Example("text_as('a', '1')", "1")), text_as,
-    ),
     Function(
         "one_of", "x: any but nested, text...: string", "boolean",
         "Whether x is what one of the texts writes, each read as a value of its type: `IN` with mixed literals.",

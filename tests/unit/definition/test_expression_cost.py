@@ -141,7 +141,6 @@ CALLS: dict[str, tuple[str, ...]] = {
     **{name: (f"cast({name}(S, 'a') as string)", f"cast({name}('a', S) as string)") for name in ("starts_with", "ends_with", "contains")},
     "nullif": ("nullif(N, 7)", "nullif(7, N)", "nullif(D, n)"),
     **{name: (f"{name}(N, 1)", f"{name}(1, N)") for name in ("coalesce", "greatest", "least")},
-    "text_as": ("text_as(N, '2') + N", "text_as(S, 'a') || S"),
     "one_of": ("cast(one_of(S, 'a') as string)", "case when one_of(N, '1', '2') then 1 end"),
     "date_trunc": ("date_trunc('day', T)",),
     "to_timestamp": ("epoch_ms(to_timestamp(N))",),

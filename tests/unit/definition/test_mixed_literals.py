@@ -57,8 +57,6 @@ def test_a_text_that_is_no_value_of_the_type_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("ARRAY[i, text_as(i, '2')]", [[1, 2], [-2, 2], [None, 2]]),
-        ("ARRAY[s, text_as(s, '2')]", [["10.30", "2"], ["a+b", "2"], [None, "2"]]),
         ("ARRAY[STRUCT(a := 1, b := i), STRUCT(b := l, c := TRUE), NULL][2]->b", [4, 5, None]),
         ("ARRAY[STRUCT(a := 1), STRUCT(c := i)][1]->c", [None, None, None]),
         ("ARRAY[ARRAY[STRUCT(a := 1)], ARRAY[STRUCT(c := i)]][2][1]->c", [1, -2, None]),
