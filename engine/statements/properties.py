@@ -145,4 +145,7 @@ class Properties:
 
 
 def _name(given: Property) -> str:
-    return (given.name.value if isinstance(given.name, Text) else given.name.text).upper()
+    """Return a property's name in upper case, but for the name of a column in it, whose letters count (``'AGGREGATE.n'``)."""
+    text = given.name.value if isinstance(given.name, Text) else given.name.text
+    head, dot, column = text.partition(".")
+    return f"{head.upper()}{dot}{column}" if head.upper() == "AGGREGATE" else text.upper()
