@@ -85,7 +85,7 @@ async def post_close_query(request: Request) -> Response:
     queries: OpenQueries = request.app.state.queries
     end = queries.ends.get(str(wanted))
     if end is None:
-        detail = f"No query with id {wanted}"
+        detail = f"no query that sends rows has the id {wanted}"
         return error_response(BadRequest("query_not_found", detail, [Fault("/queryId", "query_not_found", detail)]))
     end.set()
     return Response(status_code=200)

@@ -32,23 +32,27 @@ def bind_drop(statement: Drop, session: Session) -> Action:
         if name in session.types:
             return DropType(name)
         if statement.is_if_exists:
-            return Nothing(f"Type '{name}' does not exist")
-        raise StatementRefused("unknown_type", f"Type '{name}' does not exist{hint(name, session.types)}", statement.name)
+            return Nothing(f"there is no type {name}")
+        raise StatementRefused("unknown_type", f"there is no type {name}{hint(name, session.types)}", statement.name)
     if statement.what == "function":
         return bind_drop_function(statement, session)
     relation = session.relations.get(name)
     if relation is None and statement.is_if_exists:
-        return Nothing(f"Source {name} does not exist.")
+        return Nothing(f"there is no stream or table {name}")
     if relation is None:
-        raise StatementRefused("unknown_relation", f"Source {name} does not exist{hint(name, session.relations)}", statement.name)
+        raise StatementRefused(
+            "unknown_relation", f"there is no stream or table {name}{hint(name, session.relations)}", statement.name
+        )
     if relation.kind != statement.what:
         raise StatementRefused(
             "wrong_kind",
-            f"Incompatible data source type is {relation.kind.upper()}, but statement was DROP {statement.what.upper()}",
+            f"{name} is a {relation.kind}: write DROP {relation.kind.upper()} {name}",
             statement.name,
         )
     if relation.is_read_only and statement.deletes_topic:
-        raise StatementRefused("read_only", f"Cannot delete topic of read-only source: {name}", statement)
+        raise StatementRefused(
+            "read_only", f"{name} is a SOURCE, whose topic belongs to others: leave DELETE TOPIC out", statement
+        )
     _check_unread(relation.definition_name, session, statement)
     return DropRelation(relation, statement.deletes_topic)
 
@@ -57,8 +61,7 @@ def _check_unread(name: str, session: Session, at: Node) -> None:
     readers = sorted(other.name for other in session.relations.values() if name in other.entry.reads)
     if readers:
         raise StatementRefused(
-            "relation_read", f"Cannot drop {name.upper()}. The following streams and/or tables read from this source: [{', '.join(readers)}]. "
-            "You need to drop them before dropping it", at,
+            "relation_read", f"queries behind {', '.join(readers)} read {name.upper()}: drop those first", at,
         )  # fmt: skip
 
 
@@ -67,10 +70,8 @@ def bind_create_type(statement: CreateType, session: Session) -> Action:
     name = folded(statement.name)
     if name in session.types:
         if statement.is_if_not_exists:
-            return Nothing(f"Type '{name}' already exists")
-        raise StatementRefused(
-            "type_exists", f"Cannot register custom type '{name}' since it is already registered", statement.name
-        )
+            return Nothing(f"there is a type {name} already")
+        raise StatementRefused("type_exists", f"there is a type {name} already; DROP TYPE {name} forgets it", statement.name)
     return RegisterType(name, type_of(statement.type, session.types))
 
 
@@ -81,7 +82,7 @@ def bind_control(statement: Control, session: Session) -> Action:
     name = statement.query.text.lower()
     if name not in session.queries:
         raise StatementRefused(
-            "unknown_query", f"Unknown queryId: {statement.query.text}{hint(name, session.queries)}", statement.query
+            "unknown_query", f"there is no query {statement.query.text}{hint(name, session.queries)}", statement.query
         )
     return ControlQuery(statement.action, (name,))
 
@@ -92,16 +93,20 @@ def bind_alter(statement: AlterAdd, session: Session) -> Action:
     if relation.kind != statement.kind:
         raise StatementRefused(
             "wrong_kind",
-            f"Incompatible data source type is {relation.kind.upper()}, but statement was ALTER {statement.kind.upper()}",
+            f"{relation.name} is a {relation.kind}: write ALTER {relation.kind.upper()} {relation.name}",
             statement.name,
         )
     if relation.writers:
         raise StatementRefused(
-            "alter_unfit", f"ALTER command is not supported for CREATE ... AS statements: {relation.name}", statement.name
+            "alter_unfit",
+            f"a query writes {relation.name} and gives it its columns: change that by CREATE OR REPLACE … AS SELECT",
+            statement.name,
         )
     if relation.is_read_only:
         raise StatementRefused(
-            "read_only", f"ALTER command is not supported for CREATE SOURCE statements: {relation.name}", statement.name
+            "read_only",
+            f"{relation.name} is a SOURCE, which keeps its columns: drop it, and create it with all of them",
+            statement.name,
         )
     found = dict(relation.columns.items())
     for each in statement.columns:
@@ -110,9 +115,7 @@ def bind_alter(statement: AlterAdd, session: Session) -> Action:
         if each.role != "value":
             raise StatementRefused("key_role", f"{name}: only value columns can be added, not columns of the key", each)
         if name in found:
-            raise StatementRefused(
-                "duplicate_column", f"Cannot add column `{name}` to schema. A column with the same name already exists", each
-            )
+            raise StatementRefused("duplicate_column", f"{relation.name} has a column {name} already: choose another name", each)
         found[name] = type_of(each.type, session.types)
     added = tuple(found.items())[len(relation.columns) :]
     return AddColumns(relation, Schema(added))

@@ -77,8 +77,7 @@ class Groups:
                 return self._aggregate(part, name if meaning == whole else None)
             if isinstance(part, Column) and part.table is not None:
                 raise StatementRefused(
-                    "not_grouped", f"Non-aggregate SELECT expression(s) not part of GROUP BY: {part.name.text}. Either add the column to the "
-                    "GROUP BY, or aggregate it", at,
+                    "not_grouped", f"{part.name.text} may differ within a group: put it into GROUP BY, or into an aggregate", at,
                 )  # fmt: skip
             return None
 
@@ -90,7 +89,9 @@ class Groups:
 
     def _aggregate(self, call: Node, wanted: str | None) -> Node:
         if has_aggregates(*call.children):
-            raise StatementRefused("nested_aggregate", "Aggregate functions can not be nested", call)
+            raise StatementRefused(
+                "nested_aggregate", "an aggregate stands in another one: make a table of the inner one, and aggregate that", call
+            )
         found = next((name for name, each in self.aggregates.items() if core(each) == core(call)), None)
         if found is None:
             found = wanted if wanted is not None and wanted not in self.taken else self._free()
@@ -116,10 +117,12 @@ def group_trees(select: Select, translate: Translator) -> tuple[Node, ...]:
     trees: list[Node] = []
     for each in select.group_by:
         if has_aggregates(each):
-            raise StatementRefused("aggregate_in_group", "GROUP BY does not support aggregate functions", each)
+            raise StatementRefused(
+                "aggregate_in_group", "groups are made before anything is aggregated: take the aggregate out of GROUP BY", each
+            )
         tree = translate(each)
         if any(core(tree) == core(known) for known in trees):
-            raise StatementRefused("duplicate_group", "Duplicate expression in GROUP BY", each)
+            raise StatementRefused("duplicate_group", "GROUP BY has this twice: leave one out", each)
         trees.append(tree)
     return tuple(trees)
 
@@ -140,5 +143,5 @@ def check_items(items: list[Item]) -> None:
     for item in items:
         if item.is_bound:
             raise StatementRefused(
-                "reserved_column", f"Reserved column name in select: `{item.name}`. Please remove or alias the column", item.at
+                "reserved_column", f"{item.name} is a name that every window has: rename it by AS, or leave it out", item.at
             )

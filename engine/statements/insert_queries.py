@@ -26,16 +26,20 @@ def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
     target = relation_of(statement.name, session)
     if target.kind != "stream":
         raise StatementRefused(
-            "wrong_kind", f"INSERT INTO can only be used to insert into a stream. {target.name} is a table.", statement.name
+            "wrong_kind",
+            f"{target.name} is a table, and INSERT INTO … SELECT writes to streams: use CREATE TABLE … AS SELECT",
+            statement.name,
         )
     if target.is_read_only:
-        raise StatementRefused("read_only", f"Cannot insert into read-only stream: {target.name}", statement.name)
+        raise StatementRefused(
+            "read_only", f"{target.name} is a SOURCE, which others fill: insert into another stream", statement.name
+        )
     properties = Properties(statement.properties)
     selected = selected_of(statement, session, properties, target.name)
     if selected.kind != "stream":
         raise StatementRefused(
             "wrong_kind",
-            "Incompatible data sink: INSERT INTO takes what gives a stream, and this SELECT gives a table",
+            "this SELECT makes a table, and INSERT INTO takes streams: use CREATE TABLE … AS SELECT",
             statement.query,
         )
     name = query_name(properties, free_name(f"insert_{target.definition_name}"[:60], session), session)
@@ -59,7 +63,7 @@ def _check_fits(columns: Schema, selected: Selected, target: SqlRelation, statem
         theirs = ", ".join(f"`{name}` {shown(kind)}{' KEY' if name in target.key else ''}" for name, kind in wanted.items())
         raise StatementRefused(
             "schema_mismatch",
-            f"Incompatible schema between results and sink. Result schema is {mine}; sink schema is {theirs}",
+            f"the SELECT gives {mine}, and the stream has {theirs}: give the same columns in the same order",
             statement.query,
         )
 

@@ -30,11 +30,13 @@ def bind_insert_values(statement: InsertValues, session: Session) -> Action:
     relation = relation_of(statement.name, session)
     if relation.is_read_only:
         raise StatementRefused(
-            "read_only", f"Cannot insert values into read-only {relation.kind}: {relation.name}", statement.name
+            "read_only", f"{relation.name} is a SOURCE, which others fill: insert into another {relation.kind}", statement.name
         )
     if relation.window is not None:
         raise StatementRefused(
-            "windowed_insert", f"Cannot insert values into windowed {relation.kind}: {relation.name}", statement.name
+            "windowed_insert",
+            f"{relation.name} has windows, which VALUES cannot write: insert into what it is made of",
+            statement.name,
         )
     names = _names(statement, relation)
     translate = Translator(Sources(()), session.types)
@@ -44,9 +46,7 @@ def bind_insert_values(statement: InsertValues, session: Session) -> Action:
         values = _values(row, names, relation, translate)
         times.append(values.pop(ROWTIME, None))
         if relation.kind == "table" and any(values.get(name) is None for name in relation.key):
-            raise StatementRefused(
-                "key_missing", f"Failed to insert values into {relation.name}: the primary key must be given", row
-            )
+            raise StatementRefused("key_missing", f"a row of {relation.name} needs its whole key: {', '.join(relation.key)}", row)
         rows.append(values)
     return InsertRecords(relation, tuple(rows), tuple(times))
 
@@ -60,11 +60,11 @@ def _names(statement: InsertValues, relation: SqlRelation) -> list[str]:
         if name not in relation.columns and name != ROWTIME:
             raise StatementRefused(
                 "unknown_column",
-                f"Column name {name} does not exist in {relation.name}{hint(name, relation.columns.names)}",
+                f"{relation.name} has no column {name}{hint(name, relation.columns.names)}",
                 each,
             )
         if name in names:
-            raise StatementRefused("duplicate_column", f"Column {name} is given twice", each)
+            raise StatementRefused("duplicate_column", f"{name} is named twice: leave one out", each)
         names.append(name)
     return names
 
@@ -75,7 +75,7 @@ def _values(row: Row, names: list[str], relation: SqlRelation, translate: Transl
         names = [ROWTIME, *names]
     if len(given) != len(names):
         raise StatementRefused(
-            "values_unfit", f"Expected {len(names)} values, one for each column ({', '.join(names)}), but got {len(given)}", row
+            "values_unfit", f"a row has one value for each of {', '.join(names)}: {len(names)}, and here are {len(given)}", row
         )
     return {
         name: _value(node, name, BIGINT if name == ROWTIME else relation.columns[name], translate)
@@ -101,7 +101,7 @@ def _value(node: Node, name: str, kind: ColumnType, translate: Translator) -> An
         raise StatementRefused(error.code, error.detail, node) from error
     (value,) = _NOTHING.select(scalar.expr.alias("value")).row(0)
     if value is None and scalar.type is not None:
-        raise StatementRefused("type_mismatch", f"{name}: the value does not fit {shown(kind)}", node)
+        raise StatementRefused("type_mismatch", f"{name} is {shown(kind)}, and the value is none that it holds", node)
     return value
 
 
@@ -123,4 +123,4 @@ def _check_insertable(mine: ColumnType, wanted: ColumnType, name: str, at: Node)
     fits = mine.kind in numbers and wanted.kind in numbers and numbers.index(mine.kind) <= numbers.index(wanted.kind)
     fits = fits or (mine.is_integer and wanted.is_integer)  # arithmetic of ints gives a bigint; whether the value fits is known
     if not fits and mine.kind != "string" and not (mine.is_nested and wanted.kind == mine.kind):
-        raise StatementRefused("type_mismatch", f"Expected type {shown(wanted)} for field {name} but got {shown(mine)}", at)
+        raise StatementRefused("type_mismatch", f"{name} is {shown(wanted)}, and the value is {shown(mine)}: CAST it", at)

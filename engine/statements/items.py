@@ -11,6 +11,7 @@ from engine.sql.tree import AllFields, Column, Field, Identifier, Node, Star
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.naming import ROWTIME, WINDOW_BOUNDS_OF_SQL, Numbered, folded
 from engine.statements.scope import Source, Sources, Translator, core
+from engine.statements.type_names import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def items_of(items: tuple[SelectItem, ...], sources: Sources, translate: Transla
     for each in found:
         if each.name in taken:
             raise StatementRefused(
-                "duplicate_column", f"The projection contains two columns named `{each.name}`: duplicate value columns", each.at
+                "duplicate_column", f"two columns of the SELECT are called {each.name}: rename one by AS", each.at
             )
         taken[each.name] = each
     return found
@@ -108,7 +109,7 @@ def _single(item: SelectItem, sources: Sources, translate: Translator, naming: N
             return Item(f"{folded(bare.table)}_{name}", tree, item)
         if name == ROWTIME:
             raise StatementRefused(
-                "reserved_column", f"Reserved column name in select: `{name}`. Please remove or alias the column", item
+                "reserved_column", f"{name} is a name that every record has: rename it by AS, or leave it out", item
             )
         return Item(name, tree, item, is_bound=name in WINDOW_BOUNDS_OF_SQL)
     if isinstance(bare, Field):
@@ -123,7 +124,7 @@ def _fields(operand: Node, sources: Sources, item: SelectItem) -> Iterator[Item]
         raise StatementUnsupported("fields_of_expression", "->* needs a column, or a field of one, in front of it", item)
     if kind.kind != "struct":
         raise StatementRefused(
-            "type_mismatch", f"Cannot resolve all columns: ->* needs a STRUCT in front of it, not {kind}", item
+            "type_mismatch", f"->* writes out the fields of a STRUCT, and this is {shown(kind)}: leave ->* out", item
         )
     for name, _ in kind.fields:
         yield Item(name, Field(operand, Identifier(name, is_quoted=True)), item)

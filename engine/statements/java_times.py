@@ -35,7 +35,9 @@ def strptime_of(pattern: str, at: Node | None) -> str:
         elif part[0] in _LETTERS:
             found.append(_LETTERS[part[0]])
         elif part[2] in _MEANINGLESS:
-            raise StatementRefused("pattern_malformed", f"Unknown pattern letter: {part[2]} in {pattern!r}", at)
+            raise StatementRefused(
+                "pattern_malformed", f"{part[2]} means nothing in the pattern {pattern!r}: put texts into quotes, as in 'T'", at
+            )
         else:
             raise StatementUnsupported("pattern_not_supported", f"{part[0]} of the pattern {pattern!r} is not supported", at)
     return "".join(found)

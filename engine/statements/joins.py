@@ -146,41 +146,38 @@ def _check_pair(state: Joined, join: JoinClause, source: Source) -> None:
     if state.kind == "table" and theirs == "stream":
         raise StatementRefused(
             "unsupported_pair",
-            f"Invalid join order: table-stream joins are not supported; only stream-table joins. Got {names}. Begin with the stream",
+            f"{names}: a stream looks up rows of a table, not the other way round; put the stream into FROM",
             join,
         )
     if state.kind == theirs == "stream":
         if join.within is None:
             raise StatementRefused(
                 "within_missing",
-                "Stream-Stream joins must have a WITHIN clause specified. None was provided. Write … WITHIN 1 HOUR ON …",
+                "say how near in time the records of two streams are: … WITHIN 1 HOUR ON …",
                 join,
             )
     elif join.within is not None:
-        what = "Table-Table" if state.kind == "table" else "Stream-Table"
         raise StatementRefused(
             "within_unfit",
-            f"A window definition was provided for a {what} join. These joins are not windowed. Please drop the window definition "
-            "(ie. the WITHIN clause) and try to execute your join again",
+            "WITHIN is for two streams, and one side is a table, which has one row at a time: leave it out",
             join.within,
         )
     if state.kind == "stream" and theirs == "table" and join.type in ("outer", "right"):
-        word = "full-outer" if join.type == "outer" else "right"
         raise StatementRefused(
-            "unsupported_pair", f"Invalid join type: {word} join not supported for stream-table join. Got {names}", join
+            "unsupported_pair", f"{names}: a row of the table alone makes no record; use JOIN or LEFT JOIN", join
         )
 
 
 def _equalities(state: Joined, join: JoinClause, source: Source) -> list[tuple[Node, Node]]:
     """Return (expression of what comes before, expression of the joined relation) of each equality."""
     if join.on is None:
-        raise StatementRefused("join_key_mismatch", "A join needs ON: what of both sides is equal", join)
+        raise StatementRefused("join_key_mismatch", "a join needs ON: what of both sides is equal", join)
     found = []
     for part in _conjunction(join.on.bare):
         if not isinstance(part, Binary) or part.sign != "=":
             raise StatementRefused(
                 "join_key_mismatch",
-                "Unsupported join expression: a join needs an equality, as in ON a.id = b.id; put other conditions into WHERE",
+                "ON takes an equality, as in ON a.id = b.id; put other conditions into WHERE",
                 part,
             )
         one, other = state.translate(part.left), state.translate(part.right)
@@ -191,8 +188,7 @@ def _equalities(state: Joined, join: JoinClause, source: Source) -> list[tuple[N
         if names_other != {source.name} or not names_one or not names_one <= earlier:
             raise StatementRefused(
                 "join_key_mismatch",
-                f"Invalid comparison expression in join: each side of the equality must name columns of one side of the join: "
-                f"{source.alias} on one, what comes before on the other",
+                f"one side of = in ON takes columns of {source.alias} alone, the other one columns of what comes before it",
                 part,
             )
         found.append((one, other))
@@ -220,8 +216,7 @@ def _check_types(sources: Sources, equalities: list[tuple[Node, Node]], join: Jo
             if left is not None and right is not None and left != right:
                 raise StatementRefused(
                     "type_mismatch",
-                    f"Invalid join condition: types don't match. Got {mine.name.text}{{{shown(left)}}} = {theirs.name.text}{{{shown(right)}}}. "
-                    "CAST one of them",
+                    f"{mine.name.text} is {shown(left)} and {theirs.name.text} is {shown(right)}: CAST one of them to the other's type",
                     join.on,
                 )
 
@@ -234,25 +229,26 @@ def _check_foreign(state: Joined, index: int, join: JoinClause, source: Source) 
     if join.type in ("outer", "right"):
         raise StatementRefused(
             "unsupported_pair",
-            f"Invalid join type: {'full-outer' if join.type == 'outer' else 'right'} join not supported for foreign-key table-table join. "
-            f"Got {state.sources.first.relation.name} {join.type.upper()} {source.relation.name}",
+            f"{source.alias} is looked up by a column that is no key of the rows: use JOIN or LEFT JOIN",
             join,
         )
     if index > 0:
         raise StatementRefused(
             "unsupported_pair",
-            "Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins",
+            "only the first join can look up a table by a column that is no key: make a table of that join first, and join this",
             join,
         )
     if source.relation.window is not None or state.key.bounds:
-        raise StatementRefused("unsupported_pair", "Foreign-key table-table joins are not supported on windowed tables", join)
+        raise StatementRefused(
+            "unsupported_pair", "tables with windows join on their whole keys: group one of them by the key of the other", join
+        )
 
 
 def _refuse_windowed(state: Joined, join: JoinClause, source: Source) -> None:
     windowed = source.relation if source.relation.window is not None else state.sources.first.relation
     raise StatementRefused(
         "unsupported_pair",
-        f"Can not join windowed source to non-windowed source: {windowed.name} is windowed, the other side is not",
+        f"{windowed.name} has windows and the other side has none, so their keys never meet: give both windows, or neither",
         join,
     )
 

@@ -33,12 +33,12 @@ def check_rules(select: Select, sources: Sources) -> None:
     names = [source.relation.name for source in sources]
     for source in sources.listed[1:]:
         if names.count(source.relation.name) > 1:
-            detail = f"Can not join '{source.relation.name}' to '{source.relation.name}': self joins are not yet supported"
+            detail = f"{source.relation.name} is on both sides of a join: make a second stream or table of it and join that"
             raise StatementRefused("self_join", detail, source.at)
     for join, source in zip(select.joins, sources.listed[1:], strict=True):
         on = None if join.on is None else join.on.bare
         if isinstance(on, Chain):
-            detail = "Invalid join condition: joins on multiple conditions are not yet supported. Put what is no key into WHERE"
+            detail = "ON takes one equality, that of the keys: put the rest into WHERE"
             raise StatementRefused("join_key_mismatch", detail, on)
         _check_windows(sources.first, source, join)
     _check_table_functions(select, sources)
@@ -54,10 +54,15 @@ def _check_table_functions(select: Select, sources: Sources) -> None:
         for node in item.walk()
         if isinstance(node, Call) and node.name.text.lower() in _TABLE_FUNCTIONS
     ]
+    name = calls[0].name.text.upper() if calls else ""
     if calls and sources.first.relation.kind == "table":
-        raise StatementRefused("table_function", "Table source is not supported with table functions", calls[0])
+        raise StatementRefused(
+            "table_function", f"{name} makes several rows of one, and a row of a table has its key: read a stream", calls[0]
+        )
     if calls and select.group_by:
-        raise StatementRefused("table_function", "Table functions cannot be used with aggregations", calls[0])
+        raise StatementRefused(
+            "table_function", f"{name} and GROUP BY do not go together: make a stream with {name}, and group that", calls[0]
+        )
 
 
 def _check_formats(select: Select, sources: Sources) -> None:
@@ -66,7 +71,7 @@ def _check_formats(select: Select, sources: Sources) -> None:
     if clause is not None and those:
         raise StatementRefused(
             "format_clash",
-            f"Source(s) {', '.join(those)} are using the 'KAFKA' value format. This format does not yet support {clause}.",
+            f"values of {', '.join(those)} are written as KAFKA, which is not read by {clause}: give another VALUE_FORMAT",
             select.relation,
         )
 
@@ -79,8 +84,7 @@ def _check_intermediate_types(select: Select, sources: Sources) -> None:
         if isinstance(node, Call) and node.name.text.lower() in _NESTED_AGGREGATES:
             raise StatementRefused(
                 "format_clash",
-                "One of the functions used in the statement has an intermediate type that the value format can not handle. "
-                f"Please remove the function or change the format. It is {node.name.text.upper()}, and the format DELIMITED",
+                f"{node.name.text.upper()} keeps nested values, which DELIMITED cannot write: read a relation of another VALUE_FORMAT",
                 node,
             )
 
@@ -93,8 +97,7 @@ def _check_windows(first: Source, source: Source, join: JoinClause) -> None:
     if (mine.type == "session") != (theirs.type == "session"):
         raise StatementRefused(
             "windowed_join",
-            f"Incompatible windowed sources. Left source: {mine.type.upper()} Right source: {theirs.type.upper()}. Session windowed sources "
-            "can only be joined to other session windowed sources",
+            f"{mine.type.upper()} and {theirs.type.upper()} windows never equal each other: join windows of one type",
             join,
         )
     on = None if join.on is None else join.on.bare
@@ -105,7 +108,7 @@ def _check_windows(first: Source, source: Source, join: JoinClause) -> None:
     if not is_same or not is_on_keys:
         raise StatementRefused(
             "windowed_join",
-            "Implicit repartitioning of windowed sources is not supported: both sides must have the same windows, and be joined on their keys",
+            "relations with windows join on their keys, and their windows have one length: make both so by GROUP BY first",
             join,
         )
 
@@ -120,6 +123,10 @@ def _check_literals(node: Node) -> None:
         and node.sign in _COMPARISONS
         and any(isinstance(side.bare, Null) for side in (node.left, node.right))
     ):
-        raise StatementRefused("null_compared", "Comparison with NULL not supported; write IS NULL or IS NOT NULL", node)
+        raise StatementRefused("null_compared", "a comparison with NULL is never true: write IS NULL or IS NOT NULL", node)
     if isinstance(node, Number) and node.text.isdigit() and int(node.text[:40]) > _LARGEST:
-        raise StatementRefused("number_too_large", f"Invalid numeric literal: {node.text[:40]}", node)
+        raise StatementRefused(
+            "number_too_large",
+            f"{node.text[:40]} is larger than a BIGINT holds: write it with a point, as a DECIMAL, or smaller",
+            node,
+        )

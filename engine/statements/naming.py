@@ -58,7 +58,7 @@ def check_column_name(name: str, at: Node | None) -> None:
     if name in SYSTEM_COLUMNS:
         raise StatementRefused(
             "reserved_column",
-            f"'{name}' is a reserved column name. You cannot use it as a name for a column; choose another one",
+            f"{name} is what the system gives to every record or window: choose another name",
             at,
         )
 

@@ -54,7 +54,7 @@ def query_name(properties: Properties, default: str, session: Session) -> str:
         return free_name(default, session)
     name = definition_name(given, node)
     if name in session.queries:
-        raise StatementRefused("query_exists", f"Query ID '{given}' already exists.", node)
+        raise StatementRefused("query_exists", f"there is a query {given} already: choose another QUERY_ID", node)
     return name
 
 

@@ -56,7 +56,7 @@ class Properties:
         for each in given:
             name = _name(each)
             if name in self._given:
-                raise StatementRefused("duplicate_property", f"Duplicate property name in WITH clause: {name}", each)
+                raise StatementRefused("duplicate_property", f"WITH has {name} twice: leave one out", each)
             self._given[name] = each
 
     @property
@@ -84,7 +84,7 @@ class Properties:
                 return value
             case Identifier(text=value) | Column(name=Identifier(text=value)):
                 return value
-        raise StatementRefused("property_malformed", f"Property {name} needs a text, as in {name}='…'", node)
+        raise StatementRefused("property_malformed", f"{name} is a text, as in {name}='…'", node)
 
     def whole(self, name: str) -> int | None:
         """Return a property that is a whole number, also where it is written as a text."""
@@ -93,9 +93,7 @@ class Properties:
         if node is None:
             return None
         if isinstance(node, Negative) or not written.isdigit():
-            raise StatementRefused(
-                "property_malformed", f"Invalid value for property {name}: it must be a whole number, not negative", node
-            )
+            raise StatementRefused("property_malformed", f"{name} is a whole number from 0 on", node)
         return int(written)
 
     def flag(self, name: str) -> bool | None:
@@ -107,7 +105,7 @@ class Properties:
             return node.value
         if isinstance(node, Text) and node.value.lower() in ("true", "false"):
             return node.value.lower() == "true"
-        raise StatementRefused("property_malformed", f"Property {name} is true or false", node)
+        raise StatementRefused("property_malformed", f"{name} is TRUE or FALSE", node)
 
     def duration(self, name: str) -> int | None:
         """Return a property that is a duration, in milliseconds."""
@@ -116,7 +114,7 @@ class Properties:
             return None
         found = milliseconds_of(node.value) if isinstance(node, Text) else None
         if found is None:
-            raise StatementRefused("duration_malformed", f"Property {name} is a duration, as in {name}='5 MINUTES'", node)
+            raise StatementRefused("duration_malformed", f"{name} is a duration, as in {name}='5 MINUTES'", node)
         return found
 
     def one_of(self, name: str, words: Sequence[str]) -> str | None:
@@ -125,9 +123,7 @@ class Properties:
         if found is None:
             return None
         if found.upper() not in words:
-            raise StatementRefused(
-                "property_malformed", f"Property {name} is one of {', '.join(words)}, not {found}", self.node(name)
-            )
+            raise StatementRefused("property_malformed", f"{name} is one of {', '.join(words)}, not {found}", self.node(name))
         return found.upper()
 
     def check_all_read(self) -> None:
@@ -139,9 +135,7 @@ class Properties:
                 )
             if name not in self._asked:
                 known = sorted(self._asked)
-                raise StatementRefused(
-                    "unknown_property", f"Invalid config variable(s) in the WITH clause: {name}{hint(name, known)}", each
-                )
+                raise StatementRefused("unknown_property", f"WITH knows no {name} here{hint(name, known)}", each)
 
 
 def _name(given: Property) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from engine.definition.suggestions import hint
 from engine.plan.catalog import derived_entry
 from engine.sql.statement_tree import CreateAs
 from engine.statements.actions import Action, CreateQuery, Nothing
@@ -23,11 +24,11 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     name = folded(statement.name)
     known = session.relations.get(name)
     if known is not None and statement.is_if_not_exists:
-        return Nothing(f"Cannot add {statement.kind} `{name}`: A {known.kind} with the same name already exists.")
+        return Nothing(f"there is a {known.kind} {name} already")
     if known is not None and not statement.is_replace:
         raise StatementRefused(
             "relation_exists",
-            f"Cannot add {statement.kind} '{name}': A {known.kind} with the same name already exists",
+            f"there is a {known.kind} {name} already: choose another name, or write CREATE OR REPLACE",
             statement.name,
         )
     properties = Properties(statement.properties)
@@ -54,7 +55,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     definition, plan = planned(selected, query_name(properties, own, session), into, properties, session, statement)
     columns = columns_of(selected, definition, plan)
     if not selected.key and (properties.text("KEY_FORMAT") or "NONE").upper() != "NONE":
-        detail = "Key format specified for stream without key columns. Leave KEY_FORMAT out"
+        detail = "the stream has no key that a format could write: leave KEY_FORMAT out"
         raise StatementRefused("format_clash", detail, properties.node("KEY_FORMAT"))
     check_formats(topic, columns, selected.key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     properties.check_all_read()
@@ -71,7 +72,7 @@ def _timed(topic: Topic, properties: Properties, selected: Selected, statement: 
         return topic
     name = written.strip('`"') if written[:1] in ("`", '"') else written.upper()
     if name not in selected.columns and not selected.is_free:
-        detail = f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{name}'"
+        detail = f"TIMESTAMP names {name}, which is no column of the result{hint(name, selected.columns)}"
         raise StatementRefused("unknown_column", detail, properties.node("TIMESTAMP") or statement)
     return replace(topic, timestamp=name, timestamp_format=form)
 
@@ -80,8 +81,7 @@ def _check_kind(statement: CreateAs, selected: Selected) -> None:
     if selected.kind != statement.kind and not selected.is_free:
         raise StatementRefused(
             "wrong_kind",
-            f"Invalid result type. Your SELECT query produces a {selected.kind.upper()}. Please use CREATE {selected.kind.upper()} AS SELECT "
-            "statement instead.",
+            f"this SELECT makes a {selected.kind}: write CREATE {selected.kind.upper()} … AS SELECT",
             statement,
         )
 

@@ -96,9 +96,7 @@ class Sources:
         found = next((source for source in self.listed if source.alias == name), None)
         if found is None:
             known = [source.alias for source in self.listed]
-            raise StatementRefused(
-                "unknown_relation", f"'{name}' is not a valid stream/table name or alias{hint(name, known)}", alias
-            )
+            raise StatementRefused("unknown_relation", f"no relation of this query is called {name}{hint(name, known)}", alias)
         return found
 
     def __iter__(self) -> Iterator[Source]:
@@ -117,7 +115,7 @@ def sources_of(select: Select, session: Session) -> Sources:
         alias = folded(at.alias or at.name)
         if any(source.alias == alias for source in found):
             raise StatementRefused(
-                "name_clash", f"Each side of the join must have a unique alias: {alias} occurs twice. Write … AS another name", at
+                "name_clash", f"two relations of the query are called {alias}: give one another name by AS", at
             )
         if at.time is not None:
             raise StatementUnsupported(
@@ -136,7 +134,9 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
     """
     relation = session.relations.get(folded(name))
     if relation is None:
-        raise StatementRefused("unknown_relation", f"{folded(name)} does not exist{hint(folded(name), session.relations)}", name)
+        raise StatementRefused(
+            "unknown_relation", f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}", name
+        )
     return relation
 
 
@@ -227,11 +227,9 @@ class Translator:
         names = [folded(each) for each in parameters]
         for name, each in zip(names, parameters, strict=True):
             if self.sources.having(name):
-                raise StatementRefused("lambda_malformed", f"Lambda function argument can't be a column name: {name}", each)
+                raise StatementRefused("lambda_malformed", f"{name} is a column: call the parameter something else", each)
             if name in bound_names or names.count(name) > 1:
-                raise StatementRefused(
-                    "lambda_malformed", f"Reusing lambda arguments in nested lambda is not allowed: {name}", each
-                )
+                raise StatementRefused("lambda_malformed", f"{name} is a parameter already: call this one something else", each)
         return bound_names | set(names)
 
     def _column(self, column: Column, bound_names: frozenset[str]) -> Node:
@@ -253,7 +251,7 @@ class Translator:
         those = self.sources.having(name)
         if len(those) > 1:
             names = " or ".join(f"{source.alias}.{name}" for source in those)
-            raise StatementRefused("ambiguous_column", f"Column '{name}' is ambiguous. Could be {names}", column)
+            raise StatementRefused("ambiguous_column", f"several relations have a column {name}: write {names}", column)
         return self._of(those[0] if those else self.sources.first, name, column)
 
     def _of(self, source: Source, name: str, at: Column) -> Node:
@@ -266,7 +264,7 @@ class Translator:
         if name not in source.relation.columns:
             known = self.sources.column_names if at.table is None else source.relation.columns.names
             written = name if at.table is None else f"{source.alias}.{name}"
-            raise StatementRefused("unknown_column", f"Column '{written}' cannot be resolved{hint(name, known)}", at)
+            raise StatementRefused("unknown_column", f"there is no column {written}{hint(name, known)}", at)
         return source.column(name, at)
 
 

@@ -98,13 +98,17 @@ def select_of(select: Select, session: Session, sink: str) -> Selected:
 
 def _group(select: Select, session: Session, state: Joined, found: Selected, sink: str) -> None:
     if not select.group_by:
-        raise StatementRefused("group_missing", "Use of aggregate functions requires a GROUP BY clause", select)
+        raise StatementRefused("group_missing", "an aggregate needs groups: write GROUP BY", select)
     if select.partition_by:
         raise StatementRefused(
             "partition_unfit", "PARTITION BY does not go with GROUP BY, which gives the rows their key", select.partition_by[0]
         )
     if state.key.bounds and state.kind == "table":
-        raise StatementRefused("windowed_group", "GROUP BY is not supported on windowed tables", select.relation)
+        raise StatementRefused(
+            "windowed_group",
+            "rows of a table with windows are not grouped again: group the stream that it is made of",
+            select.relation,
+        )
     translate = with_bounds(state.translate, is_windowed=select.window is not None)
     groups = Groups.of(group_trees(select, state.translate))
     items = items_of(select.items, state.sources, translate, Naming(Numbered(state.sources.column_names)))
@@ -120,7 +124,7 @@ def _group(select: Select, session: Session, state: Joined, found: Selected, sin
     if not groups.aggregates:
         raise StatementRefused(
             "group_without_aggregate",
-            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.",
+            "groups are for aggregates, and there is none: add one, such as COUNT(*), or leave GROUP BY out",
             select.group_by[0],
         )
     found.kind = "table"
@@ -133,7 +137,9 @@ def _group(select: Select, session: Session, state: Joined, found: Selected, sin
         found.places["/window"] = select.window
         chosen |= {name: render(_own(name)) for name in WINDOW_BOUNDS}
     elif select.emit is not None and select.emit.mode == "final":
-        raise StatementRefused("emit_unfit", "EMIT FINAL is only supported for windowed aggregations.", select.emit)
+        raise StatementRefused(
+            "emit_unfit", "only a window comes to an end: write EMIT CHANGES, or WINDOW … GROUP BY", select.emit
+        )
     found.body |= {"group_by": [render(tree) for tree in groups.trees], "aggregate": dict(groups.body), "select": chosen}
     found.places |= {f"/aggregate/{name}": at for name, at in groups.places.items()}
     found.places |= {f"/group_by/{number}": at for number, at in enumerate(select.group_by)}
@@ -181,13 +187,19 @@ def _project(select: Select, state: Joined, found: Selected, sink: str, *, is_ke
 
 def _check_plain(select: Select) -> None:
     if select.window is not None:
-        raise StatementRefused("window_without_group", "WINDOW clause requires a GROUP BY clause.", select.window)
+        raise StatementRefused(
+            "window_without_group",
+            "WINDOW divides groups, and there is no GROUP BY: write one, or leave WINDOW out",
+            select.window,
+        )
     if select.having is not None:
         raise StatementRefused(
             "having_without_group", "HAVING filters groups, and there is no GROUP BY; use WHERE", select.having
         )
     if select.emit is not None and select.emit.mode in ("final", "window_end"):
-        raise StatementRefused("emit_unfit", "EMIT FINAL is only supported for windowed aggregations.", select.emit)
+        raise StatementRefused(
+            "emit_unfit", "only a window comes to an end: write EMIT CHANGES, or WINDOW … GROUP BY", select.emit
+        )
 
 
 def _partitioned(select: Select, state: Joined) -> RowKey:
@@ -195,21 +207,27 @@ def _partitioned(select: Select, state: Joined) -> RowKey:
     first = select.partition_by[0]
     if state.kind == "table":
         raise StatementRefused(
-            "partition_unfit", "PARTITION BY clause is not supported for tables: their key says which row is meant", first
+            "partition_unfit", "a table's key says which row is meant, so PARTITION BY is for streams: use GROUP BY", first
         )
     if state.key.bounds:
         raise StatementRefused(
             "partition_unfit",
-            "PARTITION BY is not supported on windowed streams: implicit repartitioning of windowed sources would lose the window",
+            "another key would lose the window: use PARTITION BY before windows are made",
             first,
         )
     if any(isinstance(each.bare, Null) for each in select.partition_by):
         if len(select.partition_by) > 1:
-            raise StatementRefused("partition_unfit", "Cannot PARTITION BY multiple columns including NULL", first)
+            raise StatementRefused(
+                "partition_unfit",
+                "NULL stands alone in PARTITION BY, where it takes the key away: leave it or the others out",
+                first,
+            )
         return RowKey((), ())
     for each in select.partition_by:
         if has_aggregates(each):
-            raise StatementRefused("aggregate_in_partition", "PARTITION BY does not support aggregate functions", each)
+            raise StatementRefused(
+                "aggregate_in_partition", "PARTITION BY looks at single records, and this is an aggregate: use GROUP BY", each
+            )
     trees = tuple(state.translate(each) for each in select.partition_by)
     return RowKey(trees, tuple(() for _ in trees))
 
@@ -240,15 +258,14 @@ def _shown(
             names = ", ".join(dict.fromkeys(_written(tree) for tree in trees))
             raise StatementRefused(
                 "key_missing_in_select",
-                f"Key missing from projection (ie, SELECT). The query used to build `{sink}` must include the {what} {names} in its projection",
+                f"the key of {sink} is not among the columns: add the {what} {names} to SELECT",
                 written[number] if number < len(written) else select.items[0],
             )
         if len(shown) > 1:
             names = " and ".join(f"`{item.name}`" for item in shown)
             raise StatementRefused(
                 "duplicate_key",
-                f"The projection contains a key column more than once: {names}. Each key column must only be in the "
-                "projection once. If you intended to copy the key into the value, then consider using the AS_VALUE function",
+                f"SELECT has the key twice, as {names}: keep one, and write AS_VALUE(…) around the other",
                 shown[1].at,
             )
         found.append(shown[0].name)
@@ -265,4 +282,4 @@ def _written(tree: Node) -> str:
 
 def _check_values(items: list[Item], key: tuple[str, ...], select: Select) -> None:
     if not [item for item in items if item.name not in key]:
-        raise StatementRefused("columns_missing", "The projection contains no value columns.", select.items[0])
+        raise StatementRefused("columns_missing", "SELECT has nothing besides the key: add a column", select.items[0])

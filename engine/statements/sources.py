@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from engine.definition.queries import DAY_MS
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.suggestions import hint
 from engine.definition.types import ColumnType, Schema
 from engine.plan.catalog import source_entry
 from engine.plan.problems import problems_of
@@ -37,27 +38,25 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     name = folded(statement.name)
     known = session.relations.get(name)
     if known is not None and statement.is_if_not_exists:
-        return Nothing(f"Cannot add {statement.kind} `{name}`: A {known.kind} with the same name already exists.")
+        return Nothing(f"there is a {known.kind} {name} already")
     if known is not None and not statement.is_replace:
         raise StatementRefused(
             "relation_exists",
-            f"Cannot add {statement.kind} '{name}': A {known.kind} with the same name already exists",
+            f"there is a {known.kind} {name} already: choose another name, or write CREATE OR REPLACE",
             statement.name,
         )
     if statement.is_replace and statement.is_read_only:
-        detail = f"Cannot add {statement.kind} '{name}': CREATE OR REPLACE is not supported on source {statement.kind}s."
+        detail = f"a SOURCE is not replaced: drop {name}, and create it again"
         raise StatementRefused("read_only", detail, statement)
     if known is not None and known.is_read_only != statement.is_read_only:
         raise StatementRefused(
-            "relation_exists", f"Cannot replace {name}: one of the two is a SOURCE, the other is not", statement.name
+            "relation_exists", f"only one of the old {name} and the new one is a SOURCE: drop {name} first", statement.name
         )
     properties = Properties(statement.properties)
     columns = _columns(statement, session)
     key = tuple(folded(each.name) for each in statement.columns if each.role in ("key", "primary_key"))
     if not properties.has("KAFKA_TOPIC"):
-        raise StatementRefused(
-            "property_missing", 'Missing required property "KAFKA_TOPIC" which has no default value.', statement
-        )
+        raise StatementRefused("property_missing", "say which topic has the records: WITH (KAFKA_TOPIC='…')", statement)
     if properties.has("KEY"):
         key = _ordered(key, properties)
     topic = topic_of(properties, session, name, None, statement)
@@ -93,7 +92,7 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
     if not statement.columns:
         raise StatementRefused(
             "columns_missing",
-            "The statement does not define any columns. Declare them; there is no schema registry to take them from",
+            "columns are missing: declare them in brackets; there is no schema registry to take them from",
             statement,
         )
     for each in statement.columns:
@@ -101,12 +100,12 @@ def _columns(statement: CreateRelation, session: Session) -> Schema:
         check_column_name(name, each)
         _check_role(each, statement)
         if name in found:
-            raise StatementRefused("duplicate_column", f"Duplicate column name: `{name}`", each)
+            raise StatementRefused("duplicate_column", f"two columns are called {name}: rename one", each)
         found[name] = named_type(each.type, session.types)
     if statement.kind == "table" and not any(each.role == "primary_key" for each in statement.columns):
         raise StatementRefused(
             "key_missing",
-            f"Tables require a PRIMARY KEY. Please define the PRIMARY KEY, as in CREATE TABLE {folded(statement.name)} (ID INT PRIMARY KEY, …)",
+            f"a table needs a key: mark its columns, as in CREATE TABLE {folded(statement.name)} (ID INT PRIMARY KEY, …)",
             statement,
         )
     return Schema(tuple(found.items()))
@@ -117,9 +116,9 @@ def _check_role(column: ColumnDefinition, statement: CreateRelation) -> None:
     if column.role == "headers":
         raise StatementUnsupported("headers_not_supported", f"Column {name}: headers of records are not kept", column)
     if column.role == "key" and statement.kind == "table":
-        raise StatementRefused("key_role", f"Column `{name}` is a 'KEY' column: please use 'PRIMARY KEY' for tables", column)
+        raise StatementRefused("key_role", f"{name}: a key of a table is written PRIMARY KEY", column)
     if column.role == "primary_key" and statement.kind == "stream":
-        raise StatementRefused("key_role", f"Column `{name}` is a 'PRIMARY KEY' column: please use 'KEY' for streams", column)
+        raise StatementRefused("key_role", f"{name}: a key of a stream is written KEY, for it may repeat", column)
 
 
 def _window(properties: Properties, key: tuple[str, ...], statement: CreateRelation) -> KeyWindow | None:
@@ -128,21 +127,19 @@ def _window(properties: Properties, key: tuple[str, ...], statement: CreateRelat
     node = properties.node("WINDOW_SIZE") or properties.node("WINDOW_TYPE")
     if kind is None:
         if size is not None:
-            raise StatementRefused("property_clash", "'WINDOW_SIZE' should not be set for non-windowed sources.", node)
+            raise StatementRefused("property_clash", "WINDOW_SIZE goes with WINDOW_TYPE: give that, too, or leave it out", node)
         return None
     if not key:
-        raise StatementRefused("key_missing", "Windowed sources require a key column.", statement)
+        raise StatementRefused("key_missing", "windows are a part of the key: with WINDOW_TYPE, declare a key", statement)
     if kind == "SESSION":
         if size is not None:
-            raise StatementRefused("property_clash", "'WINDOW_SIZE' should not be set for SESSION windows.", node)
+            raise StatementRefused("property_clash", "sessions differ in length: leave WINDOW_SIZE out", node)
         return KeyWindow("session", None)
     if size is None:
-        raise StatementRefused(
-            "property_missing", f"{kind} windows require 'WINDOW_SIZE' to be provided in the WITH clause", node
-        )
+        raise StatementRefused("property_missing", f"{kind} needs the windows' length: WINDOW_SIZE='5 MINUTES'", node)
     size_ms = milliseconds_of(size)
     if not size_ms:
-        raise StatementRefused("duration_malformed", f"Invalid duration: '{size}'. Write it as in '5 MINUTES'", node)
+        raise StatementRefused("duration_malformed", f"WINDOW_SIZE is a duration above 0, as in '5 MINUTES', not {size!r}", node)
     return KeyWindow(_WINDOWS[kind], size_ms)
 
 
@@ -214,9 +211,7 @@ def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:
         return {}
     name = written.strip('`"') if written[:1] in ("`", '"') else written.upper()
     if name not in columns:
-        raise StatementRefused(
-            "unknown_column", f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{name}'", node
-        )
+        raise StatementRefused("unknown_column", f"TIMESTAMP names {name}, which is no column{hint(name, columns.names)}", node)
     kind = columns[name]
     unit = properties.one_of("EVENT_TIME_UNIT", ("S", "MS", "US", "NS"))
     if unit is not None:
@@ -228,17 +223,16 @@ def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:
         if form is None:
             raise StatementRefused(
                 "property_missing",
-                f"A String timestamp field has been specified without also specifying the timestamp_format: {name}",
+                f"{name} is a text: say how it writes a time, as in TIMESTAMP_FORMAT='yyyy-MM-dd HH:mm:ss'",
                 node,
             )
         return {"event_time": name, "event_time_format": strptime_of(form, properties.node("TIMESTAMP_FORMAT"))}
     if kind.kind not in ("bigint", "timestamp"):
         raise StatementRefused(
-            "type_mismatch", f"Timestamp column, `{name}`, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format specified; "
-            f"it is {shown(kind)}", node,
+            "type_mismatch", f"{name} is {shown(kind)}; TIMESTAMP takes a BIGINT, a TIMESTAMP, or a STRING with TIMESTAMP_FORMAT", node,
         )  # fmt: skip
     if form is not None:
-        raise StatementRefused("property_clash", f"TIMESTAMP_FORMAT set, but the TIMESTAMP column {name} is no text", node)
+        raise StatementRefused("property_clash", f"{name} is no text: leave TIMESTAMP_FORMAT out", node)
     return {"event_time": name}
 
 

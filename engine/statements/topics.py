@@ -36,7 +36,7 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
         other = "KEY_FORMAT" if of_key else "VALUE_FORMAT"
         raise StatementRefused(
             "property_clash",
-            f"Cannot supply both '{other}' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats",
+            f"FORMAT is that of keys and of values: leave {other} out, or write KEY_FORMAT and VALUE_FORMAT",
             at,
         )
     values = session.settings.values
@@ -45,7 +45,7 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
     if not value:
         raise StatementRefused(
             "property_missing",
-            f"Statement is missing the 'VALUE_FORMAT' property from the WITH clause. Either provide one or set a default via '{_DEFAULT_VALUE}'",
+            f"say how the values are written: VALUE_FORMAT='JSON', or SET '{_DEFAULT_VALUE}' for all",
             at,
         )
     topic = Topic(
@@ -66,9 +66,7 @@ def topic_of(properties: Properties, session: Session, name: str, inherited: Top
 def _positive(properties: Properties, name: str) -> int | None:
     found = properties.whole(name)
     if found == 0:
-        raise StatementRefused(
-            "property_malformed", f"Invalid value for property {name}: it must be 1 or more", properties.node(name)
-        )
+        raise StatementRefused("property_malformed", f"{name} is 1 or more", properties.node(name))
     return found
 
 
@@ -78,11 +76,11 @@ def _format(properties: Properties, side: str, name: str, inherited: Format | No
     if written is None:
         return inherited if inherited is not None and inherited.name == name else Format(name)
     if not RECORD_FORMATS[name].takes_delimiter:
-        raise StatementRefused("property_clash", f"{name} does not support the following configs: [delimiter]", node)
+        raise StatementRefused("property_clash", f"{name} has no delimiter: leave {side}_DELIMITER out", node)
     try:
         delimiter = delimiter_of(written)
     except ValueError as error:
-        raise StatementRefused("property_malformed", f"Invalid delimiter value: '{written}': {error}", node) from error
+        raise StatementRefused("property_malformed", f"{side}_DELIMITER cannot be {written!r}: {error}", node) from error
     return Format(name, delimiter)
 
 
@@ -91,7 +89,7 @@ def _wraps(properties: Properties, value_format: str, session: Session) -> bool 
     if given is not None:
         if not (form.can_wrap if given else form.can_unwrap):
             raise StatementRefused(
-                "property_clash", f"Format '{value_format}' does not support 'WRAP_SINGLE_VALUE' set to '{str(given).lower()}'",
+                "property_clash", f"{value_format} has one way to write a single value: leave WRAP_SINGLE_VALUE out",
                 properties.node("WRAP_SINGLE_VALUE"),
             )  # fmt: skip
         return given
@@ -104,13 +102,11 @@ def check_formats(topic: Topic, columns: Schema, key: tuple[str, ...], at: Node,
     keys = [(name, kind) for name, kind in columns.items() if name in key]
     values = [(name, kind) for name, kind in columns.items() if name not in key]
     if topic.key_format.name == "NONE" and keys:
-        raise StatementRefused(
-            "format_clash", "Key format specified as NONE, which does not support key columns; give another KEY_FORMAT", at
-        )
+        raise StatementRefused("format_clash", "KEY_FORMAT NONE is for relations without a key: give another one, or no key", at)
     _check_format(topic.key_format, keys, "key", at)
     _check_format(topic.value_format, values, "value", at)
     if is_wrap_given and len(values) != 1:
-        raise StatementRefused("property_clash", "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas", at)
+        raise StatementRefused("property_clash", "WRAP_SINGLE_VALUE is for relations with one value column: leave it out", at)
 
 
 def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str, at: Node) -> None:
@@ -118,7 +114,7 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
     if known.is_single and len(columns) > 1:
         raise StatementRefused(
             "format_clash",
-            f"The '{form.name}' format only supports a single field. Got: {len(columns)} columns of the {side}",
+            f"{form.name} writes one column, and the {side} has {len(columns)}: choose another {side.upper()}_FORMAT",
             at,
         )
     if form.name == "JSON":
@@ -126,18 +122,22 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
             if _has_odd_map(kind):
                 raise StatementRefused(
                     "format_clash",
-                    f"The 'JSON' format only supports MAP types with STRING keys, column: `{name}` {shown(kind)}",
+                    f"{name}: keys of a JSON object are texts, and {shown(kind)} has others; CAST them to STRING",
                     at,
                 )
     if form.name == "NONE" and columns:
-        raise StatementRefused("format_clash", "The 'NONE' format can only be used when no columns are defined", at)
+        raise StatementRefused(
+            "format_clash", f"{side.upper()}_FORMAT NONE writes nothing, and there are columns: choose another format", at
+        )
     if side == "key":
         _check_key_types(form, columns, at)
     for name, kind in columns:
         odd = known.unholdable(kind, is_key=side == "key")
         if odd is not None:
             raise StatementRefused(
-                "format_clash", f"The '{form.name}' format does not support type '{shown(odd)}', column: `{name}`", at
+                "format_clash",
+                f"{name}: {form.name} has no way to write {shown(odd)}; CAST the column, or choose another {side.upper()}_FORMAT",
+                at,
             )
 
 
@@ -145,7 +145,9 @@ def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: No
     for name, kind in columns:
         if _has_map(kind):
             raise StatementRefused(
-                "key_type", f"Map keys, including types that contain maps, are not supported as keys: `{name}` {shown(kind)}", at
+                "key_type",
+                f"{name} is {shown(kind)}: a key holds no MAP, whose entries have no order; use a STRUCT or an ARRAY",
+                at,
             )
         if form.name.startswith("PROTOBUF") and kind.is_nested:
             raise StatementUnsupported("format_not_supported", f"{form.name} keys of type {shown(kind)}", at)

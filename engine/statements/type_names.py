@@ -64,7 +64,7 @@ def named_type(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
     if known is None:
         near = meant(word, [*_SCALARS, "DECIMAL", "ARRAY", "MAP", "STRUCT", *types])
         ending = "" if near is None else f"; did you mean {near}?"
-        raise StatementRefused("unknown_type", f"Cannot resolve unknown type: {name.name}{ending}", name)
+        raise StatementRefused("unknown_type", f"there is no type {name.name}{ending}", name)
     return known
 
 
