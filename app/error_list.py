@@ -11,6 +11,7 @@ from typing import Final
 
 from app import errors
 from app.errors import AppError
+from app.sql_error_list import STATEMENT_TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,8 @@ class ErrorEntry:
 
     Attributes:
         code: stable snake_case code.
-        kind: ``request``: of an answer; ``definition``: of a field of a definition or body; ``record``: of a record that was refused;
-            ``query``: of a query that failed, is retried or waits.
+        kind: ``request``: of an answer; ``definition``: of a field of a definition or body; ``statement``: of a statement of SQL;
+            ``record``: of a record that was refused; ``query``: of a query that failed, is retried or waits.
         statuses: HTTP statuses with which answers carry it; none: it stands in the body of a 200.
         title: what the status means here.
         is_retryable: whether the same can succeed later without a change.
@@ -344,7 +345,7 @@ def _entries() -> Sequence[ErrorEntry]:
         for code, (meaning, cure) in texts.items():
             found[code] = ErrorEntry(code, "request", (kind.status,), kind.title, kind.retryable, meaning, cure)
     wrong = errors.Unprocessable
-    for part, listed in (("definition", _DEFINITION), ("record", _RECORD)):
+    for part, listed in (("definition", _DEFINITION), ("statement", STATEMENT_TEXTS), ("record", _RECORD)):
         for code, (meaning, cure) in listed.items():
             found.setdefault(code, ErrorEntry(code, part, (wrong.status,), wrong.title, wrong.retryable, meaning, cure))
     for code, (meaning, cure, is_retryable) in _QUERY.items():
