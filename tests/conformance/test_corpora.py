@@ -19,7 +19,8 @@ FILES = files(CORPORA)
 RECORD_BY_RECORD = 10
 """Scenarios of a fuzz file that run record by record here: a batch of one costs as much as one of thousands. All are `slow`."""
 
-SLICINGS = ["whole", "random:1"]
+SLICINGS = ["whole", pytest.param("random:1", marks=pytest.mark.slow)]
+"""Cut at random they cost as much again; the property tests cut their own."""
 
 
 def name(path: Path) -> str:
