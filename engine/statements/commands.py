@@ -96,7 +96,7 @@ def bind_alter(statement: AlterAdd, session: Session) -> Action:
             f"{relation.name} is a {relation.kind}: write ALTER {relation.kind.upper()} {relation.name}",
             statement.name,
         )
-    if relation.writers:
+    if relation.entry.produced_by:
         raise StatementRefused(
             "alter_unfit",
             f"a query writes {relation.name} and gives it its columns: change that by CREATE OR REPLACE … AS SELECT",

@@ -320,3 +320,12 @@ async def test_a_function_in_python_goes_into_the_definitions_that_call_it(scori
 async def test_statements_may_be_sent_alone(client: httpx.AsyncClient) -> None:
     response = await client.post(PATH, content="SHOW\n  STREAMS;", headers={"Content-Type": "application/sql"})
     assert response.json()["results"][0]["rows"] == []
+
+
+async def test_a_source_gets_further_columns(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS)
+    await run(client, "INSERT INTO orders (id, amount, made) VALUES ('1', 1, '2013-01-01T00:00:00');")
+    (done,) = await run(client, "ALTER STREAM orders ADD COLUMN shop STRING, ADD COLUMN n INT;")
+    assert done["definition"]["columns"]["SHOP"] == "string"
+    await run(client, "INSERT INTO orders (id, shop, n, made) VALUES ('2', 'east', 3, '2013-01-01T00:00:01');")
+    assert await rows(client, "SELECT id, shop, n FROM orders") == [["1", None, None], ["2", "east", 3]]

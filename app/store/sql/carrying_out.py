@@ -16,10 +16,12 @@ from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in, names_in
 from app.domain.sources import source_warnings
 from app.errors import Unprocessable
+from app.store.catalog import source_of
 from app.store.queries import set_desired_state
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
 from app.store.query_warnings import warnings_about
 from app.store.relation_edits import delete_source, put_source
+from app.store.relations import get_relation
 from app.store.sql.functions import drop_function, register_function
 from app.store.sql.sessions import facts_of
 from app.store.tables import query, relation, sql_type
@@ -27,6 +29,7 @@ from engine.definition.queries import QueryDefinition
 from engine.plan.warnings import DefinitionWarning
 from engine.statements.actions import (
     Action,
+    AddColumns,
     ControlQuery,
     CreateQuery,
     DropFunction,
@@ -90,6 +93,8 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
             created = create_query(connection, definition)
             _note_statement(connection, created.name, text)
             return _created(connection, definition, f"query {created.name} writes into {target.name}", target, action.notes)
+        case AddColumns():
+            return _add_columns(connection, action)
         case DropRelation(relation=dropped):
             return _drop(connection, dropped)
         case ControlQuery(action=wanted, queries=names):
@@ -121,6 +126,20 @@ def _register(connection: sa.Connection, action: RegisterSource, text: str) -> D
     stored = action.definition.model_dump(mode="json", by_alias=True)
     warned = tuple(source_warnings(action.definition))
     return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warned)
+
+
+def _add_columns(connection: sa.Connection, action: AddColumns) -> Done:
+    sql = action.relation
+    name = sql.definition_name
+    refuse_beyond_scope([("/sql", name)])
+    stored = source_of(sql.kind, get_relation(connection, sql.kind, name).definition)
+    added = {column: str(kind) for column, kind in action.columns.items()}
+    definition = stored.model_copy(update={"columns": {**stored.columns, **added}})
+    put_source(connection, sql.kind, name, definition, ANY)
+    body = definition.model_dump(mode="json", by_alias=True)
+    return Done(
+        f"{sql.kind} {sql.name} has {', '.join(added)} now; records before are NULL there", name, sql.kind, definition=body
+    )
 
 
 def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
