@@ -37,14 +37,14 @@ def pull_of(select: Select, session: Session) -> OwnedRead:
 
 
 def is_by_key(read: OwnedRead, *, has_ranges: bool) -> bool:
-    """Whether each alternative of WHERE says the whole key, or with ``has_ranges`` bounds its one column."""
+    """Whether each alternative of WHERE says the whole key; with ``has_ranges`` bounds of its one column will do where there is no OR."""
     if read.where is None:
         return False
     key = frozenset(read.relation.key)
     alternatives = _alternatives(read.where)
-    return len(alternatives) <= _MOST_ALTERNATIVES and all(
-        key <= set(_fixed(parts)) or (has_ranges and any(_is_bound(part, key) for part in parts)) for parts in alternatives
-    )
+    if has_ranges and len(alternatives) == 1 and any(_is_bound(part, key) for part in alternatives[0]):
+        return True
+    return len(alternatives) <= _MOST_ALTERNATIVES and all(key <= set(_fixed(parts)) for parts in alternatives)
 
 
 def _is_set(value: str | None) -> bool:

@@ -204,6 +204,7 @@ async def test_query_answers_with_one_object_on_each_line(http: httpx.AsyncClien
         ("WHERE (item = 'mug' OR item = 'cup') AND n = 1", False, True),
         ("WHERE item > 'mug'", True, True),
         ("WHERE item > 'mug'", False, False),
+        ("WHERE item > 'mug' OR item < 'cup'", True, False),
         ("WHERE item BETWEEN 'a' AND 'b'", True, True),
         ("WHERE NOT item = 'mug'", True, False),
     ],

@@ -179,6 +179,8 @@ def _shown(frame: pl.DataFrame, reader: RowReader | Sequence[str]) -> PushedRows
     if not isinstance(reader, RowReader):
         return PushedRows(frame.select(reader), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
     is_deleted = pl.col("_op") != 0
+    if reader.is_of_stream:  # where a record without a value is no row
+        frame = frame.filter(~is_deleted)
     kept = reader.kept(frame.rename({"_ts": EVENT_TIME}), {"_deleted": is_deleted})
     shown = reader.shown(kept)
     time_column = next(name for name in kept.columns if name.endswith(f".{EVENT_TIME}"))

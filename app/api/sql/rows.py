@@ -46,6 +46,11 @@ class RowReader:
         self._condition = None if read.condition is None else compile_scalar(read.condition, read.frame).expr
         self._columns = [compile_scalar(text, read.frame).expr.alias(name) for name, text in read.columns]
 
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether the rows are records of a stream."""
+        return self._read.relation.kind == "stream"
+
     def kept(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
         """Return the rows that fulfil WHERE.
 
