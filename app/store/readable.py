@@ -202,17 +202,22 @@ class Readables:
     async def _fetch(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
         params = {**wanted.params, **self._bounds, "relation": table.relation_id, "query": table.query_id}
         pool = self._database.scans if wanted.is_scan else self._database.lookups
-        for is_last in (False, True):
+        has_died = False
+        for _ in range(pool.max_size + 2):  # each may know a statement of what the table was
             async with pool.connection() as connection:
                 try:
                     cursor = connection.cursor(binary=wanted.is_binary)
                     await cursor.execute(wanted.statement, params, prepare=True)
                     return await cursor.fetchone()
+                except psycopg.errors.FeatureNotSupported:
+                    # The table was made anew with columns of other types, and this connection knows the statement with the old ones.
+                    await connection.close()
                 except psycopg.OperationalError:
                     # It died just now: the pool makes another.
-                    if is_last or not connection.closed:
+                    if has_died or not connection.closed:
                         raise
-        raise AssertionError("the last attempt returns or raises")
+                    has_died = True
+        return None
 
     async def _fetch_shared(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
         shared = table.shared.get(wanted.statement)

@@ -46,7 +46,7 @@ from engine.sql.tree import (
 
 _NAMES: Final = {name.lower(): entry for name, entry in {**KSQLDB, **KSQLDB_AGGREGATES}.items()}
 _EVENT_TIME: Final = "$event_time_ms"
-_ARITHMETIC: Final = {"/": "divide", "%": "remainder"}
+_ARITHMETIC: Final = {"-": "minus", "*": "times", "/": "divide", "%": "remainder"}
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
@@ -229,6 +229,8 @@ def _renamed(node: Node) -> Node:
     if isinstance(node, Binary) and node.sign == "+":
         before = node.left.arguments if isinstance(node.left, Call) and node.left.name.text == "plus" else (node.left,)
         return Call(Identifier("plus"), (*before, node.right))
+    if isinstance(node, Negative) and not isinstance(node.operand.bare, Number):
+        return Call(Identifier("negated"), (node.operand,))
     if isinstance(node, Cast):
         return _elaborated_cast(node)
     if isinstance(node, ArrayOf) and any(isinstance(item.bare, Text | StructOf) for item in node.items):

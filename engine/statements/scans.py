@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from engine.sql.statement_tree import Select
-from engine.sql.tree import Between, Binary, Chain, Column, In, Node
+from engine.sql.tree import Binary, Chain, Column, In, Node, Null, Text
 from engine.statements.faults import StatementRefused
 from engine.statements.reading import OwnedRead, read_of
 from engine.statements.session import Session
@@ -24,8 +23,11 @@ def pull_of(select: Select, session: Session) -> OwnedRead:
         StatementRefused: as ``read_of``; ``scan_forbidden`` where the settings want rows asked for by their key.
     """
     read = read_of(select, session)
+    if read.relation.kind == "stream":
+        return read
+    _check_keys(read)
     values = session.settings.values
-    if read.relation.kind == "table" and not _is_set(values.get(TABLE_SCANS)):
+    if not _is_set(values.get(TABLE_SCANS)):
         has_ranges = _is_set(values.get(RANGE_SCANS)) and len(read.relation.key) == 1
         if not is_by_key(read, has_ranges=has_ranges):
             how = f"give the key ({', '.join(read.relation.key)}) in WHERE, in every alternative of an OR"
@@ -37,14 +39,34 @@ def pull_of(select: Select, session: Session) -> OwnedRead:
 
 
 def is_by_key(read: OwnedRead, *, has_ranges: bool) -> bool:
-    """Whether each alternative of WHERE says the whole key; with ``has_ranges`` bounds of its one column will do where there is no OR."""
+    """Whether each alternative of WHERE says the whole key; with ``has_ranges`` one bound of its one column will do where there is no OR."""
     if read.where is None:
         return False
     key = frozenset(read.relation.key)
     alternatives = _alternatives(read.where)
-    if has_ranges and len(alternatives) == 1 and any(_is_bound(part, key) for part in alternatives[0]):
-        return True
-    return len(alternatives) <= _MOST_ALTERNATIVES and all(key <= set(_fixed(parts)) for parts in alternatives)
+    if has_ranges and len(alternatives) == 1:
+        of_key = [part for part in alternatives[0] if key & _columns(part)]
+        if len(of_key) == 1 and isinstance(of_key[0], Binary) and of_key[0].sign in _RANGES and _fixed(of_key[0]):
+            return True
+    return len(alternatives) <= _MOST_ALTERNATIVES and all(
+        key <= {name for part in parts if _is_equality(part) and (name := _fixed(part)) is not None} for parts in alternatives
+    )
+
+
+def _check_keys(read: OwnedRead) -> None:
+    """Refuse what no key can be, in a list of keys."""
+    if read.where is None:
+        return
+    for part in read.where.walk():
+        if not isinstance(part, In) or (name := _fixed(part)) not in read.relation.key:
+            continue
+        kind = read.relation.columns[name]
+        for item in part.items:
+            if isinstance(item.bare, Null):
+                raise StatementRefused("type_mismatch", f"Primary key columns can not be NULL: {name}", item)
+            if isinstance(item.bare, Text) and kind.is_numeric:
+                detail = f"'{item.bare.value}' can not be converted to the type of the key column: {name} {kind}"
+                raise StatementRefused("type_mismatch", detail, item)
 
 
 def _is_set(value: str | None) -> bool:
@@ -64,21 +86,24 @@ def _alternatives(node: Node) -> list[list[Node]]:
     return [[bare]]
 
 
-def _fixed(parts: list[Node]) -> Iterator[str]:
-    for part in parts:
-        match part:
-            case Binary(sign="=", left=left, right=right):
-                yield from (side.bare.name.text for side in (left, right) if isinstance(side.bare, Column))
-            case In(operand=operand) if isinstance(operand.bare, Column):
-                yield operand.bare.name.text
+def _is_equality(part: Node) -> bool:
+    return isinstance(part, In) or (isinstance(part, Binary) and part.sign == "=")
 
 
-def _is_bound(part: Node, key: frozenset[str]) -> bool:
+def _fixed(part: Node) -> str | None:
+    """Return the column that a condition compares with what has no columns."""
     match part:
-        case Binary(sign=sign, left=left, right=right) if sign in _RANGES:
-            sides: tuple[Node, ...] = (left.bare, right.bare)
-        case Between(operand=operand):
-            sides = (operand.bare,)
+        case Binary(left=left, right=right):
+            sides: tuple[tuple[Node, tuple[Node, ...]], ...] = ((left.bare, (right,)), (right.bare, (left,)))
+        case In(operand=operand, items=items):
+            sides = ((operand.bare, items),)
         case _:
-            return False
-    return any(isinstance(side, Column) and side.name.text in key for side in sides)
+            return None
+    for own, others in sides:
+        if isinstance(own, Column) and not any(map(_columns, others)):
+            return own.name.text
+    return None
+
+
+def _columns(node: Node) -> set[str]:
+    return {part.name.text for part in node.walk() if isinstance(part, Column)}

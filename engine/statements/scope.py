@@ -200,8 +200,8 @@ class Translator:
                         ),
                         span=part.span,
                     )
-                case Binary(sign=sign, left=left, right=right) if sign in _ARITHMETIC and not self.is_free:
-                    _refuse_null(part, left, right)
+                case Binary(sign=sign, left=left, right=right) if not self.is_free and not sign.startswith("IS"):
+                    _refuse_null(sign, part, left, right)
                 case Cast(type=kind) if self.is_free and kind.name.upper() not in self.types:
                     return None
                 case Cast(operand=operand, type=kind):
@@ -268,11 +268,12 @@ class Translator:
         return source.column(name, at)
 
 
-def _refuse_null(at: Node, *operands: Node) -> None:
+def _refuse_null(sign: str, at: Node, *operands: Node) -> None:
     if any(isinstance(each.bare, Null) for each in operands):
-        raise StatementRefused(
-            "type_mismatch", "Arithmetic on null is not supported; say which type it has, as in CAST(NULL AS INT)", at
-        )
+        detail = "Comparison with NULL not supported; use IS NULL or IS NOT NULL instead"
+        if sign in _ARITHMETIC:
+            detail = "Arithmetic on null is not supported; say which type it has, as in CAST(NULL AS INT)"
+        raise StatementRefused("type_mismatch", detail, at)
 
 
 def core(node: Node) -> Node:

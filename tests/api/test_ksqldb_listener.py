@@ -205,7 +205,9 @@ async def test_query_answers_with_one_object_on_each_line(http: httpx.AsyncClien
         ("WHERE item > 'mug'", True, True),
         ("WHERE item > 'mug'", False, False),
         ("WHERE item > 'mug' OR item < 'cup'", True, False),
-        ("WHERE item BETWEEN 'a' AND 'b'", True, True),
+        ("WHERE item > 'a' AND item < 'b'", True, False),
+        ("WHERE item = 'm' || 'ug'", False, True),
+        ("WHERE item = UCASE(item)", False, False),
         ("WHERE NOT item = 'mug'", True, False),
     ],
 )
@@ -297,9 +299,19 @@ async def test_a_wrong_query_is_refused_before_anything_is_answered(one: httpx.A
     assert other.status_code == 400
 
 
-async def test_nothing_is_computed_with_null(one: httpx.AsyncClient) -> None:
-    await ksql(one, ORDERS)
-    answer = await one.post("/query", json={"ksql": "SELECT amount * NULL FROM orders EMIT CHANGES;"})
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT amount * NULL FROM orders EMIT CHANGES;",
+        "SELECT id FROM orders WHERE item = NULL;",
+        "SELECT n FROM totals WHERE item IN (NULL);",
+        "SELECT amount FROM by_number WHERE number IN (1, '2');",
+    ],
+)
+async def test_null_and_texts_are_no_numbers_and_no_keys(one: httpx.AsyncClient, sql: str) -> None:
+    by_number = "CREATE SOURCE TABLE by_number (number INT PRIMARY KEY, amount INT) WITH (KAFKA_TOPIC='n', VALUE_FORMAT='JSON');"
+    await ksql(one, ORDERS + TOTALS + by_number)
+    answer = await one.post("/query", json={"ksql": sql})
     assert (answer.status_code, answer.json()["@type"]) == (400, "statement_error")
 
 

@@ -15,7 +15,7 @@ from engine.definition.library.arguments import numbers_of, of_double
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand, coerce, digits_of, literal_decimal
-from engine.definition.types import INT, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal
+from engine.definition.types import BIGINT, INT, MAX_DECIMAL_PRECISION, STRING, ColumnType, decimal
 
 MAX_ROUND_DIGITS = 30
 
@@ -89,6 +89,17 @@ def round_to(arguments: Arguments) -> Operand:
     if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
         raise ExpressionInvalid("type_mismatch", f"round takes its digits written out, 0 to {MAX_ROUND_DIGITS}")
     return rounding("round", lambda e: e.round(digits, mode="half_away_from_zero"), digits)([operand])
+
+
+def _of_ints(build: Callable[[Arguments], Operand]) -> Callable[[Arguments], Operand]:
+    """Let ints give an int, NULL where the result fits none; other numbers give what they give."""
+
+    def compiled(arguments: Arguments) -> Operand:
+        found = build(arguments)
+        is_int = found.type == BIGINT and all(argument.type == INT for argument in arguments)
+        return Operand(found.expr.cast(INT.polars, strict=False), INT) if is_int else found
+
+    return compiled
 
 
 def plus(arguments: Arguments) -> Operand:
@@ -177,19 +188,37 @@ NUMBERS: Sequence[Function] = (
         rounding("ceil", lambda e: e.ceil()), gaps=_OF_ROUNDING, elsewhere=("ceiling",), ksqldb=("CEIL",),
     ),
     Function(
-        "divide", "x: number, divisor: number", "as of x / divisor; of decimals decimal", "The quotient; NULL where the divisor is zero.",
-        (Example("divide(7, 2)", 3), Example("divide(CAST('7' AS decimal(3,1)), 2)", 3.5), Example("divide(1, 0)", None)), divide,
-        gaps=lambda noted, arguments, result: noted.after_arithmetic("/", arguments[0], arguments[1], result),
+        "divide", "x: number, divisor: number", "as of x / divisor; of ints int; of decimals decimal",
+        "The quotient; NULL where the divisor is zero.",
+        (Example("divide(7, 2)", 3), Example("divide(CAST('7' AS decimal(3,1)), 2)", 3.5), Example("divide(1, 0)", None)),
+        _of_ints(divide), gaps=lambda noted, arguments, result: noted.after_arithmetic("/", arguments[0], arguments[1], result),
     ),
     Function(
-        "remainder", "x: number, divisor: number", "as of x % divisor; of decimals decimal",
+        "remainder", "x: number, divisor: number", "as of x % divisor; of ints int; of decimals decimal",
         "What division leaves, with the sign of x; NULL where the divisor is zero.",
-        (Example("remainder(-7, 2)", -1), Example("remainder(CAST('-7.5' AS decimal(3,1)), 2)", -1.5)), remainder, gaps=gaps.of_remainder,
+        (Example("remainder(-7, 2)", -1), Example("remainder(CAST('-7.5' AS decimal(3,1)), 2)", -1.5)), _of_ints(remainder),
+        gaps=gaps.of_remainder,
     ),
     Function(
-        "plus", "x...: number or string", "as of x + y; string", "The sum of numbers; texts one after the other, NULL where one is.",
-        (Example("plus(1, 2, 3)", 6), Example("plus('tea', 'pot')", "teapot"), Example("plus('tea', NULL)", None)), plus,
+        "plus", "x...: number or string", "as of x + y; of ints int; string",
+        "The sum of numbers; texts one after the other, NULL where one is.",
+        (Example("plus(1, 2, 3)", 6), Example("plus('tea', 'pot')", "teapot"), Example("plus('tea', NULL)", None)), _of_ints(plus),
         gaps=gaps.without_result("number_overflow"),
+    ),
+    Function(
+        "minus", "x: number, y: number", "as of x - y; of ints int", "The difference; NULL where it is no number of its type.",
+        (Example("minus(5, 7)", -2), Example("minus(1.5, 1)", 0.5)), _of_ints(lambda both: arithmetic.binary("-", *both)),
+        gaps=gaps.without_result("number_overflow", "decimal"),
+    ),
+    Function(
+        "times", "x: number, y: number", "as of x * y; of ints int", "The product; NULL where it is no number of its type.",
+        (Example("times(5, 7)", 35), Example("times(1.5, 2)", 3.0), Example("times(65536, 65536)", None)),
+        _of_ints(lambda both: arithmetic.binary("*", *both)), gaps=gaps.without_result("number_overflow", "decimal"),
+    ),
+    Function(
+        "negated", "x: number", "type of x", "The number with the other sign; NULL where it is none of its type.",
+        (Example("negated(2)", -2),), _of_ints(lambda one: arithmetic.negate(*one)),
+        gaps=gaps.without_result("number_overflow", "double", "decimal"),
     ),
     Function("sign", "x: number", "int", "-1, 0 or 1.", (Example("sign(-3)", -1),), sign, ksqldb=("SIGN",)),
     Function(
