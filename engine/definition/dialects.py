@@ -285,13 +285,15 @@ def moment_of(text: str) -> int | None:
     whole = "-".join((*(part.zfill(2) for part in parts), *("01",) * (3 - len(parts))))
     clock, sign, offset = _clock(time)
     hours = clock.split(":") if clock else ["00"]
+    is_end = hours[0] == "24" and not any(part.strip("0.") for part in hours[1:])
+    hours = ["00"] if is_end else hours
     shown = ":".join((*(part.zfill(2) for part in hours), *("00",) * (2 - len(hours))))
     try:
         moment = datetime.fromisoformat(f"{whole}T{shown}{sign}{offset}")
     except ValueError:
         return None
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=is_end)) // timedelta(milliseconds=1)
 
 
 def _clock(time: str) -> tuple[str, str, str]:

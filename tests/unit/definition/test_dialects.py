@@ -10,7 +10,7 @@ import pytest
 from engine.definition.dialects import elaborated, elaborated_text, moment_of
 from engine.definition.expressions import compile_scalar
 from engine.definition.queries import QueryDefinition
-from engine.definition.types import Schema, decimal
+from engine.definition.types import BIGINT, INT, Schema, decimal
 
 
 def _definition(**fields: object) -> QueryDefinition:
@@ -102,3 +102,29 @@ def test_quotients_of_decimals_are_decimals(text: str, wanted: object, kind: str
     (found,) = pl.DataFrame({"m": [Decimal("1.25")]}, schema={"m": pl.Decimal(4, 2)}).select(scalar.expr.alias("found"))["found"]
     assert str(scalar.type) == kind
     assert found == wanted if not isinstance(wanted, Decimal) else abs(found - wanted) < Decimal("1e-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "kind"),
+    [
+        ("n * 2", 2_000_000, "int"),
+        ("n + 1 - n", 1, "int"),
+        ("-n", -1_000_000, "int"),
+        ("n * n", None, "int"),
+        ("n % 7", 1, "int"),
+        ("n * b", 5_000_000, "bigint"),
+        ("n * 0.5", 500_000.0, "double"),
+        ("-b", -5, "bigint"),
+    ],
+)
+def test_ints_stay_ints(text: str, wanted: object, kind: str) -> None:
+    scalar = compile_scalar(elaborated_text(text), Schema((("n", INT), ("b", BIGINT))))
+    (found,) = pl.DataFrame({"n": [1_000_000], "b": [5]}, schema={"n": pl.Int32, "b": pl.Int64}).select(scalar.expr.alias("x"))[
+        "x"
+    ]
+    assert (found, str(scalar.type)) == (wanted, kind)
+
+
+def test_a_day_may_end_at_24() -> None:
+    assert moment_of("2013-01-01T24") == moment_of("2013-01-02")
+    assert moment_of("2013-01-01T24:30") is None
