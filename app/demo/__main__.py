@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -19,11 +20,12 @@ from app.demo.data import Chunk, Input, load
 from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.demo.service import ServiceDidNotStart, running_service
 from app.demo.show import invitations, joined_table, verdict, windows_table
-from app.settings import load_settings
+from app.settings import Settings, load_settings
 
 SETTLE_SECONDS = 300.0  # until both queries have read everything; seconds in practice
 POLL_SECONDS = 0.5
 PLAIN_WIDTH = 130  # columns, where the output is no terminal
+KSQL_PORT = 8088  # what clients of ksqlDB expect
 MONTHS = {"january": 1, "full": 12}
 
 
@@ -48,7 +50,8 @@ def main() -> int:
     console.print(f"[bold]Slackwater demo[/]: New York's flights of 2013 and the weather they left in. The service's log: {log}")
     try:
         with console.status("Starting the service (Postgres, then Spark) ..."):
-            context = running_service(base_url, {}, log)
+            ksql_port = _ksql_port(settings)
+            context = running_service(base_url, {} if ksql_port is None else {"SLACKWATER_KSQL_PORT": str(ksql_port)}, log)
             process = context.__enter__()
     except ServiceDidNotStart as error:
         console.print(str(error), style="red", highlight=False, markup=False)
@@ -57,7 +60,7 @@ def main() -> int:
         with Client(base_url) as client:
             is_agreed = _tell(console, client, MONTHS["full" if options.full else "january"], base_url)
         if not options.once:
-            _serve_until_interrupted(console, base_url, process is not None)
+            _serve_until_interrupted(console, base_url, ksql_port, is_ours=process is not None)
     except KeyboardInterrupt:
         console.print("\nStopping ...")
         return 0
@@ -151,11 +154,21 @@ def _last(rows: list[Json], count: int) -> list[Json]:
     return sorted(rows, key=lambda row: (row["window_start"], row["origin"]))[-count:]
 
 
-def _serve_until_interrupted(console: Console, base_url: str, is_ours: bool) -> None:
+def _ksql_port(settings: Settings) -> int | None:
+    """Return where ksqlDB's clients are answered: as the settings say, else at the port that they expect, if it is free."""
+    if settings.ksql_port is not None:
+        return settings.ksql_port
+    with socket.socket() as probe:
+        return KSQL_PORT if probe.connect_ex((settings.host, KSQL_PORT)) else None
+
+
+def _serve_until_interrupted(console: Console, base_url: str, ksql_port: int | None, *, is_ours: bool) -> None:
     if not is_ours:
         console.print(f"The service at {base_url} was running before and goes on.")
         return
     console.print(f"\nServing at {base_url} until Ctrl-C.")
+    if ksql_port is not None:
+        console.print(f"Clients of ksqlDB: port {ksql_port}. SQL: POST {base_url}/v1/statements (docs/sql.md).")
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     while not stop.wait(1.0):

@@ -86,8 +86,17 @@ async def listen(app: FastAPI, host: str, port: int, stopping: asyncio.Event) ->
 
 
 def refuse_taken(host: str, port: int) -> None:
-    """Raise OSError where the port cannot be had, before anything waits for it."""
+    """Refuse a port that cannot be had before anything is started on it.
+
+    Raises:
+        OSError: with the setting that says another one.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OSError(
+                error.errno, f"{host}:{port} cannot be had ({error.strerror}): set SLACKWATER_KSQL_PORT to another port"
+            ) from error
