@@ -5,7 +5,8 @@ Who reads the whole stream reads its parts as well, and is noted as their reader
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,11 +15,14 @@ from app.domain.access import visible
 from app.domain.audit import Action, Change
 from app.errors import Conflict, Fault
 from app.store.audit import note
+from app.store.catalog import output_of
 from app.store.queries import add_event
 from app.store.tables import query, query_read, relation
 from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
-from engine.plan.model import Output
+from engine.errors import Problem
+from engine.plan.evolution import column_faults
+from engine.plan.model import Output, RelationSchema
 
 _WHOLE = relation.c.definition["append_to"].as_string()
 
@@ -65,14 +69,24 @@ def written_by(name: str, writers: Iterable[str]) -> Conflict:
     return Conflict("relation_in_use", f"{', '.join(shown)} append to '{name}'; delete or change the query first", faults)
 
 
-def drop_parts(connection: sa.Connection, name: str) -> None:
-    """Remove the parts that deleted queries have left of a stream that goes."""
-    rows = connection.execute(
-        sa.select(relation.c.id, relation.c.name, relation.c.definition).where(
-            relation.c.origin == "derived", _WHOLE.is_not_distinct_from(name)
-        )
+def parts_left(connection: sa.Connection, name: str) -> Sequence[Any]:
+    """Return the parts that deleted queries have left of a stream: id, name and definition of each."""
+    return connection.execute(
+        sa.select(relation.c.id, relation.c.name, relation.c.definition)
+        .where(relation.c.origin == "derived", relation.c.produced_by.is_(None), _WHOLE.is_not_distinct_from(name))
+        .order_by(relation.c.name)
     ).all()
-    for row in rows:
+
+
+def column_faults_of_left(connection: sa.Connection, name: str, after: RelationSchema) -> list[Problem]:
+    """Return why records that deleted queries have left of a stream would be no records of it any more."""
+    columns = (output_of(part.definition).columns for part in parts_left(connection, name))
+    return [fault for each in columns for fault in column_faults(each, after.columns, after.key)]
+
+
+def drop_parts(connection: sa.Connection, name: str) -> None:
+    """Remove the parts that deleted queries have left of a stream that goes; nobody reads them."""
+    for row in parts_left(connection, name):
         drop_feed(raw(connection), row.name)
         connection.execute(sa.delete(relation).where(relation.c.id == row.id))
         note(connection, Change(Action.DELETE, "stream", row.name, {"definition": row.definition}, None))

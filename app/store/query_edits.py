@@ -21,7 +21,7 @@ from app.store.change_retention import refuse_forgotten_changes
 from app.store.forgetting import forget_results
 from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
-from app.store.parts import drop_parts, refuse_if_written, tell_readers
+from app.store.parts import drop_parts, parts_left, refuse_if_written, tell_readers
 from app.store.queries import QueryRow, add_event, find_query, get_query
 from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import find_relation, kept_result, readers_of
@@ -349,6 +349,9 @@ def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:
         readers = [name for name in readers_of(connection, [row.id]).get(row.id, []) if name != stored.name]
         if readers:
             raise in_use(row.name, readers)
+        for part in parts_left(connection, row.name):
+            if others := readers_of(connection, [part.id]).get(part.id):
+                raise in_use(part.name, others)
         refuse_if_written(connection, row.name)
 
 

@@ -18,7 +18,7 @@ from app.store.audit import note
 from app.store.catalog import entry_of, load_catalog, source_of
 from app.store.log_tables import reject
 from app.store.materialisations import follow
-from app.store.parts import drop_parts, refuse_if_written
+from app.store.parts import column_faults_of_left, drop_parts, parts_left, refuse_if_written
 from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.store.tables import query, query_read, relation
@@ -103,9 +103,11 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
             "relation_is_derived",
             f"'{name}' is written by the query '{writer}'; DELETE /v1/queries/{writer} removes both",
         )
-    readers = [reader for reader in readers_of(connection, [stored.id]).get(stored.id, []) if not is_internal(reader)]
-    if readers:
-        raise in_use(name, readers)
+    going = [(stored.id, name), *((part.id, part.name) for part in parts_left(connection, name))]
+    for relation_id, each in going:
+        readers = [reader for reader in readers_of(connection, [relation_id]).get(relation_id, []) if not is_internal(reader)]
+        if readers:
+            raise in_use(each, readers)
     refuse_if_written(connection, name)
     if stored.origin == "source":
         follow(connection, name, stored.definition, None, is_empty=True)
@@ -183,11 +185,12 @@ def _change(
     old, new = _entry(stored), source_entry(stored.name, definition)
     is_empty = old.feed.type == "log" and _is_empty(connection, old.feed.log_feed)
     faults = _faults(old, new, (before, wanted), changed)
-    if faults and old.feed.type == "log" and not is_empty:
+    left = column_faults_of_left(connection, stored.name, new.relation)
+    if left or (faults and old.feed.type == "log" and not is_empty):
         raise Conflict(
             "relation_not_empty",
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
-            faults,
+            faults or [Fault(problem.pointer, problem.code, problem.detail) for problem in left],
         )
     pinned = pinned_readers(connection, stored.id, new)
     connection.execute(

@@ -102,3 +102,20 @@ async def test_a_stream_keeps_the_columns_that_are_written_into_it(client: httpx
 async def test_a_query_does_not_append_to_what_it_reads(client: httpx.AsyncClient, problem: Problem) -> None:
     await post(client, READER)
     problem(await client.post("/v1/queries", json=writer("a", "reader_out")), 422, "query_cycle", "/into")
+
+
+async def test_what_is_left_of_a_stream_stays_while_a_query_reads_it(client: httpx.AsyncClient, problem: Problem) -> None:
+    await post(client, writer("a"))
+    assert (await client.delete("/v1/queries/a", params={"state": "keep"})).status_code in (202, 204)
+    await post(client, {"name": "reader", "from": {"stream": "a_out"}, "into": {"stream": "reader_out"}})
+    body = problem(await client.delete("/v1/streams/departures"), 409, "relation_in_use")
+    assert [fault["code"] for fault in body["errors"]] == ["read_by"]
+
+
+async def test_columns_stay_that_records_have_which_deleted_queries_left(client: httpx.AsyncClient, problem: Problem) -> None:
+    await post(client, writer("a"))
+    assert (await client.delete("/v1/queries/a", params={"state": "keep"})).status_code in (202, 204)
+    other = {**STREAM, "columns": {**STREAM["columns"], "delay": "string"}}
+    problem(await client.put("/v1/streams/departures", json=other), 409, "relation_not_empty", "/columns/delay")
+    more = {**STREAM, "columns": {**STREAM["columns"], "remark": "string"}}
+    assert (await client.put("/v1/streams/departures", json=more)).status_code == 200
