@@ -1,6 +1,7 @@
 """Records as JSON text, whole columns at a time. Pure.
 
 Forms: timestamps RFC 3339 in UTC, bytes base64, maps objects; bigints and decimals are numbers of all their digits, or strings on request.
+A double that JSON has no number for is a text, as in the rows that Postgres writes: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``.
 """
 
 from __future__ import annotations
@@ -71,5 +72,17 @@ def _values(values: pl.Series, declared: ColumnType, *, has_text_numbers: bool) 
             return '"' + values.bin.encode("base64") + '"'
         case "array" | "map" | "struct":
             return json_texts(values, declared)
+        case "double":
+            return _doubles(values)
         case _:
             return encoded(values)
+
+
+def _doubles(values: pl.Series) -> pl.Series:
+    texts = encoded(values)
+    if values.is_finite().all():
+        return texts
+    value = pl.col("value")
+    odd = pl.when(value.is_nan()).then(pl.lit("NaN")).when(value > 0).then(pl.lit("Infinity")).otherwise(pl.lit("-Infinity"))
+    shown = pl.when(value.is_finite()).then(pl.col("text")).when(value.is_not_null()).then('"' + odd + '"')
+    return pl.DataFrame({"value": values, "text": texts}).select(shown.alias(values.name)).to_series()

@@ -29,6 +29,12 @@ def test_numbers_keep_all_their_digits() -> None:
     assert json.loads(first) == {"$offset": 0, "$event_time_ms": 5, "n": "9007199254740993", "d": "1.20"}
 
 
+def test_a_double_that_json_has_no_number_for_is_a_text() -> None:
+    given = frame(x=pl.Series([2.0, None, float("nan"), float("inf"), float("-inf"), -0.0]))
+    texts = encode_records(given, schema(x="double"), has_text_numbers=False)
+    assert [json.loads(text)["x"] for text in texts] == [2.0, None, "NaN", "Infinity", "-Infinity", -0.0]
+
+
 def test_text_is_escaped_and_times_are_in_utc() -> None:
     given = frame(s=pl.Series(['"\\\né\u2028']), t=pl.Series([datetime(2013, 1, 1, tzinfo=UTC)], dtype=pl.Datetime("us", "UTC")))
     [text] = encode_records(given, schema(s="string", t="timestamp"), has_text_numbers=False)
