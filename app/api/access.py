@@ -26,7 +26,7 @@ from app.store.refusals import RefusalLog
 from app.store.scopes import find_names_beside, find_names_sharing
 
 SCHEME = "ApiKey"
-_RECHECK = "slackwater.recheck_key"
+RECHECK = "slackwater.recheck_key"
 """Where in a request's scope the guard leaves what looks at its key once more."""
 
 RECHECK_SCOPE_S = 5.0
@@ -60,7 +60,7 @@ def guards(door: Doorkeeper, engine: AsyncEngine, *, is_required: bool) -> list[
                 await within()
             every_s = 0.0 if rule.reach is Reach.FEED else RECHECK_SCOPE_S
             again = _nothing if principal.scope is None else within
-            request.scope[_RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
+            request.scope[RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
 
     return [Depends(guard)] if is_required else []
 
@@ -89,7 +89,7 @@ def recheck_of(request: Request) -> Callable[[], Awaitable[None]]:
 
     It raises ``Unauthorized`` where the key does not count any more, ``Forbidden`` where what the path names is not within its scope now.
     """
-    recheck: Callable[[], Awaitable[None]] = request.scope.get(_RECHECK, _nothing)
+    recheck: Callable[[], Awaitable[None]] = request.scope.get(RECHECK, _nothing)
     return recheck
 
 

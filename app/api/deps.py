@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import sqlalchemy as sa
+from anyio import to_thread
 from fastapi import Depends, Path, Query, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 from fastapi.dependencies.models import Dependant
@@ -30,6 +31,7 @@ from app.telemetry import Metrics
 from engine.definition.patience import patience
 from engine.errors import DefinitionInvalid, Problem
 
+Found = TypeVar("Found")
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
@@ -115,6 +117,16 @@ async def planning_turn(services: Services) -> AsyncIterator[None]:
             yield
     finally:
         services.planning.release()
+
+
+async def planned(services: Services, work: Callable[[], Found]) -> Found:
+    """Do in a thread, in its turn, what takes as long as checking a definition: binding and compiling; others are served meanwhile.
+
+    Raises:
+        Unavailable: ``planning_busy``.
+    """
+    async with planning_turn(services):
+        return await to_thread.run_sync(work)
 
 
 class _Deadline:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import StreamingResponse
 
 from app.api.access import recheck_of
 from app.api.bodies import JSON_TYPE, media_type_of, parse_json, refuse_encoding, request_body, validated
 from app.api.deps import OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
 from app.api.negotiation import NDJSON_TYPE
+from app.api.opened import OpenedResponse
 from app.api.push import EVENT_STREAM
 from app.api.sql.answers import answer_of, values_of
-from app.api.sql.parameters import with_parameters
 from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.schemas import StatementsAnswer, StatementsBody
 from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.record_json import encode_values
-from app.errors import AppError, BadRequest, Fault, NotAcceptable, TooManyRequests, Unprocessable, UnsupportedMediaType
+from app.errors import AppError, BadRequest, Fault, NotAcceptable, Unprocessable, UnsupportedMediaType
 from engine.sql.scripts import Parsed, Script
 from engine.sql.statement_tree import Select
 
@@ -105,7 +106,7 @@ async def post_statements(
     asked = validated(StatementsBody, body)
     words = Words({name: _text(value) for name, value in asked.properties.items()}, dict(asked.variables))
     runner = ScriptRunner(services, words)
-    script = with_parameters(runner.read(asked.sql), asked.parameters)
+    script = await runner.read(asked.sql, asked.parameters)
     if not script.statements:
         detail = "there is no statement in `sql`"
         raise Unprocessable("missing_statement", detail, [Fault("/sql", "missing_statement", detail)])
@@ -136,34 +137,30 @@ def _form(request: Request) -> str:
 
 async def _pushed(request: Request, services: Services, runner: ScriptRunner, parsed: Parsed, form: str) -> Response:
     """Answer a push query; faults that show before the first row are answers of their own."""
-    most = services.settings.push.max_streams
-    if services.tails.streams >= most:
-        detail = f"{most} event streams are open; close some, or raise SLACKWATER_PUSH__MAX_STREAMS"
-        raise TooManyRequests("too_many_streams", detail, headers={"Retry-After": "10"})
-    opening = pushing(services, runner, parsed)
-    push = await opening.__aenter__()
+    opened = AsyncExitStack()
+    push = await opened.enter_async_context(pushing(services, runner, parsed))
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    lines = _lines(push, form, recheck_of(request))
+    return OpenedResponse(lines, opened.aclose, services.settings.push.write_timeout_s, form, headers)
 
-    async def lines() -> AsyncIterator[bytes]:
-        recheck = recheck_of(request)
-        try:
-            with services.tails.counted():
-                yield _line(form, "header", _header(push))
-                left = push.limit
-                async for rows in push.rows:
-                    await recheck()
-                    shown = _shown(push, rows, left)
-                    yield b"".join(_line(form, "row", each) for each in shown) or _line(form, "quiet", {})
-                    left = None if left is None else left - len(shown)
-                    if left == 0:
-                        yield _line(form, "end", {"reason": "limit"})
-                        return
+
+async def _lines(push: Push, form: str, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
+    """Yield a push query's answer, line by line."""
+    yield _line(form, "header", _header(push))
+    left = push.limit
+    try:
+        while left is None or left > 0:
+            rows = await anext(push.rows, None)
+            if rows is None:
                 yield _line(form, "end", {"reason": "stopping"})
-        except AppError as error:
-            yield _line(form, "error", {"code": error.code, "detail": error.detail})
-        finally:
-            await opening.__aexit__(None, None, None)
-
-    return StreamingResponse(lines(), media_type=form, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+                return
+            await recheck()
+            shown = await asyncio.to_thread(_shown, push, rows, left)
+            yield b"".join(_line(form, "row", each) for each in shown) or _line(form, "quiet", {})
+            left = None if left is None else left - len(shown)
+        yield _line(form, "end", {"reason": "limit"})
+    except AppError as error:
+        yield _line(form, "error", {"code": error.code, "detail": error.detail})
 
 
 def _header(push: Push) -> dict[str, Any]:

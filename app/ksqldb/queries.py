@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import StreamingResponse
 
+from app.api.access import recheck_of
 from app.api.bodies import parse_json
 from app.api.deps import Services
+from app.api.opened import OpenedResponse
 from app.api.sql.pulls import pull
 from app.api.sql.pushes import Push, PushedRows, pushing
 from app.api.sql.scripts import ScriptRunner
@@ -95,16 +96,17 @@ async def _answer(request: Request, asked: Asked, form: Form) -> Response:
     services: Services = request.app.state.services
     runner = ScriptRunner(services, asked.words(), "ksqldb")
     try:
-        parsed = _select(runner, asked)
+        parsed = await _select(runner, asked)
         found = await _found(services, runner, parsed, request.app.state.queries)
     except AppError as error:
         return error_response(error, asked.text)
     media_type = {"v1": V1, "delimited": DELIMITED, "array": JSON}[form]
-    return StreamingResponse(_lines(found, form), media_type=media_type)
+    lines = _lines(found, form, recheck_of(request))
+    return OpenedResponse(lines, found.close, services.settings.push.write_timeout_s, media_type)
 
 
-def _select(runner: ScriptRunner, asked: Asked) -> Parsed:
-    statements = runner.read(asked.text).statements
+async def _select(runner: ScriptRunner, asked: Asked) -> Parsed:
+    statements = (await runner.read(asked.text)).statements
     if len(statements) != 1 or not isinstance(statements[0].tree, Select):
         detail = "one SELECT is expected here; other statements go to /ksql"
         raise BadRequest("not_a_query", detail, [Fault("", "not_a_query", detail)])
@@ -177,16 +179,15 @@ async def _next(push: Push, ended: asyncio.Task[Any]) -> PushedRows | None:
                 await coming
 
 
-async def _lines(found: Found, form: Form) -> AsyncIterator[bytes]:
+async def _lines(found: Found, form: Form, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
     try:
         yield _begin(found, form)
         async for batch in found.batches:
+            await recheck()
             yield b"".join(_row(row, form, is_gone=gone) for row, gone in batch)
         yield _end(found.ending(), form)
     except AppError as error:
         yield _line(error_body(error), form)
-    finally:
-        await found.close()
 
 
 def _begin(found: Found, form: Form) -> bytes:

@@ -26,7 +26,7 @@ async def post_ksql(request: Request) -> JSONResponse:
     asked = await asked_of(request, "ksql")
     runner = ScriptRunner(services, asked.words(), "ksqldb")
     try:
-        script = runner.read(asked.text)
+        script = await runner.read(asked.text)
     except AppError as error:
         return error_response(error, asked.text)
     entities: list[dict[str, Any]] = []

@@ -25,6 +25,9 @@ NO_NAMES: Final = RESERVED | {
 }  # fmt: skip
 """Words that are no names unless they are quoted. ksqlDB reserves more; here their place says what they are."""
 
+MAX_DIGITS: Final = 15
+"""Of a whole number: it counts rows, bytes or time, and a millisecond of the year 33,000 has as many."""
+
 _Part = TypeVar("_Part")
 
 
@@ -62,9 +65,11 @@ class ClauseCursor(ExpressionCursor):
         return self.text()
 
     def whole_number(self) -> str:
-        """Read a whole number without a sign."""
+        """Read a whole number without a sign, of as many digits as every place for one takes."""
         if self.token.kind != "number" or not self.token.text.isdigit():
             raise self.unfit("a whole number")
+        if len(self.token.text) > MAX_DIGITS:
+            raise self.unfit("a smaller number")
         return self.advance().text
 
     def duration(self) -> Duration:

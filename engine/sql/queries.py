@@ -17,8 +17,6 @@ OTHER_CLAUSES: Final = ("ORDER", "UNION", "INTERSECT", "EXCEPT", "OFFSET", "CROS
 _LOOSER: Final = (Between, Binary, Chain, In, Is, Like, Negative, Not, Star)
 
 _SIZES: Final = {"BYTES": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
-_MAX_DIGITS: Final = 15
-"""Of a size in one of these units; more would be no size of a memory."""
 
 
 class QueryCursor(JoinCursor):
@@ -188,8 +186,6 @@ class QueryCursor(JoinCursor):
         rows = size = None
         while True:
             number = self.whole_number()
-            if len(number) > _MAX_DIGITS:
-                raise self.unfit("a smaller number")
             if self.take_word("ROWS"):
                 rows = number
             elif (unit := next((unit for unit in _SIZES if self.take_word(unit)), None)) is not None:

@@ -15,7 +15,7 @@ from engine.sql.statements import STATEMENT_BOUNDS, parse_statement
 from engine.sql.tree import Span
 
 MAX_SCRIPT_CHARS: Final = 1_000_000
-"""Read in a second or two, while somebody waits."""
+"""Read in a second or two, while somebody waits. Also with the values of its variables."""
 
 MAX_STATEMENT_CHARS: Final = 100_000
 """Also with the values of its variables."""
@@ -107,6 +107,7 @@ def parse_script(text: str, variables: Mapping[str, str] | None = None, bounds: 
         return Script((), (ScriptFault(SyntaxFault("script_too_long", 0, 0), "", lines.passage(0, 0)),), known)
     statements: list[Parsed] = []
     faults: list[ScriptFault] = []
+    size = 0
     for count, cut in enumerate(cuts_of(text)):
         written = text[cut.start : cut.end]
         origin = Origin(lines, cut.start, Filled(written))
@@ -116,10 +117,13 @@ def parse_script(text: str, variables: Mapping[str, str] | None = None, bounds: 
             if len(written) > MAX_STATEMENT_CHARS:
                 raise SyntaxFault("too_long", 0, 0)
             origin = Origin(lines, cut.start, filled(written, known, MAX_STATEMENT_CHARS))
+            size += len(origin.filled.text)
+            if size > MAX_SCRIPT_CHARS:
+                raise SyntaxFault("script_too_long", 0, 0)
             tree = parse_statement(origin.filled.text, bounds)
         except SyntaxFault as fault:
             faults.append(ScriptFault(fault, origin.filled.text, origin.passage((fault.start, fault.end))))
-            if len(faults) == MAX_FAULTS or count == MAX_STATEMENTS:
+            if len(faults) == MAX_FAULTS or fault.kind in ("too_many", "script_too_long"):
                 break
             continue
         statements.append(Parsed(tree, origin.filled.text, origin))

@@ -7,6 +7,7 @@ from typing import Final
 
 from engine.definition.durations import parse_duration
 from engine.definition.suggestions import hint
+from engine.sql.clauses import MAX_DIGITS
 from engine.sql.statement_tree import Duration, Property
 from engine.sql.tree import Boolean, Column, Identifier, Negative, Node, Number, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
@@ -35,11 +36,16 @@ def milliseconds(duration: Duration) -> int:
     return int(duration.amount) * unit
 
 
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number without a sign, of as many digits as the language lets one have."""
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
 def milliseconds_of(text: str) -> int | None:
     """Read a duration of a property: ``5 MINUTES``, ``1 MINUTE``, ``5m``; None where it is none."""
     number, _, unit = text.strip().partition(" ")
     plural = unit.strip().upper().rstrip("S") + "S"
-    if number.isdigit() and plural in _UNITS_MS:
+    if is_whole(number) and plural in _UNITS_MS:
         return int(number) * _UNITS_MS[plural]
     try:
         return parse_duration(text)
@@ -92,7 +98,7 @@ class Properties:
         written = node.text if isinstance(node, Number) else node.value if isinstance(node, Text) else ""
         if node is None:
             return None
-        if isinstance(node, Negative) or not written.isdigit():
+        if isinstance(node, Negative) or not is_whole(written):
             raise StatementRefused("property_malformed", f"{name} is a whole number from 0 on", node)
         return int(written)
 

@@ -15,6 +15,7 @@ from engine.definition.operands import ExpressionInvalid
 from engine.definition.python_functions import known_functions, with_digests
 from engine.definition.syntax import parse
 from engine.definition.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
+from engine.sql.clauses import MAX_DIGITS
 from engine.sql.statement_tree import Select, SelectItem
 from engine.sql.tree import Column, Identifier, Node, Number, Star, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
@@ -140,7 +141,7 @@ def read_of(select: Select, session: Session) -> OwnedRead:
 def _moment(node: Node) -> int:
     """Return the milliseconds of a time that is written out."""
     match node.bare:
-        case Number(text=text) if text.isdigit():
+        case Number(text=text) if text.isdigit() and len(text) <= MAX_DIGITS:
             return int(text)
         case Text(value=value) if (moment := moment_of(value)) is not None:
             return moment

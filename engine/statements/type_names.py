@@ -10,6 +10,7 @@ from engine.definition.types import ColumnType, ScalarKind, decimal, parse_type,
 from engine.sql.tree import FieldType, Identifier, Node, TypeName
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.naming import folded
+from engine.statements.properties import is_whole
 
 _SCALARS: Final[Mapping[str, ScalarKind]] = {
     "BOOLEAN": "boolean", "INT": "int", "INTEGER": "int", "BIGINT": "bigint", "DOUBLE": "double", "TEXT": "string", "STRING": "string",
@@ -71,7 +72,7 @@ def named_type(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
 def _decimal(name: TypeName) -> ColumnType:
     if not name.numbers:
         raise StatementRefused("type_malformed", "DECIMAL needs precision and scale, as in DECIMAL(12, 2)", name)
-    numbers = [int(number) if number.isdigit() else -1 for number in name.numbers]
+    numbers = [int(number) if is_whole(number) else -1 for number in name.numbers]
     try:
         return decimal(numbers[0], numbers[1] if len(numbers) > 1 else 0)
     except ValueError as error:

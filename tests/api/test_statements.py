@@ -341,3 +341,38 @@ async def test_a_table_made_anew_with_other_types_is_read(client: httpx.AsyncCli
             assert await rows(client, "SELECT most FROM kept WHERE item = 'cup'") == [[value]]
             assert await rows(client, "SELECT most FROM kept") == [[value]]
         await run(client, "DROP TABLE kept; DROP TABLE limits;")
+
+
+@pytest.mark.usefixtures("totals")
+async def test_a_query_is_explained(client: httpx.AsyncClient, problem: Problem) -> None:
+    shown = dict(await rows(client, "EXPLAIN totals"))
+    assert (shown["query"], json.loads(shown["definition"])["name"]) == ("totals", "totals")
+    assert "stage 0" in shown
+    problem(await client.post(PATH, json={"sql": "EXPLAIN nothing"}), 404, "query_not_found")
+
+
+@pytest.mark.usefixtures("totals")
+@pytest.mark.parametrize("sql", ["SELECT n FROM totals LIMIT {}", "SHOW LATE RECORDS OF totals LIMIT {}"])
+async def test_a_limit_beyond_any_number_of_rows_is_refused(client: httpx.AsyncClient, problem: Problem, sql: str) -> None:
+    for digits in (26, 5_000):
+        problem(await client.post(PATH, json={"sql": sql.format("9" * digits)}), 422, "syntax_error")
+
+
+async def test_a_push_query_for_no_row_ends_at_once(remote: httpx.AsyncClient) -> None:
+    await run(remote, ORDERS)
+    _, end = await lines(remote, "SELECT id FROM orders EMIT CHANGES LIMIT 0;")
+    assert end == {"end": {"reason": "limit"}}
+
+
+async def test_rows_that_are_too_much_for_one_answer_are_refused(settings: Settings, totals: None, problem: Problem) -> None:
+    few = settings.model_copy(
+        update={"limits": settings.limits.model_copy(update={"answer_bytes": 100_000, "page_bytes": 50_000})}
+    )
+    app = create_app(few)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http,
+    ):
+        refused = await http.post(PATH, json={"sql": "SELECT LPAD(item, 50000, 'x') AS wide FROM totals"})
+        problem(refused, 422, "answer_too_large", "/sql")
+        assert len(await rows(http, "SELECT LPAD(item, 20000, 'x') AS wide FROM totals")) == 3

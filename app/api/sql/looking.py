@@ -10,7 +10,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from anyio import to_thread
 
-from app.api.deps import Services
+from app.api.deps import Services, planned
 from app.api.explain import answer_why
 from app.api.sql.faults import of_definition, of_statement
 from app.api.sql.outcomes import Listed, Outcome, Selected
@@ -19,7 +19,6 @@ from app.api.sql.pulls import pull
 from app.domain.sql_listing import Listing, texts
 from app.store.late_records import LateFilter, PageOf, late_records_of
 from app.store.page_bounds import Most
-from app.store.queries import get_query
 from app.store.query_plans import get_planned
 from app.store.sql.looking import describe, show
 from engine.errors import DefinitionInvalid
@@ -47,7 +46,8 @@ async def look(services: Services, parsed: Parsed, session: Session) -> Outcome:
     try:
         match parsed.tree:
             case Select(emit=None):
-                return Selected(parsed, await pull(services, pull_of(parsed.tree, session)))
+                read = await planned(services, partial(pull_of, parsed.tree, session))
+                return Selected(parsed, await pull(services, read))
             case Print():
                 return Listed(parsed, await printed(services, parsed.tree, session))
             case _:
@@ -87,12 +87,11 @@ def _listing(services: Services, tree: Statement, session: Session, connection: 
 
 
 def _explained_query(connection: sa.Connection, name: Identifier) -> Listing:
-    row = get_query(connection, definition_name(folded(name), name))
-    found = get_planned(connection, row.name)
+    found = get_planned(connection, definition_name(folded(name), name))
     rows = [
-        ("query", row.name),
-        ("state", row.state),
-        ("definition", json.dumps(row.definition)),
+        ("query", found.row.name),
+        ("state", found.row.state),
+        ("definition", json.dumps(found.row.definition)),
         *((f"stage {stage.index}", ", ".join(type(each).__name__ for each in stage.operators)) for stage in found.plan.stages),
     ]
     return Listing(texts("what", "value"), rows)

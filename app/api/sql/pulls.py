@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 
 import polars as pl
 import psycopg
 
 from app.api.database_errors import read_too_expensive
-from app.api.deps import Services
+from app.api.deps import Services, planned
 from app.api.freshness import parse_freshness, read_fresh
 from app.api.row_reads import missing, not_versioned
 from app.api.sql.rows import ResultRows, RowReader
@@ -29,6 +30,7 @@ from engine.plan.model import Output
 from engine.statements.reading import OwnedRead
 
 PAGE_ROWS = 10_000
+FEWER = "ask for fewer rows with LIMIT or WHERE"
 EVENT_TIME = "$event_time_ms"
 
 
@@ -38,9 +40,9 @@ async def pull(services: Services, read: OwnedRead) -> ResultRows:
     Raises:
         AppError: the relation cannot be read, or the answer would be too large.
     """
-    reader = RowReader(read)
+    reader = await planned(services, partial(RowReader, read))
     found: list[pl.DataFrame] = []
-    height = 0
+    height = size = 0
     position: str | None = None
     if read.limit != 0:
         pages = _rows(services, read) if read.relation.kind == "table" else _records(services, read)
@@ -48,6 +50,9 @@ async def pull(services: Services, read: OwnedRead) -> ResultRows:
             kept = await asyncio.to_thread(_page, reader, page)
             found.append(kept)
             height += kept.height
+            size += int(kept.estimated_size())
+            if size > services.settings.limits.answer_bytes:
+                raise services.readables.too_large(read.relation.definition_name, "/sql", FEWER)
             if read.limit is not None and height >= read.limit:
                 break
     frame = pl.concat(found) if found else pl.DataFrame(schema=read.types.polars())
@@ -72,7 +77,7 @@ async def _rows(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.D
             raise read_too_expensive(table, services.settings.limits.read_timeout_ms) from error
         count, shown, last, is_over, *values = reading.values
         if is_over:
-            raise services.readables.too_large(table, "/sql", "ask for fewer rows with LIMIT or WHERE")
+            raise services.readables.too_large(table, "/sql", FEWER)
         horizon_ms = reading.head.horizon_ms(reading.table.output)
         if read.as_of_ms is not None and horizon_ms is not None and read.as_of_ms < horizon_ms:
             raise missing(table, "history_expired", horizon_ms)

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -18,10 +19,10 @@ import polars as pl
 import sqlalchemy as sa
 from anyio import CancelScope, to_thread
 
-from app.api.deps import Services
+from app.api.deps import Services, planned
 from app.api.sql.rows import RowReader
 from app.api.sql.scripts import ScriptRunner
-from app.errors import Conflict
+from app.errors import Conflict, TooManyRequests
 from app.store.changes import ChangeSource
 from app.store.followed import find_followed
 from app.store.sql import transient
@@ -85,14 +86,30 @@ async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> A
     select = parsed.tree
     if not isinstance(select, Select):
         raise TypeError("a push query is a SELECT")
+    _refuse_too_many(services)
+    with services.tails.counted():
+        async with _pushed(services, runner, parsed, select) as push:
+            yield push
+
+
+def _refuse_too_many(services: Services) -> None:
+    most = services.settings.push.max_streams
+    if services.tails.streams >= most:
+        detail = f"{most} event streams are open; close some, or raise SLACKWATER_PUSH__MAX_STREAMS"
+        raise TooManyRequests("too_many_streams", detail, headers={"Retry-After": "10"})
+
+
+@asynccontextmanager
+async def _pushed(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> AsyncIterator[Push]:
     session = await runner.inspected(parsed, lambda known: known)
     beginning: Beginning = (
         "latest" if session.settings.values.get("auto.offset.reset", "earliest").lower() == "latest" else "earliest"
     )
     read = await runner.inspected(parsed, lambda known: _own(select, known))
     if read is not None:
+        reader = await planned(services, partial(RowReader, read))
         async with _following(services, read.relation.kind, read.relation.definition_name, beginning) as follower:
-            yield Push(read.types, (), None, read.limit, _rows(services, follower, RowReader(read)))
+            yield Push(read.types, (), None, read.limit, _rows(services, follower, reader))
         return
     asked = await runner.inspected(parsed, lambda known: transient_of(select, known, beginning))
     named = transient.named(asked.definition)

@@ -5,7 +5,7 @@ What a statement changes of definitions is one transaction. Nothing is carried o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -13,10 +13,11 @@ import polars as pl
 import sqlalchemy as sa
 from anyio import to_thread
 
-from app.api.deps import Services, planning_turn
+from app.api.deps import Services, planned, planning_turn
 from app.api.sql.faults import of_app, of_definition, of_script, of_statement
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
+from app.api.sql.parameters import with_parameters
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import AppError, Forbidden
@@ -74,16 +75,24 @@ class ScriptRunner:
         self._services, self.words = services, words
         self._default_grace = default_grace or services.settings.sql.default_grace
 
-    def read(self, text: str) -> Script:
-        """Parse a script.
+    async def read(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Script:
+        """Parse a script; a long one takes a second or two, in which the others are served.
+
+        Args:
+            text: the script.
+            parameters: see ``with_parameters``.
 
         Raises:
-            Unprocessable: with every fault of every statement.
+            Unprocessable: with every fault of every statement; a parameter is wrong.
         """
-        script = parse_script(text, self.words.variables)
-        if script.faults:
-            raise of_script(script.faults)
-        return script
+
+        def reading() -> Script:
+            script = parse_script(text, self.words.variables)
+            if script.faults:
+                raise of_script(script.faults)
+            return with_parameters(script, parameters)
+
+        return await planned(self._services, reading)
 
     async def run(self, script: Script) -> list[Outcome]:
         """Carry every statement out; SELECTs with EMIT are none of these: ``app.api.sql.pushes``.

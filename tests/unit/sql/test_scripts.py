@@ -145,3 +145,9 @@ def test_large_texts_are_read_or_refused_in_a_bounded_time(text: str) -> None:
     assert time.process_time() - began < 10
     for each in script.faults:
         assert 0 <= each.fault.start <= each.fault.end <= len(each.text)
+
+
+def test_a_script_is_not_longer_with_the_values_of_its_variables() -> None:
+    script = parse_script("DEFINE a = '" + "x" * 90_000 + "';" + "DEFINE b = '${a}';" * 900)
+    assert [fault.fault.kind for fault in script.faults] == ["script_too_long"]
+    assert sum(len(statement.text) for statement in script.statements) <= MAX_SCRIPT_CHARS

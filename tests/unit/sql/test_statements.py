@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.sql.clauses import MAX_DIGITS
+from engine.sql.faults import SyntaxFault
 from engine.sql.statement_printing import show
 from engine.sql.statements import parse_statement
 
@@ -205,3 +207,19 @@ def test_nodes_of_a_statement_know_where_they_stood() -> None:
         "1 hour",
         "c",
     } <= spans
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM s LIMIT {}",
+        "SHOW LATE RECORDS OF q LIMIT {}",
+        "PRINT t LIMIT {}",
+        "SELECT a FROM s WINDOW TUMBLING (SIZE {} DAYS) GROUP BY a EMIT CHANGES",
+    ],
+)
+def test_a_number_that_counts_has_few_digits(text: str) -> None:
+    parse_statement(text.format("9" * MAX_DIGITS))
+    with pytest.raises(SyntaxFault) as caught:
+        parse_statement(text.format("9" * (MAX_DIGITS + 1)))
+    assert caught.value.expected == "a smaller number"

@@ -76,6 +76,9 @@ def test_a_source_that_there_is_may_be_asked_for_again() -> None:
         ("CREATE STREAM s (v ARRAY<INT>) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='DELIMITED');", "format_clash"),
         ("CREATE STREAM s (v INT, w INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='KAFKA');", "format_clash"),
         ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', TIMESTAMP='w');", "unknown_column"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITIONS='\u00b2');", "property_malformed"),
+        (f"CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITIONS={'9' * 5_000});", "property_malformed"),
+        (f"CREATE STREAM s (v DECIMAL({'9' * 5_000}, 2)) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "type_malformed"),
     ],
 )
 def test_a_wrong_source_is_refused(text: str, code: str) -> None:
