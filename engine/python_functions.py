@@ -35,6 +35,10 @@ class FunctionFailed(Exception):
     """The function raised, took too long, or its process ended; the text says which."""
 
 
+class FunctionEnded(FunctionFailed):
+    """It took too long, or its process ended: asking again costs as much again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Runnable:
     """What a process must know of a function.
@@ -70,8 +74,8 @@ class _Host:
             except (OSError, EOFError, TimeoutError) as error:
                 self.close()
                 if isinstance(error, TimeoutError):
-                    raise FunctionFailed(f"it took more than {self._runnable.most_s:g} s") from error
-                raise FunctionFailed("its process ended: it may have used more memory than it may") from error
+                    raise FunctionEnded(f"it took more than {self._runnable.most_s:g} s") from error
+                raise FunctionEnded("its process ended: it may have used more memory than it may") from error
 
     def close(self) -> None:
         """End the process."""
@@ -87,7 +91,7 @@ class _Host:
     def _call(self, columns: pl.DataFrame) -> pl.Series:
         process = self._process
         if process is None or process.poll() is not None:
-            process = self._process = self._started()
+            process = self._started()
         runnable = self._runnable
         head = json.dumps({"id": runnable.id, "body": runnable.body, "parameters": runnable.parameters}).encode()
         sent = io.BytesIO()
@@ -107,6 +111,7 @@ class _Host:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
+        self._process = process  # which is ended, too, if it does not get ready
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)

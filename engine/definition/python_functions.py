@@ -23,7 +23,7 @@ from engine.definition.operands import ExpressionInvalid, Operand, coerce
 from engine.definition.type_texts import TypeText
 from engine.definition.types import ColumnType, parse_type
 from engine.errors import DataInvalid
-from engine.python_functions import FunctionFailed, Runnable, call
+from engine.python_functions import FunctionEnded, FunctionFailed, Runnable, call
 from engine.sql.tree import Call, Identifier, Node, Text
 
 CALL: Final = "python_function"
@@ -32,6 +32,9 @@ CALL: Final = "python_function"
 MAX_BODY_CHARS: Final = 20_000
 MAX_PARAMETERS: Final = 50
 MAX_BYTES: Final = 4 << 30
+
+MAX_ENDED: Final = 100
+"""How often a batch may end a function's process, by time or memory, before the query fails: each time costs up to a call's time."""
 
 
 class FunctionDefinition(Model):
@@ -44,7 +47,8 @@ class FunctionDefinition(Model):
     )
     on_error: Literal["null", "stop"] = Field(
         default="null",
-        description="Where it raises: `null`: the row's value is NULL and counted (`function_failed`); `stop`: the query fails.",
+        description="Where it raises: `null`: the row's value is NULL and counted (`function_failed`), as is a value that is none of "
+        "`returns`; `stop`: the query fails. It also fails where a batch ends the function's process 100 times, by time or memory.",
     )
     timeout: Duration = Field(default=10_000, description="How long one call may take, of a batch's rows together.")
     memory_bytes: int = Field(default=512 << 20, ge=1 << 20, le=MAX_BYTES, description="How much memory its process may take.")
@@ -156,23 +160,46 @@ class _Run:
         key = _digest_of(frame)
         known = _LAST.get(self.runnable.id)
         if known is None or known[0] != key:
-            values, failed = self._parts(frame.get_columns(), frame.height)
+            values, failed = self._parts(frame.get_columns(), frame.height, [])
             known = _LAST[self.runnable.id] = key, pl.DataFrame({"value": values, "failed": failed})
         return known[1].to_struct(rows.name)
 
-    def _parts(self, columns: list[pl.Series], height: int) -> tuple[pl.Series, pl.Series]:
-        """Return values, and where there are none; of rows that fail together those that fail alone are found by halves."""
+    def _parts(self, columns: list[pl.Series], height: int, ended: list[FunctionEnded]) -> tuple[pl.Series, pl.Series]:
+        """Return values, and where there are none; of rows that fail together those that fail alone are found by halves.
+
+        Raises:
+            DataInvalid: it failed and shall stop the query, or the batch ended its process too often.
+        """
         if height == 0:
             return pl.Series([], dtype=self.returns.polars), pl.Series([], dtype=pl.Boolean)
         try:
-            found = call(self.runnable, columns).cast(self.returns.polars, strict=False)
-            return found, pl.repeat(value=False, n=height, dtype=pl.Boolean, eager=True)
+            values, failed = _as_declared(call(self.runnable, columns), self.returns)
+            if not (self.is_stop and failed.any()):
+                return values, failed
+            raise DataInvalid(f"the function {self.name} failed: it gave a value that is no {self.returns}")
         except FunctionFailed as error:
-            if self.is_stop:
+            if isinstance(error, FunctionEnded):
+                ended.append(error)
+            if self.is_stop or len(ended) >= MAX_ENDED:
                 raise DataInvalid(f"the function {self.name} failed: {error}") from error
         if height == 1:
             return pl.Series([None], dtype=self.returns.polars), pl.Series([True])
         half = height // 2
-        first, first_failed = self._parts([each[:half] for each in columns], half)
-        second, second_failed = self._parts([each[half:] for each in columns], height - half)
+        first, first_failed = self._parts([each[:half] for each in columns], half, ended)
+        second, second_failed = self._parts([each[half:] for each in columns], height - half, ended)
         return pl.concat([first, second]), pl.concat([first_failed, second_failed])
+
+
+def _as_declared(found: pl.Series, returns: ColumnType) -> tuple[pl.Series, pl.Series]:
+    """Return values of the declared type, and which of them are none of it.
+
+    Raises:
+        FunctionFailed: no value of that type can be one.
+    """
+    try:
+        values = found.cast(returns.polars, strict=False)
+    except pl.exceptions.PolarsError as error:
+        raise FunctionFailed(f"it gave values of type {found.dtype}, and is declared to return {returns}") from error
+    if values.dtype != returns.polars:
+        raise FunctionFailed(f"it gave values of type {found.dtype}, and is declared to return {returns}")
+    return values, (found.is_not_null() & values.is_null()).alias("failed")

@@ -100,3 +100,27 @@ def test_arguments_are_checked(call: str) -> None:
     with pytest.raises(ExpressionInvalid) as caught:
         compile_scalar(render(with_digests(parse(call), {"f": made})), SCHEMA)
     assert caught.value.code == "type_mismatch"
+
+
+def test_a_value_of_another_type_than_declared_is_null_and_counted() -> None:
+    made = function("['7', 'x', None, '8']")
+    assert evaluated(made) == ([7, None, None, 8], [False, True, False, False])
+    for body in ("[[1]] * len(n)", "pl.Series([{'q': 1}] * len(n))"):
+        assert evaluated(function(body)) == ([None] * 4, [True] * 4)
+
+
+def test_a_value_of_another_type_stops_where_failures_do() -> None:
+    made = function("['x'] * len(n)", on_error="stop")
+    known_functions({"f": made})
+    scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
+    with pytest.raises(DataInvalid, match="no int"):
+        ROWS.select(scalar.expr)
+
+
+def test_a_function_whose_process_ends_again_and_again_ends_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.definition.python_functions.MAX_ENDED", 2)
+    made = function("import os\nos._exit(1)")
+    known_functions({"f": made})
+    scalar = compile_scalar(render(with_digests(parse("f(n)"), {"f": made})), SCHEMA)
+    with pytest.raises(DataInvalid, match="process ended"):
+        ROWS.select(scalar.expr)
