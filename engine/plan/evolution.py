@@ -44,5 +44,6 @@ def with_columns_named(definition: QueryDefinition, catalog: Catalog) -> QueryDe
     """
     if definition.select is not None:
         return definition
-    last = build_plan(definition, catalog).stages[-1].operators[-1]
-    return definition.model_copy(update={"select": dict(last.selected)})
+    operators = reversed(build_plan(definition, catalog).stages[-1].operators)
+    selected = next(operator.selected for operator in operators if operator.selected)
+    return definition.model_copy(update={"select": dict(selected)})

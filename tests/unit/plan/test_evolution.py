@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.definition.queries import QueryDefinition
@@ -12,7 +14,7 @@ from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import source_entry
 from engine.plan.evolution import column_faults, with_columns_named
 
-BEFORE = {"id": "int", "n": "int", "price": "decimal(9,2)"}
+BEFORE = {"id": "int", "n": "bigint", "price": "decimal(9,2)"}
 
 
 def schema(**columns: str) -> Schema:
@@ -60,8 +62,9 @@ def test_records_stay_records_of_more_or_wider_columns(after: dict[str, str], po
     assert [fault.pointer for fault in column_faults(schema(**BEFORE), schema(**after), ("id",))] == pointers
 
 
-def test_a_reader_of_all_columns_can_name_those_it_has() -> None:
-    definition = QueryDefinition.model_validate({"name": "q", "from": {"stream": "s"}, "into": {"stream": "out"}})
+@pytest.mark.parametrize("into", [{"stream": "out"}, {"stream": "out", "event_time": "n", "key": ["n"]}])
+def test_a_reader_of_all_columns_can_name_those_it_has(into: dict[str, Any]) -> None:
+    definition = QueryDefinition.model_validate({"name": "q", "from": {"stream": "s"}, "into": into})
     before, after = (
         {"s": source_entry("s", StreamDefinition.model_validate({"key": ["id"], "columns": columns}))}
         for columns in (BEFORE, {**BEFORE, "note": "string"})
