@@ -88,3 +88,14 @@ async def test_numbers_that_json_has_not_are_texts_in_every_answer_about_a_strea
     assert {
         value["ID"]: value["LOG"] for value in (json.loads(row[-1], parse_constant=refused) for row in printed["rows"])
     } == wanted
+
+
+async def test_a_record_with_such_a_number_inside_of_a_value_is_kept(client: httpx.AsyncClient, dsn: str) -> None:
+    pair = LOGS.replace("LN(area) AS log", "ARRAY[LN(area), area] AS log")
+    await shown(client, "POST", "/v1/statements", json={"sql": pair})
+    with ChangeWriter(dsn, "logs") as writer:
+        writer.commit([("upsert", {"ID": "a", "LOG": [float("-inf"), 0.0]}, 5)])
+    records = await shown(client, "GET", "/v1/streams/logs/records")
+    assert [each["LOG"] for each in records["records"]] == [[None, 0.0]]
+    (pull,) = (await shown(client, "POST", "/v1/statements", json={"sql": "SELECT log[2] AS second, log FROM logs;"}))["results"]
+    assert pull["rows"] == [[0.0, [None, 0.0]]]

@@ -380,14 +380,25 @@ def test_nested_values_that_an_earlier_version_appended_are_judged_when_they_are
         {
             "_ts": [1, 2, 3],
             "_op": [0, 0, 0],
-            "a": [[1.0], [float("nan")], None],
-            "m": [None, None, [{"key": "k", "value": 2**62}]],
+            "a": [[1.0], [2.0], None],
+            "m": [None, [{"key": "k", "value": -(2**62)}], [{"key": "k", "value": 2**62}]],
         },
         schema_overrides={"_op": pl.Int8, **declared.columns.polars()},
     )
     accepted, rejects = canonicalise(raw, declared, NOW_MS, LOGGED)
     assert accepted["a"].to_list() == [[1.0]]
-    assert rejects.select("offset", "reason").rows() == [(1, "not_finite"), (2, "wrong_type")]
+    assert rejects.select("offset", "reason").rows() == [(1, "wrong_type"), (2, "wrong_type")]
+
+
+def test_what_a_query_wrote_may_have_nan_and_infinity_at_any_depth() -> None:
+    declared = relation({"x": "double", "a": "array<double>"})
+    raw = pl.DataFrame(
+        {"_ts": [1, 2], "_op": [0, 0], "x": [float("inf"), 1.0], "a": [[1.0], [float("-inf"), 2.0]]},
+        schema_overrides={"_op": pl.Int8, **declared.columns.polars()},
+    )
+    accepted, rejects = canonicalise(raw, declared, NOW_MS, LOGGED)
+    assert accepted.select("x", "a").rows() == raw.select("x", "a").rows()
+    assert rejects.is_empty()
 
 
 @pytest.mark.parametrize("source", [POSTED, TYPED_FILE])
