@@ -9,6 +9,7 @@ from engine.sql.tree import Binary, Chain, Column, In, Node, Null, Text
 from engine.statements.faults import StatementRefused
 from engine.statements.reading import OwnedRead, read_of
 from engine.statements.session import Session
+from engine.statements.type_names import shown
 
 TABLE_SCANS: Final = "ksql.query.pull.table.scan.enabled"
 RANGE_SCANS: Final = "ksql.query.pull.range.scan.enabled"
@@ -63,9 +64,11 @@ def _check_keys(read: OwnedRead) -> None:
         kind = read.relation.columns[name]
         for item in part.items:
             if isinstance(item.bare, Null):
-                raise StatementRefused("type_mismatch", f"Primary key columns can not be NULL: {name}", item)
+                raise StatementRefused(
+                    "type_mismatch", f"{name} is a part of the key and never NULL: take NULL out of the list", item
+                )
             if isinstance(item.bare, Text) and kind.is_numeric:
-                detail = f"'{item.bare.value}' can not be converted to the type of the key column: {name} {kind}"
+                detail = f"{name} is {shown(kind)}, and {item.bare.value!r} is a text: write a number"
                 raise StatementRefused("type_mismatch", detail, item)
 
 

@@ -270,9 +270,9 @@ class Translator:
 
 def _refuse_null(sign: str, at: Node, *operands: Node) -> None:
     if any(isinstance(each.bare, Null) for each in operands):
-        detail = "Comparison with NULL not supported; use IS NULL or IS NOT NULL instead"
+        detail = "a comparison with NULL is never true: write IS NULL or IS NOT NULL"
         if sign in _ARITHMETIC:
-            detail = "Arithmetic on null is not supported; say which type it has, as in CAST(NULL AS INT)"
+            detail = "NULL has no type to compute with: say which it has, as in CAST(NULL AS INT)"
         raise StatementRefused("type_mismatch", detail, at)
 
 
