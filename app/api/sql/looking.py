@@ -19,6 +19,7 @@ from app.api.sql.pulls import pull
 from app.domain.sql_listing import Listing, texts
 from app.store.late_records import LateFilter, PageOf, late_records_of
 from app.store.page_bounds import Most
+from app.store.queries import query_not_found
 from app.store.query_plans import get_planned
 from app.store.sql.looking import describe, show
 from engine.errors import DefinitionInvalid
@@ -70,24 +71,32 @@ async def _inspecting(services: Services, work: Callable[[sa.Connection], Found]
 def _listing(services: Services, tree: Statement, session: Session, connection: sa.Connection) -> Listing:
     match tree:
         case Show(what="late_records"):
-            return _late_records(connection, tree, services.settings.limits.page_bytes)
+            return _late_records(connection, tree, services.settings.limits.page_bytes, session)
         case Show():
             return show(connection, tree, session)
         case Describe():
             return describe(tree, session)
         case Explain(what=Identifier() as name):
-            return _explained_query(connection, name)
+            return _explained_query(connection, name, session)
         case Explain(what=Statement() as statement):
             return _explained(bind(statement, session))
         case ExplainWhy():
-            return _why(connection, tree)
+            return _why(connection, tree, session)
         case AssertTopic():
             return _topic_asserted(tree, session)
     raise StatementUnsupported("not_supported", f"{type(tree).__name__} cannot be answered here", tree)
 
 
-def _explained_query(connection: sa.Connection, name: Identifier) -> Listing:
-    found = get_planned(connection, definition_name(folded(name), name))
+def _query_of(name: Identifier, session: Session) -> str:
+    """Return the query that a statement names; those that the caller may not see are not in the session."""
+    wanted = definition_name(folded(name), name)
+    if wanted not in session.queries:
+        raise query_not_found(wanted)
+    return wanted
+
+
+def _explained_query(connection: sa.Connection, name: Identifier, session: Session) -> Listing:
+    found = get_planned(connection, _query_of(name, session))
     rows = [
         ("query", found.row.name),
         ("state", found.row.state),
@@ -108,8 +117,8 @@ def _explained(action: Action) -> Listing:
     return Listing(texts("what", "value"), rows)
 
 
-def _why(connection: sa.Connection, tree: ExplainWhy) -> Listing:
-    name = definition_name(folded(tree.query), tree.query)
+def _why(connection: sa.Connection, tree: ExplainWhy, session: Session) -> Listing:
+    name = _query_of(tree.query, session)
     given = [_literal(each) for each in tree.key]
     at = None if tree.at is None else _literal(tree.at)
     answer = answer_why(connection, name, given, at)
@@ -129,10 +138,10 @@ def _literal(node: object) -> str:
     return text
 
 
-def _late_records(connection: sa.Connection, tree: Show, page_bytes: int) -> Listing:
+def _late_records(connection: sa.Connection, tree: Show, page_bytes: int, session: Session) -> Listing:
     if tree.of is None:
         raise StatementRefused("missing_name", "say of which query: SHOW LATE RECORDS OF query", tree)
-    found = get_planned(connection, definition_name(folded(tree.of), tree.of))
+    found = get_planned(connection, _query_of(tree.of, session))
     limit = PAGE if tree.limit is None else int(tree.limit)
     rows = late_records_of(connection, found.row.id, LateFilter(), PageOf(Most(limit, page_bytes)))
     columns = (*texts("input", "reason"), ("event_time_ms", "bigint"), *texts("record"))

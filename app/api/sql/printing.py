@@ -9,6 +9,7 @@ from contextlib import aclosing
 import polars as pl
 
 from app.api.deps import Services
+from app.api.sql.pulls import too_many_rows
 from app.api.sql.stream_records import stream_records
 from app.domain.record_json import encode_values
 from app.domain.sql_listing import Listing, texts
@@ -40,18 +41,28 @@ async def printed(services: Services, tree: Print, session: Session) -> Listing:
         raise StatementRefused("invalid_value", "INTERVAL is 1 or more: so many records are passed over", tree)
     limit = MOST if tree.limit is None else min(int(tree.limit), MOST)
     rows: list[tuple[int, str, str, str]] = []
+    passed = size = 0
+    limits = services.settings.limits
     for relation in found:
         schema = relation.entry.relation.columns
         async with aclosing(_frames(services, relation)) as frames:
-            async for frame in frames:
+            async for given in frames:
+                places = range(-passed % every, given.height, every)
+                passed += given.height
+                frame = given[list(places)[: limit - len(rows)]]
+                size += int(frame.estimated_size())
+                if size > limits.answer_bytes:
+                    raise services.readables.too_large(relation.definition_name, "/sql", "ask for fewer records with LIMIT")
                 keys = encode_values(frame, schema.select(relation.entry.relation.key), has_text_numbers=False)
                 values = encode_values(frame, schema, has_text_numbers=False)
                 told = zip(frame["_ts"], frame["_op"], keys, values, strict=True)
                 rows += [(ts, relation.name, key, json.dumps(None) if op else value) for ts, op, key, value in told]
-                if len(rows) >= limit * every:
+                if len(rows) >= limit:
                     break
+                if passed >= services.settings.sql.max_scanned_rows:
+                    raise too_many_rows(relation.name, services.settings.sql.max_scanned_rows)
     columns = (("event_time_ms", "bigint"), *texts("relation", "key", "value"))
-    return Listing(columns, rows[::every][:limit])
+    return Listing(columns, rows)
 
 
 async def _frames(services: Services, relation: SqlRelation) -> AsyncGenerator[pl.DataFrame]:

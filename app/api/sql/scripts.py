@@ -123,6 +123,7 @@ class ScriptRunner:
         try:
             if isinstance(parsed.tree, SetProperty | Define):
                 return Defined(parsed, self._note(parsed))
+            self._refuse(parsed)
             session = self.session(connection)
             action = bind(parsed.tree, session)
             match action:
@@ -150,17 +151,21 @@ class ScriptRunner:
     async def _run(self, parsed: Parsed) -> Outcome:
         if isinstance(parsed.tree, SetProperty | Define):
             return Defined(parsed, self._note(parsed))
-        if not isinstance(parsed.tree, _LOOKING):
-            refuse_below(Role.WRITE, "this statement")
-        if isinstance(parsed.tree, CreateFunction) and not self._services.settings.sql.python_functions:
-            detail = "functions in Python run on the service's machines; whoever runs it can allow them: SLACKWATER_SQL__PYTHON_FUNCTIONS=true"
-            raise Forbidden("python_functions_off", detail)
+        self._refuse(parsed)
         action, session = await self.bound(parsed)
         if isinstance(action, Look):
             return await look(self._services, parsed, session)
         if isinstance(action, InsertRecords):
             return await self._insert(parsed, action)
         return Defined(parsed, await self.defined(parsed))
+
+    def _refuse(self, parsed: Parsed) -> None:
+        """Refuse what the caller's role, or this service, has not; whether it is carried out or only checked."""
+        if not isinstance(parsed.tree, _LOOKING):
+            refuse_below(Role.WRITE, "this statement")
+        if isinstance(parsed.tree, CreateFunction) and not self._services.settings.sql.python_functions:
+            detail = "functions in Python run on the service's machines; whoever runs it can allow them: SLACKWATER_SQL__PYTHON_FUNCTIONS=true"
+            raise Forbidden("python_functions_off", detail)
 
     async def bound(self, parsed: Parsed) -> tuple[Action, Session]:
         """Bind a statement against what is registered now; changes nothing."""
