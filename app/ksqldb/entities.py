@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from app.api.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
 from app.ksqldb.types import field_objects, quoted, type_object
+from app.store.sql.looking import relation_of
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import AlterAdd, Control, CreateAs, CreateRelation, CreateType, Describe, Drop, InsertQuery, Show
 from engine.statements.session import Session, SqlRelation
@@ -78,8 +79,8 @@ def _listed(outcome: Listed, session: Session) -> Entity:
             return {"@type": "variables", "variables": [{"name": name, "value": value} for name, value in rows]}
         case Show(what="types"):
             return {"@type": "type_list", "types": {name: type_object(kind) for name, kind in session.types.items()}}
-        case Describe(what="relation", name=name) if name is not None:
-            found = session.relations[name.text if name.is_quoted else name.text.upper()]
+        case Describe(what="relation"):
+            found = relation_of(tree, session)
             return {"@type": "sourceDescription", "sourceDescription": _described(found, session)}
         case Describe(what="streams" | "tables" as what):
             found_all = [_described(each, session) for each in _of_kind(session, what.removesuffix("s"))]

@@ -341,3 +341,9 @@ async def test_records_stand_for_those_of_topics(url: str, one: httpx.AsyncClien
     assert await asyncio.to_thread(consume, url, "nowhere") == []
     with pytest.raises(LookupError, match="nowhere"):
         await asyncio.to_thread(produce, url, "nowhere", sent[0])
+
+
+async def test_a_relation_is_described_however_its_name_is_quoted(one: httpx.AsyncClient) -> None:
+    for name in ("orders", "`orders`", "`ORDERS`"):
+        *_, found = await ksql(one, f"{ORDERS if name == 'orders' else ''}DESCRIBE {name};")
+        assert found["sourceDescription"]["name"] == "ORDERS"
