@@ -62,7 +62,7 @@ async def get_statuses() -> dict[str, Any]:
 @router.get("/status/{kind}/{entity}/{action}")
 async def get_status(kind: str, entity: str, action: str) -> dict[str, Any]:
     """See ``get_statuses``."""
-    return {"status": "SUCCESS", "message": f"{kind} {entity} {action}: carried out", "queryId": None}
+    return {"status": "SUCCESS", "message": f"{kind} {entity} {action}: carried out", "queryId": ""}
 
 
 @router.get("/is_valid_property/{name}")
