@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
 from app.api.bodies import parse_json
 from app.api.deps import Services
@@ -13,6 +14,7 @@ from app.api.sql.scripts import ScriptRunner, Words
 from app.domain.access import Role, refuse_below
 from app.errors import AppError, BadRequest, Fault
 from app.ksqldb.errors import error_body, error_response
+from app.ksqldb.pieces import in_pieces
 from app.ksqldb.queries import DELIMITED, JSON
 from app.ksqldb.requests import body_of
 from engine.sql.places import Lines, Origin
@@ -38,7 +40,7 @@ async def post_inserts(request: Request) -> Response:
         return error_response(error)
     if JSON in request.headers.get("accept", ""):
         return Response(json.dumps(acks), media_type=JSON)
-    return Response("".join(f"{json.dumps(ack)}\n" for ack in acks), media_type=DELIMITED)
+    return StreamingResponse(in_pieces([f"{json.dumps(ack)}\n".encode() for ack in acks]), media_type=DELIMITED)
 
 
 def _target(lines: list[bytes]) -> Identifier:

@@ -22,6 +22,7 @@ from app.api.sql.scripts import ScriptRunner
 from app.api.sql.settling import settled
 from app.errors import AppError, BadRequest, Fault
 from app.ksqldb.errors import error_body, error_response
+from app.ksqldb.pieces import in_pieces
 from app.ksqldb.requests import Asked, asked_of, body_of
 from app.ksqldb.types import schema_text, type_text
 from app.ksqldb.values import rows_of
@@ -181,10 +182,13 @@ async def _next(push: Push, ended: asyncio.Task[Any]) -> PushedRows | None:
 
 async def _lines(found: Found, form: Form, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
     try:
-        yield _begin(found, form)
+        async for piece in in_pieces([_begin(found, form)]):
+            yield piece
         async for batch in found.batches:
             await recheck()
-            yield b"".join(_row(row, form, is_gone=gone) for row, gone in batch)
+            lines = [_row(row, form, is_gone=gone) for row, gone in batch]
+            async for piece in in_pieces(lines if form == "delimited" else [b"".join(lines)]):
+                yield piece
         yield _end(found.ending(), form)
     except AppError as error:
         yield _line(error_body(error), form)
