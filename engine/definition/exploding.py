@@ -55,7 +55,7 @@ class Exploded:
         found = np.ones(len(self.sizes), np.int64)
         for column in self.beside.get_columns():
             if column.dtype.is_nested():
-                found += _cells_of(column)
+                found += sizes_of(column, _one_each, 1)
         return found
 
     def any_of(self, mask: pl.Series) -> pl.Series:
@@ -100,7 +100,7 @@ def folded(
     sizes: I64,
     starts: pl.DataFrame,
     elements: Mapping[str, pl.Series],
-    step: Callable[[pl.DataFrame], pl.DataFrame],
+    step: Callable[[pl.DataFrame], pl.DataFrame | None],
 ) -> pl.DataFrame:
     """Fold each list into one state, from its first element on.
 
@@ -109,7 +109,7 @@ def folded(
         sizes: how many elements of each count.
         starts: what each begins with, columns of a state.
         elements: columns of all elements, by name.
-        step: the next states of a frame of states, elements and the columns beside them.
+        step: the next states of a frame of states, elements and the columns beside them; None where no state changes any more.
     """
     order: I64 = np.argsort(-sizes, kind="stable")
     longest_first, firsts = sizes[order], (np.cumsum(given.sizes) - given.sizes)[order]
@@ -117,27 +117,41 @@ def folded(
     for place in range(int(longest_first[0]) if len(order) else 0):
         count = int(np.searchsorted(-longest_first, -place))
         done.append(states[count:])
+        states = states[:count]
         taken = {name: values.gather(firsts[:count] + place) for name, values in elements.items()}
-        states = step(given.frame({**{state.name: state for state in states[:count]}, **taken}, order[:count]))
+        following = step(given.frame({**{state.name: state for state in states}, **taken}, order[:count]))
+        if following is None:
+            break
+        states = following
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pl.concat([states, *reversed(done)])[back]
 
 
-def _cells_of(column: pl.Series) -> I64:
-    """Return how many values each value of a column holds."""
+def sizes_of(column: pl.Series, of_leaf: Callable[[pl.Series], I64], of_list: int) -> I64:
+    """Return how large each value of a column is, with all that it holds.
+
+    Args:
+        column: of any type.
+        of_leaf: how large each value of a column without values inside is.
+        of_list: what a list adds to its values.
+    """
     if isinstance(column.dtype, pl.Struct):
-        found = np.zeros(len(column), np.int64)
+        found: I64 = np.zeros(len(column), np.int64)
         for name in column.struct.fields:
-            found += _cells_of(column.struct.field(name))
+            found += sizes_of(column.struct.field(name), of_leaf, of_list)
         return found
     if not isinstance(column.dtype, pl.List):
-        return np.ones(len(column), np.int64)
+        return of_leaf(column)
     sizes = column.list.len().fill_null(0).to_numpy().astype(np.int64)
-    inside = _cells_of(column.list.explode(keep_nulls=False, empty_as_null=False))
+    inside = sizes_of(column.list.explode(keep_nulls=False, empty_as_null=False), of_leaf, of_list)
     ends, sums = np.cumsum(sizes), np.concatenate([np.zeros(1, np.int64), np.cumsum(inside)])
-    cells: I64 = 1 + sums[ends] - sums[ends - sizes]
-    return cells
+    inside_lists: I64 = sums[ends] - sums[ends - sizes]
+    return of_list + inside_lists
+
+
+def _one_each(column: pl.Series) -> I64:
+    return np.ones(len(column), np.int64)
 
 
 def _lists_of(values: pl.Series, sizes: I64) -> pl.Series:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,16 @@ import polars as pl
 from engine.definition.compiling import Compiling, Scalar
 from engine.definition.exploding import I64, Bools, Exploded, exploded, folded
 from engine.definition.gaps import GapReason
-from engine.definition.limits import LAMBDA_STEP_CELLS, MADE_LIST_CELLS, MAX_LAMBDA_CELLS, MAX_REDUCED_ELEMENTS
+from engine.definition.limits import (
+    LAMBDA_STEP_CELLS,
+    LAMBDA_STEP_TEXT_LISTS,
+    LAMBDA_STEP_TEXTS,
+    MADE_LIST_CELLS,
+    MAX_LAMBDA_CELLS,
+    MAX_REDUCED_BYTES,
+    MAX_REDUCED_ELEMENTS,
+)
+from engine.definition.made_texts import Room, holds_texts, is_cut, text_bytes
 from engine.definition.nested import of_last_keys
 from engine.definition.nested_types import array_of, map_of
 from engine.definition.once import repeated
@@ -25,7 +35,7 @@ from engine.definition.rebuilding import KEY, VALUE
 from engine.definition.types import BOOLEAN, STRING, ColumnType, Schema
 from engine.sql.tree import Lambda, Node
 
-_START, _MARK = "$start", "$mark"
+_START, _MARK, _BYTES = "$start", "$mark", "$bytes"
 """Columns of a reduction beside the parameters."""
 
 _MAX_WIDENINGS: Final = 3
@@ -77,22 +87,45 @@ class Body:
             found[gap.reason] = found[gap.reason] | gap.is_met if gap.reason in found else gap.is_met
         return found
 
-    def over(self, given: Exploded, over: Collection, wanted: pl.Expr) -> pl.Series:
-        """Compute an expression of it for each element; NULL of those that are lost."""
+    def values(self, given: Exploded, over: Collection) -> pl.Series:
+        """Compute it for each element; NULL of those that are lost."""
+        return self.over(given, over, self.scalar.expr, Room(given) if holds_texts(self.scalar.type) else None)
+
+    def over(self, given: Exploded, over: Collection, wanted: pl.Expr, room: Room | None = None) -> pl.Series:
+        """Compute an expression of it for each element; NULL of those that are lost, or find no room."""
         elements, rows = over.elements(self.names, given), given.rows
-        if not self.may_multiply or not len(rows):
-            return given.frame(elements).select(wanted).to_series()
-        is_lost, weights = self._lost(given)
-        steps = np.cumsum(weights[~is_lost]) // LAMBDA_STEP_CELLS
-        kept = np.flatnonzero(~is_lost)
-        parts = []
-        for places in np.split(kept, np.flatnonzero(np.diff(steps)) + 1):
-            taken = {name: values.gather(places) for name, values in elements.items()}
-            parts.append(given.frame(taken, rows[places]).select(wanted).to_series())
-        if not is_lost.any():
+        parts, computed = [], []
+        for places in self._steps(given, rows):
+            left = places if room is None else places[room.is_left(rows[places])]
+            taken = elements if len(left) == len(rows) else {name: values.gather(left) for name, values in elements.items()}
+            made = given.frame(taken, rows[left]).select(wanted).to_series()
+            if room is not None and not (is_kept := room.takes(made, rows[left])).all():
+                made, left = made.filter(pl.Series(is_kept)), left[is_kept]
+            parts.append(made)
+            computed.append(left)
+        order = np.concatenate(computed)
+        if len(order) == len(rows):
             return pl.concat(parts)
-        found = pl.Series(np.cumsum(~is_lost) - 1).set(pl.Series(is_lost), None)
-        return pl.concat(parts).gather(found)
+        found = np.full(len(rows), -1)
+        found[order] = np.arange(len(order))
+        return pl.concat(parts).gather(pl.Series(found).set(pl.Series(found < 0), None))
+
+    @property
+    def may_lengthen(self) -> bool:
+        """Whether it may make a text that is longer than what it is made of."""
+        return any(gap.reason == "text_too_long" for gap in self.scalar.gaps)
+
+    def _steps(self, given: Exploded, rows: I64) -> list[I64]:
+        """Return the places of the elements that are not lost, cut so that what is in memory at once is bounded."""
+        if not (self.may_multiply or self.may_lengthen) or not len(rows):
+            return [np.arange(len(rows))]
+        is_lost, weights = self._lost(given) if self.may_multiply else (np.zeros(len(rows), np.bool_), np.int64(1))
+        if self.may_lengthen:
+            at_once = LAMBDA_STEP_TEXT_LISTS if self.may_multiply else LAMBDA_STEP_TEXTS
+            weights = np.maximum(weights, LAMBDA_STEP_CELLS // at_once)
+        kept = np.flatnonzero(~is_lost)
+        steps = np.cumsum(np.broadcast_to(weights, is_lost.shape)[kept]) // LAMBDA_STEP_CELLS
+        return np.split(kept, np.flatnonzero(np.diff(steps)) + 1)
 
     @property
     def may_multiply(self) -> bool:
@@ -119,9 +152,11 @@ def transform(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
     kind = array_of(body.scalar.type)
 
     def built(given: Exploded) -> pl.Series:
-        return given.listed(body.over(given, over, body.scalar.expr))
+        return given.listed(body.values(given, over))
 
-    return Operand(exploded(over.lists, body.beside, built, kind.polars), kind)
+    made = exploded(over.lists, body.beside, built, kind.polars)
+    _note_cut(compiler, over, made, body.scalar.type)
+    return Operand(made, kind)
 
 
 def _transform_map(compiler: Compiling, over: Collection, nodes: Sequence[Node]) -> Operand:
@@ -133,10 +168,24 @@ def _transform_map(compiler: Compiling, over: Collection, nodes: Sequence[Node])
     kind = map_of(values.scalar.type)
 
     def built(given: Exploded) -> pl.Series:
-        key, value = (body.over(given, over, body.scalar.expr) for body in (keys, values))
+        key, value = (body.values(given, over) for body in (keys, values))
         return given.listed(pl.DataFrame([key.alias(KEY), value.alias(VALUE)]).to_struct(""))
 
-    return Operand(of_last_keys(exploded(over.lists, {**keys.beside, **values.beside}, built, kind.polars)), kind)
+    made = exploded(over.lists, {**keys.beside, **values.beside}, built, kind.polars)
+    for part, body in ((KEY, keys), (VALUE, values)):
+        _note_cut(compiler, over, made.list.eval(pl.element().struct.field(part)), body.scalar.type)
+    return Operand(of_last_keys(made), kind)
+
+
+def _note_cut(compiler: Compiling, over: Collection, made: pl.Expr, kind: ColumnType) -> None:
+    """Count the records whose elements made more texts than there is room for."""
+    if holds_texts(kind):
+        both = pl.struct(over.lists.alias("lists"), made.alias("made"))
+
+        def met(given: pl.Series) -> pl.Series:
+            return is_cut(given.struct.field("lists"), given.struct.field("made"))
+
+        compiler.gaps.add("text_too_long", both.map_batches(met, return_dtype=pl.Boolean(), is_elementwise=True))
 
 
 def filtered(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
@@ -155,7 +204,8 @@ def filtered(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
 def reduced(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
     """Compile ``reduce(array, start, (s, x) => …)`` and ``reduce(map, start, (s, k, v) => …)``.
 
-    A start of NULL gives NULL, and an array or map that is NULL the start. NULL of more than ``MAX_REDUCED_ELEMENTS`` elements.
+    A start of NULL gives NULL, and an array or map that is NULL the start. NULL of more than ``MAX_REDUCED_ELEMENTS`` elements, and of more than
+    ``MAX_REDUCED_BYTES`` of texts on the way.
     """
     over = _collection(compiler, "reduce", nodes[0])
     start = compiler.compile(nodes[1])
@@ -164,23 +214,43 @@ def reduced(compiler: Compiling, nodes: Sequence[Node]) -> Operand:
             "type_mismatch", "reduce: the type of its start is unknown; write CAST(NULL AS string) or another type"
         )
     kind, body = _of_state(compiler, over, nodes[2], start.type)
-    following = coerce(Operand(body.scalar.expr, body.scalar.type), kind, "reduce")
+    next_state = coerce(Operand(body.scalar.expr, body.scalar.type), kind, "reduce")
     beside = {**body.beside, _START: repeated(coerce(start, kind, "reduce"))}
+
+    is_bounded = body.may_lengthen and holds_texts(kind)
 
     def fold(given: Exploded, marks: pl.Expr | None) -> pl.DataFrame:
         """Return the last states, and where a mark was met on the way."""
-        starts = given.beside.select(pl.col(_START).alias(body.names[0]), pl.lit(value=False).alias(_MARK))
+        starts = given.beside.select(
+            pl.col(_START).alias(body.names[0]), pl.lit(value=False).alias(_MARK), pl.lit(0, pl.Int64).alias(_BYTES)
+        )
         is_short = starts.to_series().is_not_null().to_numpy() & (given.sizes <= MAX_REDUCED_ELEMENTS)
         met = pl.col(_MARK) if marks is None else pl.col(_MARK) | marks
 
-        def step(frame: pl.DataFrame) -> pl.DataFrame:
-            return frame.select(following.alias(body.names[0]), met.alias(_MARK))
+        def following(frame: pl.DataFrame) -> pl.DataFrame:
+            made = frame.select(next_state.alias(body.names[0]), met.alias(_MARK), _BYTES)
+            return made.with_columns(pl.col(_BYTES) + text_bytes(made.to_series())) if is_bounded else made
+
+        def step(frame: pl.DataFrame) -> pl.DataFrame | None:
+            is_over = frame[_BYTES] > MAX_REDUCED_BYTES
+            if not is_over.any():
+                return following(frame)
+            if is_over.all():
+                return None
+            ended = frame.filter(is_over).select(pl.lit(None, kind.polars).alias(body.names[0]), _MARK, _BYTES)
+            back = np.argsort(np.argsort(is_over.to_numpy(), kind="stable"))
+            return pl.concat([following(frame.filter(~is_over)), ended])[back]
 
         last = folded(given, np.where(is_short, given.sizes, 0), starts, over.elements(body.names[1:], given), step)
-        return last.with_columns(pl.when(pl.Series(is_short)).then(pl.col(body.names[0])))
+        return last.with_columns(pl.when(pl.Series(is_short) & (last[_BYTES] <= MAX_REDUCED_BYTES)).then(pl.col(body.names[0])))
+
+    def is_met(given: Exploded, mark: pl.Expr, *, by_bytes: bool) -> pl.Series:
+        last = fold(given, mark)
+        return last[_MARK] | (last[_BYTES] > MAX_REDUCED_BYTES) if by_bytes else last[_MARK]
 
     for reason, mark in body.marks.items():
-        compiler.gaps.add(reason, exploded(over.lists, beside, lambda given, mark=mark: fold(given, mark)[_MARK], BOOLEAN.polars))  # type: ignore[misc]
+        counted = partial(is_met, mark=mark, by_bytes=reason == "text_too_long" and is_bounded)
+        compiler.gaps.add(reason, exploded(over.lists, beside, counted, BOOLEAN.polars))
     compiler.gaps.add("list_too_long", over.lists.list.len() > MAX_REDUCED_ELEMENTS)
     return Operand(exploded(over.lists, beside, lambda given: fold(given, None).to_series(), kind.polars), kind)
 
@@ -244,7 +314,7 @@ def _body(compiler: Compiling, over: Collection, node: Node, types: Sequence[Col
             "type_mismatch", f"the lambda of {over.name} over {over.kind} has {len(types)} parameter(s), not {len(names)}"
         )
     for name in names:
-        if names.count(name) > 1 or "." in name or name in (_START, _MARK, "*") or name.startswith("^"):
+        if names.count(name) > 1 or "." in name or name in (_START, _MARK, _BYTES, "*") or name.startswith("^"):
             raise ExpressionInvalid(
                 "expression_malformed", f"a lambda's parameter cannot be called {name[:60]!r} here; rename it"
             )

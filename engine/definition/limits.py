@@ -49,7 +49,8 @@ MAX_ARGUMENTS: Final = 500
 """Of one call (concat, coalesce, greatest, least), and branches of one CASE, which Polars nests."""
 
 MAX_TEXT_BYTES: Final = 1 << 20
-"""Of a text that ``replace``, ``concat`` or ``||`` makes longer: as much as is kept of a late record."""
+"""Of a text that a function makes longer, and of all texts that a lambda makes for one record, beyond those it is given: as much as is kept of
+a late record."""
 
 MAX_COLLECTED_VALUES: Final = 10_000
 """Of a group's collect_list, collect_set or histogram: each change of the group writes and sends all of them again (P12)."""
@@ -58,13 +59,22 @@ MAX_COLLECTED_BYTES: Final = 1 << 20
 """Of the same, and of top_k: what stands before a value that is collected. A value is collected whole, so the last may pass it."""
 
 MAX_REDUCED_ELEMENTS: Final = 10_000
-"""Of an array or map that is reduced: each is a step of its own, of 50 µs for all rows together."""
+"""Of an array or map that is reduced: each is a step of its own, of some 0.2 ms for all rows together."""
+
+MAX_REDUCED_BYTES: Final = 256 << 20
+"""Of the texts that a reduction makes on its way for one record: one that grows by ten bytes with each of 7,000 elements."""
 
 MAX_LAMBDA_CELLS: Final = 10_000_000
 """Values that a lambda which reads whole arrays, or makes some, looks at for one record: elements times what stands beside each."""
 
 LAMBDA_STEP_CELLS: Final = 2_000_000
 """Of the same, how many are in memory at once."""
+
+LAMBDA_STEP_TEXTS: Final = 4_096
+"""Texts that a lambda which may make long ones makes at once, of up to ``MAX_TEXT_BYTES`` each."""
+
+LAMBDA_STEP_TEXT_LISTS: Final = 512
+"""Arrays of such texts that it makes at once, of up to about ``MAX_TEXT_BYTES`` together each."""
 
 MADE_LIST_CELLS: Final = 1_000
 """As how many values an array counts that a lambda makes for each element, before it is there to be counted."""

@@ -212,6 +212,60 @@ def test_a_lambda_that_looks_at_too_much_for_one_record_gives_null_for_the_eleme
     assert frame.select(scalar.expr.alias("x"))["x"][2].to_list() == [[3, 1], [3, 2]]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "transform(a, x => lpad(cast(x as string), 100000, '.'))",
+        "transform(a, x => t || t)",
+        "transform(a, x => STRUCT(n := x, t := replace(t, '.', '..')))",
+        "transform(map_of(a), (k, v) => k, (k, v) => lpad('', 100000, '.'))",
+        "transform(a, y => transform(ARRAY[1, 2], x => lpad('', 50000, '.')))",
+    ],
+)
+def test_a_lambda_that_makes_long_texts_ends_for_each_record_by_itself(text: str) -> None:
+    schema = Schema((("a", parse_type("array<int>")), ("t", parse_type("string"))))
+    if "map_of" in text:
+        text = text.replace("map_of(a)", "m")
+        schema = Schema((("m", parse_type("map<string,int>")),))
+    scalar = compile_scalar(text, schema)
+    sizes = [200, None, 0, 10, 11, 12, 200]
+
+    def frame(sizes: list[int | None]) -> pl.DataFrame:
+        lists = [None if size is None else list(range(size)) for size in sizes]
+        if "m" in schema:
+            maps = [None if each is None else [{"key": f"{n:04}", "value": n} for n in each] for each in lists]
+            return pl.DataFrame({"m": maps, "_op": [0] * len(sizes)}, schema_overrides=schema.polars())
+        columns = {"a": lists, "t": ["." * 50_000] * len(sizes), "_op": [0] * len(sizes)}
+        return pl.DataFrame(columns, schema_overrides=schema.polars())
+
+    whole = frame(sizes).select(scalar.expr.alias("x"))["x"]
+    # Ten values of 100,000 bytes are before the bound of a mebibyte, and the eleventh begins before it; keys add to the bound of a map.
+    assert whole.list.len().to_list() == sizes
+    kept = [None if row is None else sum(_holds_text(value) for value in row) for row in whole.to_list()]
+    assert kept == [11, None, 0, 10, 11, 11, 11]
+    counters: Counter[tuple[str, str]] = Counter()
+    GapCounter("o", [scalar]).count(frame(sizes), counters)
+    assert {reason: count for (_, reason), count in counters.items() if count} == {"text_too_long": 3}
+    for place, size in enumerate(sizes):
+        alone = frame([size]).select(scalar.expr.alias("x"))["x"]
+        assert alone.equals(whole[place : place + 1], null_equal=True), size
+
+
+def _holds_text(value: Any) -> bool:
+    return "...." in repr(value)
+
+
+def test_a_reduction_that_makes_many_long_texts_gives_null_and_is_counted() -> None:
+    schema = Schema((("a", parse_type("array<int>")),))
+    scalar = compile_scalar("reduce(a, '', (s, x) => lpad(cast(x as string), 1000000, s || '.'))", schema)
+    frame = pl.DataFrame({"a": [[1] * 10_000, [1] * 3, None], "_op": [0] * 3}, schema_overrides=schema.polars())
+    found = frame.select(scalar.expr.alias("x"))["x"]
+    assert found.str.len_bytes().to_list() == [None, 1_000_000, 0]
+    counters: Counter[tuple[str, str]] = Counter()
+    GapCounter("o", [scalar]).count(frame, counters)
+    assert {reason: count for (_, reason), count in counters.items() if count} == {"text_too_long": 1}
+
+
 def test_the_columns_of_an_expression_are_those_that_no_parameter_hides() -> None:
     assert columns_of("transform(a, n => n + array_length(l))", SCHEMA) == {"r.a", "r.l"}
     assert compile_scalar("transform(a, n => n)", SCHEMA).columns == {"r.a"}
