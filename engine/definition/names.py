@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
 
@@ -12,10 +13,11 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower case letter
 
 
 def usable(name: str) -> str:
-    """Return the name of a column; raise ValueError where it cannot be one."""
+    """Return the name of a column; raise `malformed_name` where it cannot be one."""
     is_reserved = name.startswith(("_", "$", "^")) or name == "*"
     if is_reserved or "." in name or '"' in name or not name.isprintable() or not 1 <= len(name.encode()) <= 63:
-        raise ValueError(f"column {name!r}: 1 to 63 printable bytes, without . and quotes, not * and not starting with _, $ or ^")
+        detail = "column {name}: 1 to 63 printable bytes, without . and quotes, not * and not starting with _, $ or ^"
+        raise PydanticCustomError("malformed_name", detail, {"name": repr(name)})
     return name
 
 

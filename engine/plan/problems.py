@@ -28,7 +28,7 @@ _CODES: Mapping[str, str] = {
 }
 
 
-_OWN_CODES = ("too_many_", "expression")
+_OWN_CODES = ("too_many_", "expression", "malformed_name")
 """Beginnings of the types that our own validators give (``engine.definition.limits``): they are codes."""
 
 _ENDED = f"Checking ended here, after {MAX_PROBLEMS} faults; there may be more once these are mended"

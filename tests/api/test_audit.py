@@ -101,6 +101,13 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
             {"filter": {"reason": "late_diverted"}},
             ("replay", "query", "joined"),
         ),
+        (
+            "POST /v1/statements",
+            "POST",
+            "/v1/statements",
+            {"sql": "CREATE TABLE spare (id STRING PRIMARY KEY, x INT) WITH (KAFKA_TOPIC='spare', VALUE_FORMAT='JSON');"},
+            ("create", "table", "spare"),
+        ),
         ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/joined", None, ("delete", "query", "joined")),
         ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/delays?state=keep", None, ("delete", "query", "delays")),
         ("DELETE /v1/tables/{name}", "DELETE", "/v1/tables/delays", None, ("delete", "table", "delays")),

@@ -30,7 +30,10 @@ async def test_a_created_query_spells_out_every_default(client: httpx.AsyncClien
     assert body["definition"]["tasks"] == 4
     assert body["definition"]["late_records"] == {"max_rows": 100_000, "retention": "7d"}
     assert (body["state"], body["desired_state"], body["generation"]) == ("stopped", "running", 1)
-    assert body == {**(await client.get("/v1/queries/delays")).json(), "warnings": []}
+    read = (await client.get("/v1/queries/delays")).json()
+    assert read.pop("sql").startswith('CREATE TABLE "DELAYS"')
+    assert read.pop("statement") is None
+    assert body == {**read, "warnings": []}
 
 
 async def test_a_created_query_makes_its_relation_and_nothing_else(client: httpx.AsyncClient, dsn: str) -> None:
