@@ -8,12 +8,12 @@ from typing import Any
 from engine.definition.suggestions import hint
 from engine.plan.catalog import derived_entry
 from engine.sql.statement_tree import CreateAs
-from engine.statements.actions import Action, CreateQuery, Nothing
+from engine.statements.actions import Action, CreateQuery
 from engine.statements.faults import StatementRefused
 from engine.statements.naming import definition_name, folded
+from engine.statements.new_relations import kept, own_name
 from engine.statements.planning import columns_of, event_time_of, planned, query_name, selected_of
 from engine.statements.properties import Properties, milliseconds
-from engine.statements.scope import own_name
 from engine.statements.selecting import Selected
 from engine.statements.session import Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
@@ -22,15 +22,8 @@ from engine.statements.topics import check_formats, topic_of
 def bind_create_as(statement: CreateAs, session: Session) -> Action:
     """Bind CREATE STREAM|TABLE ... AS SELECT."""
     name = folded(statement.name)
-    known = session.relations.get(name)
-    if known is not None and statement.is_if_not_exists:
-        return Nothing(f"there is a {known.kind} {name} already")
-    if known is not None and not statement.is_replace:
-        raise StatementRefused(
-            "relation_exists",
-            f"there is a {known.kind} {name} already: choose another name, or write CREATE OR REPLACE",
-            statement.name,
-        )
+    if (nothing := kept(statement, session)) is not None:
+        return nothing
     properties = Properties(statement.properties)
     selected = selected_of(statement, session, properties, name)
     _check_kind(statement, selected)

@@ -8,10 +8,10 @@ from typing import Final
 
 from engine.definition.suggestions import hint
 from engine.definition.types import ColumnType
-from engine.sql.statement_tree import CreateAs, CreateRelation, Relation, Select
+from engine.sql.statement_tree import Relation, Select
 from engine.sql.tree import Binary, Call, Cast, Column, Field, FieldValue, Identifier, Lambda, Node, Null, Paren, StructOf, Text
 from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.naming import ROWTIME, WINDOWSTART, alias_of, definition_name, folded
+from engine.statements.naming import ROWTIME, WINDOWSTART, alias_of, folded
 from engine.statements.session import WINDOW_BOUNDS, Session, SqlRelation
 from engine.statements.type_names import type_name, type_of
 
@@ -138,20 +138,6 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
             "unknown_relation", f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}", name
         )
     return relation
-
-
-def own_name(name: str, statement: CreateRelation | CreateAs, session: Session) -> str:
-    """Return what definitions call a new relation.
-
-    Raises:
-        StatementUnsupported: another one is called so already.
-    """
-    found = definition_name(name, statement.name)
-    other = next((each.name for each in session.relations.values() if each.definition_name == found and each.name != name), None)
-    if other is not None:
-        detail = f"{name} and {other} would be one relation here: names are told apart by their letters and digits, whatever their case"
-        raise StatementUnsupported("name_not_supported", detail, statement.name)
-    return found
 
 
 Resolve = Callable[[Column], Node]

@@ -14,12 +14,12 @@ from engine.definition.types import ColumnType, Schema
 from engine.plan.catalog import source_entry
 from engine.plan.problems import problems_of
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation
-from engine.statements.actions import Action, Nothing, RegisterSource
+from engine.statements.actions import Action, RegisterSource
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.java_times import strptime_of
 from engine.statements.naming import check_column_name, folded
+from engine.statements.new_relations import kept, own_name
 from engine.statements.properties import Properties, milliseconds, milliseconds_of
-from engine.statements.scope import own_name
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
 from engine.statements.type_names import check_supported, named_type, shown
@@ -36,15 +36,9 @@ _STOPS: Final = "ksql.timestamp.throw.on.invalid"
 def bind_source(statement: CreateRelation, session: Session) -> Action:
     """Bind CREATE STREAM|TABLE (columns) WITH (properties)."""
     name = folded(statement.name)
+    if (nothing := kept(statement, session)) is not None:
+        return nothing
     known = session.relations.get(name)
-    if known is not None and statement.is_if_not_exists:
-        return Nothing(f"there is a {known.kind} {name} already")
-    if known is not None and not statement.is_replace:
-        raise StatementRefused(
-            "relation_exists",
-            f"there is a {known.kind} {name} already: choose another name, or write CREATE OR REPLACE",
-            statement.name,
-        )
     if statement.is_replace and statement.is_read_only:
         detail = f"a SOURCE is not replaced: drop {name}, and create it again"
         raise StatementRefused("read_only", detail, statement)

@@ -218,24 +218,19 @@ def test_a_lambda_that_looks_at_too_much_for_one_record_gives_null_for_the_eleme
         "transform(a, x => lpad(cast(x as string), 100000, '.'))",
         "transform(a, x => t || t)",
         "transform(a, x => STRUCT(n := x, t := replace(t, '.', '..')))",
-        "transform(map_of(a), (k, v) => k, (k, v) => lpad('', 100000, '.'))",
+        "transform(m, (k, v) => k, (k, v) => lpad('', 100000, '.'))",
         "transform(a, y => transform(ARRAY[1, 2], x => lpad('', 50000, '.')))",
     ],
 )
 def test_a_lambda_that_makes_long_texts_ends_for_each_record_by_itself(text: str) -> None:
-    schema = Schema((("a", parse_type("array<int>")), ("t", parse_type("string"))))
-    if "map_of" in text:
-        text = text.replace("map_of(a)", "m")
-        schema = Schema((("m", parse_type("map<string,int>")),))
+    schema = Schema((("a", parse_type("array<int>")), ("t", parse_type("string")), ("m", parse_type("map<string,int>"))))
     scalar = compile_scalar(text, schema)
     sizes = [200, None, 0, 10, 11, 12, 200]
 
     def frame(sizes: list[int | None]) -> pl.DataFrame:
         lists = [None if size is None else list(range(size)) for size in sizes]
-        if "m" in schema:
-            maps = [None if each is None else [{"key": f"{n:04}", "value": n} for n in each] for each in lists]
-            return pl.DataFrame({"m": maps, "_op": [0] * len(sizes)}, schema_overrides=schema.polars())
-        columns = {"a": lists, "t": ["." * 50_000] * len(sizes), "_op": [0] * len(sizes)}
+        maps = [None if each is None else [{"key": f"{n:04}", "value": n} for n in each] for each in lists]
+        columns = {"a": lists, "t": ["." * 50_000] * len(sizes), "m": maps, "_op": [0] * len(sizes)}
         return pl.DataFrame(columns, schema_overrides=schema.polars())
 
     whole = frame(sizes).select(scalar.expr.alias("x"))["x"]
