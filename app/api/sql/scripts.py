@@ -27,12 +27,15 @@ from app.store.sql.sessions import load_session
 from engine.errors import DefinitionInvalid
 from engine.sql.scripts import Parsed, Script, parse_script
 from engine.sql.statement_tree import (
+    AssertRelation,
     AssertTopic,
+    AssertValues,
     CreateFunction,
     Define,
     Describe,
     Explain,
     ExplainWhy,
+    InsertValues,
     Print,
     Select,
     SetProperty,
@@ -47,6 +50,9 @@ from engine.statements.session import Session, Settings
 Found = TypeVar("Found")
 _LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print, AssertTopic)
 """What every key may ask for."""
+
+_CHANGES_NO_DEFINITION: Final = (*_LOOKING, AssertValues, AssertRelation, InsertValues)
+"""What is bound to look or to append records; each other statement is bound where it is carried out."""
 
 
 @dataclass(slots=True)
@@ -152,12 +158,12 @@ class ScriptRunner:
         if isinstance(parsed.tree, SetProperty | Define):
             return Defined(parsed, self._note(parsed))
         self._refuse(parsed)
+        if not isinstance(parsed.tree, _CHANGES_NO_DEFINITION):
+            return Defined(parsed, await self.defined(parsed))
         action, session = await self.bound(parsed)
-        if isinstance(action, Look):
-            return await look(self._services, parsed, session)
         if isinstance(action, InsertRecords):
             return await self._insert(parsed, action)
-        return Defined(parsed, await self.defined(parsed))
+        return await look(self._services, parsed, session)
 
     def _refuse(self, parsed: Parsed) -> None:
         """Refuse what the caller's role, or this service, has not; whether it is carried out or only checked."""
