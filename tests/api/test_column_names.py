@@ -237,7 +237,7 @@ async def test_a_table_may_be_called_as_an_index_would_be(client: httpx.AsyncCli
 @pytest.mark.parametrize("name", ["", "n" * 64, "ü" * 32, "a.b", 'a"b', "a\0b", "a\nb", "_ts", "$op", "^a", "*"])
 async def test_a_name_that_could_not_be_read_is_refused_by_name(client: httpx.AsyncClient, problem: Problem, name: str) -> None:
     source = {"key": ["id"], "columns": {"id": "string", name: "string"}, "materialize": True}
-    body = problem(await client.put("/v1/tables/readings", json=source), 422, "invalid_value")
+    body = problem(await client.put("/v1/tables/readings", json=source), 422, "malformed_name")
     assert [fault["pointer"] for fault in body["errors"]] == [f"/columns/{name}"]
     assert "63 printable bytes" in body["errors"][0]["detail"]
 
