@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.domain.access import visible
 from app.domain.audit import Action, Change
 from app.domain.edits import Edit, EditKind, classify
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict
 from app.store.audit import note
-from app.store.catalog import entry_of, load_catalog, output_of, output_to_json
+from app.store.catalog import load_catalog
 from app.store.change_retention import refuse_forgotten_changes
 from app.store.forgetting import forget_results
-from app.store.log_tables import commit
 from app.store.materialisations import refuse_internal
-from app.store.parts import drop_parts, parts_left, refuse_if_written, tell_readers
 from app.store.queries import QueryRow, add_event, find_query, get_query
-from app.store.reader_fit import in_use, pin, pinned_readers
-from app.store.relations import find_relation, kept_result, readers_of
+from app.store.result_edits import detach_result, drop_result, make_result, refuse_if_read, update_result
 from app.store.sql.functions import with_functions
 from app.store.stored import opened, planned
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.log import find_feed, set_retention
-from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import change_feed
-from engine.connectors.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.errors import DefinitionInvalid, StateCorrupt, StateNewer
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.folding import changes_with_readers
-from engine.plan.model import Output, Plan
+from engine.plan.model import Plan
 
 # States in which nothing of the query runs, so that deleting it is done at once.
 _AT_REST = ("stopped", "failed", "backoff")
@@ -103,7 +94,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
         )
     )
     connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
-    _make_relation(connection, query_id, plan)
+    make_result(connection, query_id, plan)
     _note_reads(connection, query_id, plan)
     add_event(connection, query_id, "query_created", {"generation": 1})
     created = get_query(connection, definition.name)
@@ -153,7 +144,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
         values["checkpoint_id"] = uuid.uuid4()
         _begin_anew(connection, stored, plan)
     elif edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION):
-        _update_relation(connection, stored, plan.output)
+        update_result(connection, stored, plan.output)
     if asked.is_release and not is_anew:
         # A launch brings the request to the tasks; where the definition stays as it is, nothing else would make one.
         values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}
@@ -205,13 +196,13 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
     conditions.check(f"query '{name}'", stored.version)
     refuse_internal(name)
     if keeps_result:
-        _detach_relation(connection, stored)
+        detach_result(connection, stored)
     else:
-        _refuse_if_read(connection, stored)
+        refuse_if_read(connection, stored)
     # The fence first: a launch that still runs commits nothing more, so what is kept is what was noted.
     forget_results(connection, stored.id, is_deleted=True)
     if not keeps_result:
-        _drop_relation(connection, stored.id)
+        drop_result(connection, stored.id)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
     connection.execute(
         sa.update(query)
@@ -224,25 +215,6 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
     return stored.state in _AT_REST
 
 
-def _detach_relation(connection: sa.Connection, stored: QueryRow) -> None:
-    """Let the relation outlive its query, with the position that its content has."""
-    committed = connection.execute(
-        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at)
-        .where(commit.c.query_id == stored.id, commit.c.checkpoint_id == stored.checkpoint_id)
-        .with_for_update()
-    ).one_or_none()
-    connection.execute(
-        sa.update(relation)
-        .where(relation.c.produced_by == stored.id)
-        .values(
-            produced_by=None,
-            kept=kept_result(stored.name, committed),
-            version=relation.c.version + 1,
-            updated_at=sa.func.now(),
-        )
-    )
-
-
 def _stored(definition: QueryDefinition) -> dict[str, Any]:
     return definition.model_dump(mode="json", by_alias=True)
 
@@ -253,45 +225,6 @@ def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> b
     except DefinitionInvalid:
         return False
     return fits_kept_state(before, plan)
-
-
-def _make_relation(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
-    """Make what the query writes: a view and its change feed, or a log feed; either with a partition for each task (P1)."""
-    output, tasks = plan.output, plan.tasks
-    taken = find_relation(connection, output.name)
-    if taken is not None and taken.kept is not None:
-        raise Conflict(
-            "name_taken",
-            f"'{output.name}' is a result that was kept when the query '{visible(taken.kept['query'])}' was deleted; "
-            f"DELETE /v1/{taken.kind}s/{output.name} removes it, or choose another name in `into`",
-        )
-    if taken is not None:
-        raise Conflict("name_taken", f"the name '{output.name}' is taken by a {taken.kind}; choose another name in `into`")
-    log_feed = _log_feed(output)
-    if find_feed(raw(connection), log_feed) is not None:
-        raise Conflict(
-            "name_taken", f"the name '{output.name}' is taken by a feed that sources read; choose another name in `into`"
-        )
-    if output.kind == "table":
-        create_view(raw(connection), output)
-    make_result_feed(raw(connection), log_feed, tasks, query_id, output.log_retention_ms)
-    relation_id = uuid.uuid4()
-    connection.execute(
-        sa.insert(relation).values(
-            id=relation_id,
-            name=output.name,
-            kind=output.kind,
-            origin="derived",
-            produced_by=query_id,
-            definition=output_to_json(output),
-        )
-    )
-    tell_readers(connection, relation_id, output)
-    note(connection, Change(Action.CREATE, output.kind, output.name, None, {"definition": output_to_json(output)}))
-
-
-def _log_feed(output: Output) -> str:
-    return change_feed(output.name) if output.kind == "table" else output.name
 
 
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
@@ -334,73 +267,11 @@ def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
 
 def _begin_anew(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:
     """Throw away what the query wrote and kept; the launch that still runs is fenced from here on."""
-    _refuse_if_read(connection, stored)
+    refuse_if_read(connection, stored)
     forget_results(connection, stored.id)
-    _drop_relation(connection, stored.id)
-    _make_relation(connection, stored.id, plan)
+    drop_result(connection, stored.id)
+    make_result(connection, stored.id, plan)
     own = query_read.c.query_id == stored.id
     before = connection.execute(sa.select(relation.c.name).join_from(relation, query_read).where(own)).scalars().all()
     connection.execute(sa.delete(query_read).where(own))
     _note_reads(connection, stored.id, plan, before)
-
-
-def _refuse_if_read(connection: sa.Connection, stored: QueryRow) -> None:
-    for row in _written(connection, stored.id):
-        readers = [name for name in readers_of(connection, [row.id]).get(row.id, []) if name != stored.name]
-        if readers:
-            raise in_use(row.name, readers)
-        for part in parts_left(connection, row.name):
-            if others := readers_of(connection, [part.id]).get(part.id):
-                raise in_use(part.name, others)
-        refuse_if_written(connection, row.name)
-
-
-def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
-    return connection.execute(
-        sa.select(relation.c.id, relation.c.name, relation.c.kind, relation.c.definition).where(
-            relation.c.produced_by == query_id
-        )
-    ).all()
-
-
-def _drop_relation(connection: sa.Connection, query_id: UUID) -> None:
-    for row in _written(connection, query_id):
-        if row.kind == "table":
-            drop_view(raw(connection), row.name)
-        drop_feed(raw(connection), change_feed(row.name) if row.kind == "table" else row.name)
-        drop_parts(connection, row.name)
-        connection.execute(sa.delete(relation).where(relation.c.id == row.id))
-        note(connection, Change(Action.DELETE, row.kind, row.name, {"definition": row.definition}, None))
-
-
-def _update_relation(connection: sa.Connection, stored: QueryRow, output: Output) -> None:
-    """Store what an edit in place may change of the output: its retentions, and columns that it gets in addition.
-
-    Raises:
-        Conflict: ``relation_in_use``: another query was planned with the history that goes, or does not fit further columns.
-    """
-    for row in _written(connection, stored.id):
-        before = output_of(row.definition)
-        if before == output:
-            continue
-        if before.history_retention_ms != output.history_retention_ms:
-            _refuse_if_read(connection, stored)
-        if before.columns != output.columns:
-            _add_columns(connection, row, output)
-        if before.log_retention_ms != output.log_retention_ms:
-            set_retention(raw(connection), output.name, output.log_retention_ms)
-        connection.execute(
-            sa.update(relation)
-            .where(relation.c.id == row.id)
-            .values(definition=output_to_json(output), version=relation.c.version + 1, updated_at=sa.func.now())
-        )
-        changed = {"definition": output_to_json(output)}
-        note(connection, Change(Action.REPLACE, row.kind, row.name, {"definition": row.definition}, changed))
-
-
-def _add_columns(connection: sa.Connection, row: Any, output: Output) -> None:
-    """Give a result further columns. Queries that take all of them go on with those they have."""
-    entry = entry_of(row.name, row.kind, "derived", output_to_json(output), None, [])
-    pin(connection, row.name, pinned_readers(connection, row.id, entry))
-    if output.kind == "table":
-        add_columns(raw(connection), output)

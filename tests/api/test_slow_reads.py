@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from app.main import create_app
 from app.settings import LimitSettings, Settings
+from app.sql_settings import SqlSettings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem
 from tests.api.live_server import live
@@ -154,6 +155,25 @@ async def test_a_read_that_takes_too_long_is_ended_and_told_what_to_do(
             if path == SCAN:
                 assert [fault["pointer"] for fault in body["errors"]] == ["?where.flights.ge"]
                 assert "`key.<column>=…`" in body["detail"]
+            assert sleeping(dsn) == 0
+
+
+@pytest.mark.parametrize("script", ["SELECT * FROM totals;", "SHOW QUERIES; SELECT * FROM totals LIMIT 1; SHOW TABLES;"])
+async def test_statements_that_look_have_one_limit_together(
+    dsn: str, totals: None, settings: Settings, problem: Problem, script: str
+) -> None:
+    built = create_app(settings.model_copy(update={"sql": SqlSettings(read_seconds=0.5)}))
+    async with (
+        built.router.lifespan_context(built),
+        httpx.AsyncClient(transport=httpx.ASGITransport(built), base_url="http://localhost") as client,
+    ):
+        assert (await client.post("/v1/statements", json={"sql": script})).status_code == 200
+        with slow(dsn, "views.totals"):
+            began = time.monotonic()
+            body = problem(await client.post("/v1/statements", json={"sql": script}), 504, "read_too_expensive")
+            assert time.monotonic() - began < 20
+            assert "SLACKWATER_SQL__READ_SECONDS" in body["detail"]
+            assert body["errors"][0]["place"]["line"] == 1
             assert sleeping(dsn) == 0
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from app.errors import AppError, Fault, FaultPlace, Unprocessable
 from engine.errors import DefinitionInvalid
 from engine.sql.places import Passage
@@ -17,20 +20,24 @@ def of_script(faults: tuple[ScriptFault, ...]) -> Unprocessable:
     return _refusal([_fault("syntax_error", sentence(each.fault, each.text), each.passage) for each in faults])
 
 
-def of_statement(error: StatementFault, parsed: Parsed) -> Unprocessable:
-    """Return the refusal of a statement that means nothing here."""
-    return _refusal([_fault(error.code, error.sentence, parsed.passage(error.span))])
+@contextmanager
+def placed(parsed: Parsed) -> Iterator[None]:
+    """Say of what goes wrong within which statement it was: line, column, the line itself with a mark.
 
-
-def of_definition(error: DefinitionInvalid, parsed: Parsed) -> Unprocessable:
-    """Return the refusal of a statement whose definition is wrong."""
-    return _refusal([_fault(each.code, each.detail, parsed.passage()) for each in error.problems])
-
-
-def of_app(error: AppError, parsed: Parsed) -> AppError:
-    """Add the statement to an error that came while it was carried out."""
-    error.faults = (_fault(error.code, error.detail, parsed.passage()),)
-    return error
+    Raises:
+        Unprocessable: the statement means nothing here, or its definition is wrong.
+        AppError: as it came, with the statement's place.
+    """
+    try:
+        yield
+    except StatementFault as error:
+        raise _refusal([_fault(error.code, error.sentence, parsed.passage(error.span))]) from error
+    except DefinitionInvalid as error:
+        raise _refusal([_fault(each.code, each.detail, parsed.passage()) for each in error.problems]) from error
+    except AppError as error:
+        if not error.faults or error.faults[0].place is None:
+            error.faults = (_fault(error.code, error.detail, parsed.passage()),)
+        raise
 
 
 def _refusal(faults: list[Fault]) -> Unprocessable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -12,23 +13,21 @@ from anyio import to_thread
 
 from app.api.deps import Services, planned
 from app.api.explain import answer_why
-from app.api.sql.faults import of_definition, of_statement
 from app.api.sql.outcomes import Listed, Outcome, Selected
 from app.api.sql.printing import printed
-from app.api.sql.pulls import pull
+from app.api.sql.pulls import pull, reads_too_long
 from app.domain.sql_listing import Listing, texts
 from app.store.late_records import LateFilter, PageOf, late_records_of
 from app.store.page_bounds import Most
 from app.store.queries import query_not_found
 from app.store.query_plans import get_planned
 from app.store.sql.looking import describe, show
-from engine.errors import DefinitionInvalid
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import AssertTopic, Describe, Explain, ExplainWhy, Print, Select, Show, Statement
 from engine.sql.tree import Identifier, Text
 from engine.statements.actions import Action
 from engine.statements.binding import bind
-from engine.statements.faults import StatementFault, StatementRefused, StatementUnsupported
+from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.naming import definition_name, folded
 from engine.statements.scans import pull_of
 from engine.statements.session import Session
@@ -38,25 +37,30 @@ PAGE = 100
 """Of lists without LIMIT."""
 
 
-async def look(services: Services, parsed: Parsed, session: Session) -> Outcome:
+async def look(services: Services, parsed: Parsed, session: Session, until: float) -> Outcome:
     """Answer a statement that changes nothing.
 
+    Args:
+        services: of this application.
+        parsed: the statement.
+        session: what it is bound against.
+        until: see ``pull``.
+
     Raises:
-        AppError: it names what is not there, or cannot be answered.
+        AppError: it names what is not there, cannot be answered, or comes too late.
+        StatementFault: it cannot be bound.
+        DefinitionInvalid: what it explains is no definition.
     """
-    try:
-        match parsed.tree:
-            case Select(emit=None):
-                read = await planned(services, partial(pull_of, parsed.tree, session))
-                return Selected(parsed, await pull(services, read))
-            case Print():
-                return Listed(parsed, await printed(services, parsed.tree, session))
-            case _:
-                return Listed(parsed, await _inspecting(services, partial(_listing, services, parsed.tree, session)))
-    except StatementFault as error:
-        raise of_statement(error, parsed) from error
-    except DefinitionInvalid as error:
-        raise of_definition(error, parsed) from error
+    if asyncio.get_running_loop().time() >= until:
+        raise reads_too_long(services)
+    match parsed.tree:
+        case Select(emit=None):
+            read = await planned(services, partial(pull_of, parsed.tree, session))
+            return Selected(parsed, await pull(services, read, until))
+        case Print():
+            return Listed(parsed, await printed(services, parsed.tree, session))
+        case _:
+            return Listed(parsed, await _inspecting(services, partial(_listing, services, parsed.tree, session)))
 
 
 async def _inspecting(services: Services, work: Callable[[sa.Connection], Found]) -> Found:

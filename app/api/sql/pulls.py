@@ -23,7 +23,7 @@ from app.api.sql.stream_records import stream_records
 from app.domain.arrow_rows import arrow_batch
 from app.domain.row_filters import Comparison
 from app.domain.sql_conditions import pushed
-from app.errors import Fault, Unprocessable
+from app.errors import Fault, TooExpensive, Unprocessable
 from app.store.readable import HEAD_ONLY, Ask, ReadableTable, Reading
 from app.store.rows import RowsShape, State, marks_of, parameters, rows_statement
 from engine.plan.model import Output
@@ -34,12 +34,39 @@ FEWER = "ask for fewer rows with LIMIT or WHERE"
 EVENT_TIME = "$event_time_ms"
 
 
-async def pull(services: Services, read: OwnedRead) -> ResultRows:
+async def pull(services: Services, read: OwnedRead, until: float | None = None) -> ResultRows:
     """Answer a pull query.
 
+    Args:
+        services: of this application.
+        read: what is asked.
+        until: by the clock of the event loop; None: `SqlSettings.read_seconds` from now.
+
     Raises:
-        AppError: the relation cannot be read, or the answer would be too large.
+        AppError: the relation cannot be read, the answer would be too large, or it took too long.
     """
+    try:
+        async with asyncio.timeout_at(reads_end(services) if until is None else until):
+            return await _answered(services, read)
+    except TimeoutError as error:
+        raise reads_too_long(services) from error
+
+
+def reads_end(services: Services) -> float:
+    """Return when reading that begins now has to have ended, by the clock of the event loop."""
+    return asyncio.get_running_loop().time() + services.settings.sql.read_seconds
+
+
+def reads_too_long(services: Services) -> TooExpensive:
+    """Return the refusal to go on looking."""
+    detail = (
+        f"what is looked at without EMIT took longer than {services.settings.sql.read_seconds:g} s (SLACKWATER_SQL__READ_SECONDS); "
+        f"{FEWER}, compute less for each row, or send fewer statements at once"
+    )
+    return TooExpensive("read_too_expensive", detail, [Fault("/sql", "read_too_expensive", detail)])
+
+
+async def _answered(services: Services, read: OwnedRead) -> ResultRows:
     reader = await planned(services, partial(RowReader, read))
     found: list[pl.DataFrame] = []
     height = size = 0

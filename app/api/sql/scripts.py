@@ -14,17 +14,17 @@ import sqlalchemy as sa
 from anyio import to_thread
 
 from app.api.deps import Services, planned, planning_turn
-from app.api.sql.faults import of_app, of_definition, of_script, of_statement
+from app.api.sql.faults import of_script, placed
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
 from app.api.sql.parameters import with_parameters
+from app.api.sql.pulls import reads_end
 from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
-from app.errors import AppError, Forbidden
+from app.errors import Forbidden
 from app.store.scopes import find_names_sharing
 from app.store.sql.carrying_out import Done, carry_out
 from app.store.sql.sessions import load_session
-from engine.errors import DefinitionInvalid
 from engine.sql.scripts import Parsed, Script, parse_script
 from engine.sql.statement_tree import (
     AssertRelation,
@@ -43,7 +43,6 @@ from engine.sql.statement_tree import (
 )
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
 from engine.statements.binding import bind
-from engine.statements.faults import StatementFault
 from engine.statements.scans import pull_of
 from engine.statements.session import Session, Settings
 
@@ -80,6 +79,7 @@ class ScriptRunner:
     def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
         self._services, self.words = services, words
         self._default_grace = default_grace or services.settings.sql.default_grace
+        self._reads_end: float | None = None
 
     async def read(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Script:
         """Parse a script; a long one takes a second or two, in which the others are served.
@@ -126,7 +126,7 @@ class ScriptRunner:
         return outcomes
 
     def _rehearsed(self, connection: sa.Connection, parsed: Parsed) -> Outcome:
-        try:
+        with placed(parsed):
             if isinstance(parsed.tree, SetProperty | Define):
                 return Defined(parsed, self._note(parsed))
             self._refuse(parsed)
@@ -140,19 +140,11 @@ class ScriptRunner:
                 case Look():
                     return Defined(parsed, Done(_checked(parsed, session)))
             return Defined(parsed, carry_out(connection, action, parsed.text))
-        except StatementFault as error:
-            raise of_statement(error, parsed) from error
-        except DefinitionInvalid as error:
-            raise of_definition(error, parsed) from error
-        except AppError as error:
-            raise error if error.faults and error.faults[0].place is not None else of_app(error, parsed) from error
 
     async def run_one(self, parsed: Parsed) -> Outcome:
         """Carry one statement out. Raises AppError with its place."""
-        try:
+        with placed(parsed):
             return await self._run(parsed)
-        except AppError as error:
-            raise error if error.faults and error.faults[0].place is not None else of_app(error, parsed) from error
 
     async def _run(self, parsed: Parsed) -> Outcome:
         if isinstance(parsed.tree, SetProperty | Define):
@@ -163,7 +155,9 @@ class ScriptRunner:
         action, session = await self.bound(parsed)
         if isinstance(action, InsertRecords):
             return await self._insert(parsed, action)
-        return await look(self._services, parsed, session)
+        if self._reads_end is None:
+            self._reads_end = reads_end(self._services)
+        return await look(self._services, parsed, session, self._reads_end)
 
     def _refuse(self, parsed: Parsed) -> None:
         """Refuse what the caller's role, or this service, has not; whether it is carried out or only checked."""
@@ -211,13 +205,9 @@ class ScriptRunner:
             with engine.begin() as connection:
                 return work(connection)
 
-        try:
+        with placed(parsed):
             async with turns.taken():
                 return await to_thread.run_sync(working)
-        except StatementFault as error:
-            raise of_statement(error, parsed) from error
-        except DefinitionInvalid as error:
-            raise of_definition(error, parsed) from error
 
     def _note(self, parsed: Parsed) -> Done:
         action = bind(
