@@ -55,7 +55,7 @@ class Keys:
         found, numbers, firsts = numbered(hashes)
         if tells_keys([column.dtype for column in columns]):
             return Keys(found), numbers
-        keys = Keys(found, _gathered(columns, firsts))
+        keys = Keys(found, _gathered(columns, _whole(firsts, numbers, columns)))
         others = keys.differing(numbers, columns) if len(found) < len(hashes) else _NOTHING
         return _split(hashes, columns, numbers, others) if len(others) else (keys, numbers)
 
@@ -153,7 +153,27 @@ def _split(hashes: U64, columns: Sequence[pl.Series], numbers: I64, others: I64)
     np.maximum.at(more, numbers[rows], places[rows])
     numbers = numbers + (np.cumsum(more) - more)[numbers] + places
     firsts = np.unique(numbers, return_index=True)[1]
-    return Keys(hashes[firsts], _gathered(columns, firsts)), numbers
+    return Keys(hashes[firsts], _gathered(columns, _whole(firsts, numbers, columns))), numbers
+
+
+def _whole(firsts: I64, numbers: I64, columns: Sequence[pl.Series]) -> I64:
+    """Return a row of each number, one without a null where there is any: what has one would pass for every key of its hash.
+
+    Args:
+        firsts: the first row of each number.
+        numbers: of the rows.
+        columns: the key's columns in them.
+    """
+    is_partial = np.zeros(len(numbers), np.bool_)
+    for column in columns:
+        if column.null_count():
+            is_partial |= column.is_null().to_numpy()
+    if not is_partial[firsts].any():
+        return firsts
+    rows = np.flatnonzero(~is_partial)[::-1]
+    chosen = firsts.copy()
+    chosen[numbers[rows]] = rows
+    return chosen
 
 
 def _place(known: dict[Any, int], value: tuple[Any, ...]) -> int:

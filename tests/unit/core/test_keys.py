@@ -52,6 +52,14 @@ def test_a_column_that_state_lacks_equals_every_key() -> None:
     assert keys.numbers(hashes(5), [pl.Series(["a"]), pl.Series([None], dtype=pl.String)]).tolist() == [0]
 
 
+def test_a_row_that_lacks_a_part_does_not_stand_for_the_keys_of_its_hash() -> None:
+    first, second = pl.Series([None, "a", "b", "a"]), pl.Series([2, 2, 2, 2])
+    keys, numbers = Keys.of(hashes(5, 5, 5, 5), [first, second])
+    assert [column.to_list() for column in keys.columns] == [["a", "b"], [2, 2]]
+    assert numbers.tolist()[1:] == [0, 1, 0]
+    assert keys.numbers(hashes(5, 5), [pl.Series(["b", "a"]), pl.Series([2, 2])]).tolist() == [1, 0]
+
+
 def test_layers_keep_apart_what_shares_a_hash() -> None:
     found = layers([hashes(5, 5, 7, 5), hashes(1, 1, 1, 2)], [pl.Series(["a", "b", "c", "d"])])
     assert found.tolist() == [0, 1, 0, 0]
