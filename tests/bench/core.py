@@ -2,7 +2,8 @@
 
 No Spark, no service: frames as packets bring them go through `Pipeline`, batch after batch, and every batch ends with its commit (a
 snapshot; segments are written and synced where the job says so). Judging and hashing of the input is not measured. Rates are records per
-CPU second of this process, because the machine is rarely idle; those by the wall clock stand beside them. The figures are medians.
+CPU second of this process and of those that run functions, because the machine is rarely idle; those by the wall clock stand beside them.
+The figures are medians. What expressions cost has a table of its own, beside a plain column (`core_expressions`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import psutil
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +40,7 @@ from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.state.files import FileSegmentStore
 from engine.state.memory import MemorySegmentStore
+from tests.bench.core_expressions import PLAIN, expression_jobs
 from tests.bench.core_jobs import CoreJob, Feed, jobs
 from tests.bench.core_scaling import BATCH_RECORDS, Growth, MemoryUse, measure_memory, measure_scaling
 
@@ -77,7 +80,14 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     chosen = [job for job in jobs() if options.only in job.name]
     measured = {job.name: _repeated(job, options.size, options.runs, console) for job in chosen}
-    console.print(_job_table(chosen, measured, options.size))
+    if chosen:
+        console.print(_job_table(chosen, measured, options.size))
+    compared = [job for job in expression_jobs() if options.only in job.name]
+    if compared:
+        # The plain column is measured whatever was chosen: the others are told beside it.
+        compared = [job for job in expression_jobs() if job.name == PLAIN or job in compared]
+        measured |= {job.name: _repeated(job, options.size, options.runs, console) for job in compared}
+        console.print(_expression_table(compared, measured, options.size))
     growths: list[Growth] = []
     memory: list[MemoryUse] = []
     if not options.skip_scaling:
@@ -101,16 +111,22 @@ def run_job(job: CoreJob, size: str) -> CoreRun:
     with _stores(plan, is_durable=job.is_durable) as stores:
         pipeline = Pipeline(plan, None, lambda stage, _: stores[stage])
         gc.collect()
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu, wall = _cpu_seconds(), time.perf_counter()
         for batch_id, slices in enumerate(batches):
             _begin(stores, batch_id)
             step = pipeline.process(slices, batch_id)
             pipeline.snapshot()
             rows += sum(frame.height for frame in step.changes)
             merge_counters(counters, step.counters)
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
     exact = sum(count for (_, reason), count in counters.items() if reason == "exact_path")
     return CoreRun(sum(feed.frame.height for feed in feeds.values()), cpu, wall, rows, exact)
+
+
+def _cpu_seconds() -> float:
+    """Return what this process and those that run functions have used."""
+    others = (child.cpu_times() for child in psutil.Process().children())
+    return time.process_time() + sum(times.user + times.system for times in others)
 
 
 def _repeated(job: CoreJob, size: str, runs: int, console: Console) -> list[CoreRun]:
@@ -170,6 +186,17 @@ def _job_table(chosen: list[CoreJob], measured: dict[str, list[CoreRun]], size: 
             "" if job.mark is None else f"{job.mark:,.0f}",
             verdict,
         )
+    return table
+
+
+def _expression_table(compared: list[CoreJob], measured: dict[str, list[CoreRun]], size: str) -> Table:
+    seconds = {job.name: median(run.cpu_seconds / run.records for run in measured[job.name]) for job in compared}
+    table = Table(title=f"What one expression of a select costs, NX-T {size} (median of {len(measured[PLAIN])})")
+    for name in ("expression", "CPU s/M", "ratio to the plain column", "rows out"):
+        table.add_column(name, justify="left" if name == "expression" else "right")
+    for job in compared:
+        per_million, ratio = seconds[job.name] * 1e6, seconds[job.name] / seconds[PLAIN]
+        table.add_row(job.name, f"{per_million:.3f}", f"{ratio:.1f}", f"{measured[job.name][0].rows:,}")
     return table
 
 

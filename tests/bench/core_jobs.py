@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -186,24 +186,24 @@ _STREAM_JOIN: Final = _query(
 
 
 @cache
-def _replayed(size: str) -> tuple[Bids, Versions, Ints, Ints]:
+def replayed(size: str) -> tuple[Bids, Versions, Ints, Ints]:
     """Return both sides in arrival order, and the places of each in the common one."""
     bids, versions, order = replay(size)
     return bids, versions, np.flatnonzero(order >= 0), np.flatnonzero(order < 0)
 
 
 def bids_only(size: str) -> dict[str, Feed]:
-    bids, _, _, _ = _replayed(size)
-    return {"bids": Feed(_definition(BID, "auction", is_table=False), _bid_rows(bids), np.arange(len(bids.ts)))}
+    bids, _, _, _ = replayed(size)
+    return {"bids": Feed(source_definition(BID, "auction", is_table=False), _bid_rows(bids), np.arange(len(bids.ts)))}
 
 
 def bids_and_versions(size: str) -> dict[str, Feed]:
-    bids, versions, bid_places, version_places = _replayed(size)
+    bids, versions, bid_places, version_places = replayed(size)
     columns = {"auction": versions.key, "version": versions.version, "ts": versions.ts + BASE_MS}
-    table = _definition(VERSION, "auction", is_table=True, versioned=HISTORY)
+    table = source_definition(VERSION, "auction", is_table=True, versioned=HISTORY)
     return {
-        "bids": Feed(_definition(BID, "auction", is_table=False), _bid_rows(bids), bid_places),
-        "versions": Feed(table, _canonical(columns), version_places),
+        "bids": Feed(source_definition(BID, "auction", is_table=False), _bid_rows(bids), bid_places),
+        "versions": Feed(table, canonical(columns), version_places),
     }
 
 
@@ -230,7 +230,7 @@ def two_streams(size: str) -> dict[str, Feed]:
 
 def _offers(size: str, relations: dict[str, tuple[int, bool]], versioned: Json | None) -> dict[str, Feed]:
     """Deal the bids out to relations in turn, each with keys of its own, uniform over as many as it says."""
-    bids, _, _, _ = _replayed(size)
+    bids, _, _, _ = replayed(size)
     feeds = {}
     for turn, (name, (keys, is_table)) in enumerate(relations.items()):
         places = np.flatnonzero(bids.number % len(relations) == turn)
@@ -241,23 +241,25 @@ def _offers(size: str, relations: dict[str, tuple[int, bool]], versioned: Json |
             "price": own.price,
             "ts": own.ts + BASE_MS,
         }
-        feeds[name] = Feed(_definition(OFFER, "item", is_table=is_table, versioned=versioned), _canonical(columns), places)
+        feeds[name] = Feed(source_definition(OFFER, "item", is_table=is_table, versioned=versioned), canonical(columns), places)
     return feeds
 
 
 def _bid_rows(bids: Bids) -> pl.DataFrame:
-    return _canonical(
+    return canonical(
         {"auction": bids.auction, "price": bids.price, "bidder": bids.bidder, "ts": bids.ts + BASE_MS, "n": bids.number}
     )
 
 
-def _canonical(columns: dict[str, Ints]) -> pl.DataFrame:
+def canonical(columns: Mapping[str, Ints | pl.Series]) -> pl.DataFrame:
+    """Return records with these columns, of which ``ts`` is the event time."""
     rows = len(columns["ts"])
     service = {"_ts": columns["ts"], "_op": np.zeros(rows, np.int8), "_offset": np.arange(rows)}
     return pl.DataFrame({**service, **columns})
 
 
-def _definition(columns: dict[str, str], key: str, *, is_table: bool, versioned: Json | None = None) -> SourceDefinition:
+def source_definition(columns: dict[str, str], key: str, *, is_table: bool, versioned: Json | None = None) -> SourceDefinition:
+    """Return the definition of a relation with a log of one partition."""
     given: Json = {"key": [key], "columns": columns, "event_time": "ts", "connector": {"type": "log", "partitions": 1}}
     if not is_table:
         return StreamDefinition.model_validate(given)

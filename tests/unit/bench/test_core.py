@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.core import run_job
+from tests.bench.core_expressions import expression_jobs
 from tests.bench.core_jobs import CoreJob, jobs
 from tests.bench.core_scaling import INDEX_KEYS, WAITING_ROWS, measure_scaling
 
 
-@pytest.mark.parametrize("job", jobs(), ids=lambda job: job.name)
+@pytest.mark.parametrize("job", [*jobs(), *expression_jobs()], ids=lambda job: job.name)
 def test_every_job_handles_all_records(job: CoreJob) -> None:
     run = run_job(job, "tiny")
     assert run.records in (46_000, 49_000)
