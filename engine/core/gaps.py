@@ -28,12 +28,15 @@ class GapCounter:
         Args:
             frame: what the expressions are over; with ``_op``.
             counters: added to.
-            results: what each expression gave, where that is known: most have no NULL, and need no second look.
+            results: what each expression gave, where that is known: rows that have a value need no second look.
         """
         for place, scalar in self._scalars:
-            if frame.is_empty() or (results is not None and scalar.is_strict and not results[place].null_count()):
+            looked_at = frame.select(OP, *scalar.columns)
+            if results is not None and scalar.is_strict:
+                looked_at = looked_at.filter(results[place].is_null())
+            if looked_at.is_empty():
                 continue
             masks = [(pl.col(OP) == 0) & gap.is_met for gap in scalar.gaps]
-            found = frame.select(mask.sum().alias(str(number)) for number, mask in enumerate(masks)).row(0)
+            found = looked_at.select(mask.sum().alias(str(number)) for number, mask in enumerate(masks)).row(0)
             for gap, count in zip(scalar.gaps, found, strict=True):
                 add_counter(counters, self._operator, gap.reason, count)

@@ -70,7 +70,7 @@ class Exploded:
 
     def listed(self, values: pl.Series, sizes: I64 | None = None) -> pl.Series:
         """Cut values into lists of the given sizes, by default those of the lists; null where the lists are."""
-        made = _lists_of(values, self.sizes if sizes is None else sizes.astype(np.int64))
+        made = lists_of(values, self.sizes if sizes is None else sizes.astype(np.int64))
         is_null = self.lists.is_null()
         return made.set(is_null, None) if is_null.any() else made
 
@@ -154,7 +154,8 @@ def _one_each(column: pl.Series) -> I64:
     return np.ones(len(column), np.int64)
 
 
-def _lists_of(values: pl.Series, sizes: I64) -> pl.Series:
+def lists_of(values: pl.Series, sizes: I64) -> pl.Series:
+    """Cut values into lists of these sizes, one behind the other."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     array: Any = pa.LargeListArray.from_arrays(pa.array(offsets), values.rechunk().to_arrow())

@@ -322,6 +322,7 @@ class _Compiler:
         if name in AGGREGATE_NAMES:
             raise ExpressionInvalid("not_a_scalar", f"{name} is an aggregate; it belongs into `aggregate`")
         if name == python_functions.CALL:
+            self.gaps.is_strict = False
             return python_functions.compiled([self.compile(argument) for argument in node.arguments], self.gaps)
         function = function_of(name)
         if node.is_distinct:
@@ -337,6 +338,7 @@ class _Compiler:
         if any(argument.type is not None and argument.type.is_nested for argument in arguments):
             arguments = [replace(argument, expr=repeated(argument.expr)) for argument in arguments]
         result = function.build(arguments)
+        self.gaps.is_strict &= result.is_strict
         if function.gaps is not None:
             function.gaps(self.gaps, arguments, result)
         return result
@@ -363,9 +365,9 @@ _COMPARISONS: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
 }
 _ARITHMETIC: Final[dict[str, arithmetic.Operator]] = {"+": "+", "-": "-", "*": "*", "/": "/", "%": "%"}
 _ORDERED_SIGNS: Final = frozenset({"<", "<=", ">", ">=", "BETWEEN"})
-_STRICT: Final = (Paren, Column, Number, Text, Boolean, Not, Negative, Cast, Extract, Field, Element)
+_STRICT: Final = (Paren, Column, Number, Text, Boolean, Not, Negative, Cast, Extract, Field, Element, Call)
 _STRICT_SIGNS: Final = frozenset({*_ARITHMETIC, "=", "<>", "<", "<=", ">", ">="})
-"""Nodes, and signs of them, that are NULL where one of their parts is."""
+"""Nodes, and signs of them, that are NULL where one of their parts is; of calls those that say so (``Operand.is_strict``)."""
 
 _BUILDERS: Final[dict[type[Node], Callable[[_Compiler, Any], Operand]]] = {
     Paren: lambda compiler, node: compiler.compile(node.inner),

@@ -67,12 +67,14 @@ class Operand:
         type: None for a bare NULL, which takes any type.
         literal: the value of a literal, else None. Literals adapt to what they meet: '2013-01-01' beside a timestamp is one.
         failed: of a call, in which rows it has no value; None: what computes it does not say.
+        is_strict: of a call: it is NULL wherever one of its arguments is, and where it has no value.
     """
 
     expr: pl.Expr
     type: ColumnType | None
     literal: str | int | py_decimal.Decimal | None = None
     failed: pl.Expr | None = None
+    is_strict: bool = False
 
     @property
     def is_null(self) -> bool:

@@ -130,7 +130,6 @@ def compiled(arguments: Sequence[Operand], gaps: Gaps) -> Operand:
     dtype = pl.Struct({"value": returns.polars, "failed": pl.Boolean()})
     found = both.map_batches(lambda rows: run.over(rows), return_dtype=dtype, is_elementwise=True)
     if definition.on_error == "null":
-        gaps.is_strict = False
         gaps.add("function_failed", found.struct.field("failed"))
     return Operand(found.struct.field("value"), returns)
 

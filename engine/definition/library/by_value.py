@@ -1,7 +1,7 @@
 """Functions that Polars has no expression for: one pass of Python over the different values of a batch.
 
 A batch costs as many calls as it has different arguments. A function may refuse its arguments (``Unfit``): the result is NULL, and the
-row is marked as failed, which is counted.
+row is marked as failed, which is counted. Where Polars gives the same for most arguments (``Quick``), Python is asked for the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from engine.definition.library.columns import column_of
 from engine.definition.limits import MAX_TEXT_BYTES
 from engine.definition.operands import Operand
 from engine.definition.types import ColumnType
@@ -22,12 +23,22 @@ _VALUE, _FAILED = "value", "failed"
 
 Answer = tuple[Any, bool]
 
+Quick = Callable[[pl.DataFrame], tuple[pl.Series, pl.Series]]
+"""Of the arguments, a column each: values, and where these are what the function gives, without a failure."""
+
 
 class Unfit(Exception):
     """The arguments have no result."""
 
 
-def by_value(function: Callable[..., Any], parts: Sequence[pl.Expr], result: ColumnType, *, takes_null: bool = False) -> Operand:
+def by_value(
+    function: Callable[..., Any],
+    parts: Sequence[pl.Expr],
+    result: ColumnType,
+    *,
+    takes_null: bool = False,
+    quick: Quick | None = None,
+) -> Operand:
     """Return the call of a Python function that depends on its arguments alone.
 
     Args:
@@ -35,18 +46,34 @@ def by_value(function: Callable[..., Any], parts: Sequence[pl.Expr], result: Col
         parts: its arguments.
         result: the type; longer texts and bytes than MAX_TEXT_BYTES and more items than MAX_ITEMS fail.
         takes_null: call it for NULLs, too; else the result of a NULL is NULL.
+        quick: gives most results without it.
     """
     names = [f"argument_{number}" for number in range(len(parts))]
 
+    def asked(given: pl.DataFrame) -> pl.DataFrame:
+        answers = list(_answers(function, given, takes_null=takes_null))
+        values = column_of([value for value, _ in answers], result.polars)
+        failed = pl.Series([failed for _, failed in answers], dtype=pl.Boolean)
+        return pl.DataFrame([values.alias(_VALUE), failed.alias(_FAILED)])
+
     def over(batch: pl.Series) -> pl.Series:
-        answers = list(_answers(function, batch.struct.unnest(), takes_null=takes_null))
-        values = pl.Series(_VALUE, [value for value, _ in answers], dtype=result.polars, strict=False)
-        return pl.DataFrame([values, pl.Series(_FAILED, [failed for _, failed in answers], dtype=pl.Boolean)]).to_struct()
+        given = batch.struct.unnest()
+        if quick is None:
+            return asked(given).to_struct()
+        values, is_sure = quick(given)
+        found = pl.DataFrame([values.alias(_VALUE), pl.repeat(value=False, n=given.height, eager=True).alias(_FAILED)])
+        if not is_sure.all():
+            both = pl.concat([found, asked(given.filter(~is_sure))])
+            places = pl.select(
+                pl.when(is_sure).then(pl.int_range(given.height)).otherwise(given.height - 1 + (~is_sure).cum_sum())
+            )
+            found = both[places.to_series()]
+        return found.to_struct()
 
     kind = pl.Struct({_VALUE: result.polars, _FAILED: pl.Boolean()})
     given = pl.struct([part.alias(name) for name, part in zip(names, parts, strict=True)])
     passed = given.map_batches(over, return_dtype=kind, is_elementwise=True)
-    return Operand(passed.struct.field(_VALUE), result, failed=passed.struct.field(_FAILED))
+    return Operand(passed.struct.field(_VALUE), result, failed=passed.struct.field(_FAILED), is_strict=not takes_null)
 
 
 def _answers(function: Callable[..., Any], given: pl.DataFrame, *, takes_null: bool) -> Iterator[Answer]:

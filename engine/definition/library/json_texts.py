@@ -15,6 +15,7 @@ from engine.definition.library import json_values
 from engine.definition.library.arguments import of_values, texts_of
 from engine.definition.library.by_value import Unfit, by_value
 from engine.definition.library.entry import Arguments, Function
+from engine.definition.library.json_paths import quickly_extracted, quickly_judged
 from engine.definition.library.more_texts import TEXT_LIST, TEXT_MAP, entries
 from engine.definition.operands import ExpressionInvalid, Operand
 from engine.definition.types import BOOLEAN, INT, STRING
@@ -97,7 +98,8 @@ def extract(arguments: Arguments) -> Operand:
         except Unfit as error:
             detail = f'{written[:60]!r} is no path of JSON; write it as $.name, $[0] or $["any name"]'
             raise ExpressionInvalid("type_mismatch", detail) from error
-    return by_value(_extracted, texts_of("extractjsonfield", arguments), STRING)
+    quick = None if not isinstance(written, str) else quickly_extracted(steps_of(written))
+    return by_value(_extracted, texts_of("extractjsonfield", arguments), STRING, quick=quick)
 
 
 def _is_json(text: str | None) -> bool:
@@ -179,7 +181,7 @@ JSON_TEXTS: Sequence[Function] = (
         Example("extractjsonfield('{\"tea\": [1, 2.50]}', '$.tea[1]')", "2.50"), extract, "json: string, path: string",
     ),
     _entry("is_json_string", "boolean", "Whether the text is JSON; false for NULL.", Example("is_json_string('[1, 2')", False),
-           lambda arguments: by_value(_is_json, texts_of("is_json_string", arguments), BOOLEAN, takes_null=True)),
+           lambda arguments: by_value(_is_json, texts_of("is_json_string", arguments), BOOLEAN, takes_null=True, quick=quickly_judged)),
     _entry("json_array_length", "int", "How many values the array of a JSON text has.", Example("json_array_length('[1, [2, 3]]')", 2),
            of_values("json_array_length", lambda text: len(_listed(text)), [STRING], INT)),
     _entry("json_array_contains", "boolean", "Whether the array of a JSON text has the value; 1 is not 1.0.",
