@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.definition.library import json_values
 from engine.definition.library.by_value import Unfit
 from engine.definition.library.columns import column_of
 from engine.definition.library.json_paths import quickly_extracted, quickly_judged
 from engine.definition.library.json_texts import _extracted, _is_json
+from engine.definition.library.json_values import of_column, written
+from engine.definition.library.json_writing import written_as_json
 from engine.definition.types import parse_type
 
 PATHS = ("$", "$.a", "$.a.b", "$.a[0]", "$[1]", "$.b.a[1].a", "$[0].b", "$.a.length", "$.0")
@@ -102,3 +105,32 @@ def test_columns_of_nested_values_are_those_that_polars_makes(kind: str, values:
         made = column_of(some, dtype)
         assert made.dtype == dtype
         assert made.to_list() == pl.Series(some, dtype=dtype, strict=False).to_list()
+
+
+WRITTEN = parse_type(
+    "struct<t:string,n:int,b:boolean,a:array<array<string>>,m:map<string,bigint>,s:struct<z:array<boolean>,y:string>>"
+)
+scraps = st.text(st.sampled_from('ab"\\\n\x01\x1f\x7fé\U0001f375/'), max_size=4)
+maps = st.dictionaries(scraps, st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3)
+written_rows = st.fixed_dictionaries(
+    {
+        "t": st.none() | scraps,
+        "n": st.none() | st.integers(-5, 5),
+        "b": st.none() | st.booleans(),
+        "a": st.none() | st.lists(st.none() | st.lists(st.none() | scraps, max_size=2), max_size=3),
+        "m": st.none() | maps.map(lambda held: [{"key": key, "value": value} for key, value in held.items()]),
+        "s": st.none() | st.fixed_dictionaries({"z": st.lists(st.none() | st.booleans(), max_size=2), "y": scraps}),
+    }
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.none() | written_rows, min_size=1, max_size=8))
+def test_columns_are_written_as_their_values_are(rows: list[dict[str, Any] | None]) -> None:
+    made = written_as_json(pl.col("x"), WRITTEN)
+    assert made is not None
+    frame = column_of(rows, WRITTEN.polars).to_frame("x")
+    assert frame.select(made).to_series().to_list() == [of_column(row, WRITTEN) for row in frame["x"]]
+    assert frame.clear().select(made).height == 0
+    for value in (row for row in rows if row is not None):
+        assert written(value, is_plain=False) == json_values._written(value, str)

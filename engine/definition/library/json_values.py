@@ -29,6 +29,7 @@ def _refuse(_word: str) -> NoReturn:
     raise ValueError
 
 
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _READER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
 
 
@@ -48,7 +49,11 @@ def read(text: str) -> Any:
 
 def written(value: Any, *, is_plain: bool) -> str:
     """Return a value that was read as JSON without blanks; ``is_plain``: no number has an exponent."""
-    return _written(value, _plain if is_plain else str)
+    try:
+        made = _WRITER.encode(value)
+    except TypeError:  # of a Decimal
+        return _written(value, _plain if is_plain else str)
+    return _written(value, str) if "\\u00" in made else made  # it writes \u001f, and we \u001F
 
 
 def _plain(number: Decimal) -> str:
@@ -72,6 +77,11 @@ def _written(value: Any, number: Callable[[Decimal], str]) -> str:
     if isinstance(value, Decimal):
         return number(value)
     return {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def escapes() -> dict[str, str]:
+    """Return the signs that cannot stand in a JSON text, and how each is written."""
+    return {chr(code): made for code, made in _ESCAPES.items()}
 
 
 def quoted(text: str) -> str:
