@@ -128,7 +128,6 @@ written_rows = st.fixed_dictionaries(
 @given(st.lists(st.none() | written_rows, min_size=1, max_size=8))
 def test_columns_are_written_as_their_values_are(rows: list[dict[str, Any] | None]) -> None:
     made = written_as_json(pl.col("x"), WRITTEN)
-    assert made is not None
     frame = column_of(rows, WRITTEN.polars).to_frame("x")
     assert frame.select(made).to_series().to_list() == [of_column(row, WRITTEN) for row in frame["x"]]
     assert frame.clear().select(made).height == 0

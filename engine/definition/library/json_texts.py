@@ -16,9 +16,10 @@ from engine.definition.library.arguments import of_values, texts_of
 from engine.definition.library.by_value import Unfit, by_value
 from engine.definition.library.entry import Arguments, Function
 from engine.definition.library.json_paths import quickly_extracted, quickly_judged
-from engine.definition.library.json_writing import written_as_json
+from engine.definition.library.json_writing import is_written_by_polars, written_as_json
 from engine.definition.library.more_texts import TEXT_LIST, TEXT_MAP, entries
 from engine.definition.limits import MAX_TEXT_BYTES
+from engine.definition.once import once
 from engine.definition.operands import ExpressionInvalid, Operand
 from engine.definition.types import BOOLEAN, INT, STRING
 
@@ -166,10 +167,10 @@ def to_json(arguments: Arguments) -> Operand:
     kind = argument.type
     if kind is None:
         return Operand(pl.lit("null"), STRING)
-    if (made := written_as_json(argument.expr, kind)) is not None:
-        return Operand(
-            pl.when(made.str.len_bytes() <= MAX_TEXT_BYTES).then(made), STRING, failed=made.str.len_bytes() > MAX_TEXT_BYTES
-        )
+    if is_written_by_polars(kind):
+        made = once(lambda value: written_as_json(value, kind), argument.expr)
+        fits = once(lambda text: pl.when(text.str.len_bytes() <= MAX_TEXT_BYTES).then(text), made)
+        return Operand(fits, STRING, failed=made.str.len_bytes() > MAX_TEXT_BYTES)
     return by_value(lambda value: json_values.of_column(value, kind), [argument.expr], STRING, takes_null=True)
 
 

@@ -9,22 +9,30 @@ import polars as pl
 from engine.definition.library.json_values import escapes, quoted
 from engine.definition.rebuilding import KEY, VALUE
 from engine.definition.types import STRING, ColumnType
+from engine.errors import InvariantBroken
 
 _ESCAPES: Final = escapes()
+_WRITTEN_ALIKE: Final = ("string", "boolean", "int", "bigint")
 
 
-def written_as_json(value: pl.Expr, kind: ColumnType) -> pl.Expr | None:
-    """Return values as JSON, NULL as ``null``; None for doubles, bytes and times, and what holds them."""
+def is_written_by_polars(kind: ColumnType) -> bool:
+    """Whether ``written_as_json`` takes values of a type: doubles, bytes, decimals and times, and what holds them, it does not."""
+    return all(map(is_written_by_polars, kind.inner)) if kind.is_nested else kind.kind in _WRITTEN_ALIKE
+
+
+def written_as_json(value: pl.Expr, kind: ColumnType) -> pl.Expr:
+    """Return values as JSON, NULL as ``null``.
+
+    Args:
+        value: the values, used several times (``once``).
+        kind: their type, of those that ``is_written_by_polars`` knows.
+    """
     match kind:
         case ColumnType(kind="array", element=ColumnType() as element):
-            inside = written_as_json(pl.element(), element)
-            made = None if inside is None else _between("[", value.list.eval(inside).list.join(","), "]")
+            made = _between("[", value.list.eval(written_as_json(pl.element(), element)).list.join(","), "]")
         case ColumnType(kind="map", value=ColumnType() as held):
             entry = pl.element().struct
             name, inside = written_as_json(entry.field(KEY), STRING), written_as_json(entry.field(VALUE), held)
-            if name is None or inside is None:
-                return None
-            # Sorted first: sort_by inside of a list takes its elements alone.
             pairs = value.list.eval(pl.element().sort_by(entry.field(KEY))).list.eval(pl.concat_str(name, pl.lit(":"), inside))
             made = _between("{", pairs.list.join(","), "}")
         case ColumnType(kind="struct"):
@@ -36,17 +44,14 @@ def written_as_json(value: pl.Expr, kind: ColumnType) -> pl.Expr | None:
         case ColumnType(kind="int" | "bigint"):
             made = value.cast(pl.String)
         case _:
-            made = None
-    return None if made is None else pl.when(value.is_not_null()).then(made).otherwise(pl.lit("null"))
+            raise InvariantBroken(f"values of type {kind} are written one by one")
+    return pl.when(value.is_not_null()).then(made).otherwise(pl.lit("null"))
 
 
-def _struct(value: pl.Expr, kind: ColumnType) -> pl.Expr | None:
+def _struct(value: pl.Expr, kind: ColumnType) -> pl.Expr:
     parts: list[pl.Expr] = []
     for place, (name, field) in enumerate(sorted(kind.fields, key=lambda pair: pair[0])):
-        inside = written_as_json(value.struct.field(name), field)
-        if inside is None:
-            return None
-        parts += [pl.lit(("," if place else "{") + quoted(name) + ":"), inside]
+        parts += [pl.lit(("," if place else "{") + quoted(name) + ":"), written_as_json(value.struct.field(name), field)]
     return pl.concat_str(*parts, pl.lit("}"))
 
 
