@@ -144,3 +144,17 @@ def test_a_writer_may_come_while_a_reader_is_at_work(found: dict[str, list[Row]]
     if body.get("window") is None:
         assert len(emitted(made)["counted"]) == len(found["all"]) + len(found["one"])
     assert late == 0 or "window" in body
+
+
+def test_the_event_time_column_of_the_whole_stream_counts_for_its_readers() -> None:
+    made = bench()
+    select = {"k": "k", "v": "v", "ts": "ts + 60000"}
+    into = {"stream": "shifted", "append_to": "all"}
+    made.add(QueryDefinition.model_validate({"name": "shifted", "from": {"stream": "one"}, "select": select, "into": into}))
+    for name, source in (("of_all", "all"), ("of_part", "shifted")):
+        body = {"from": {"stream": source}, "select": {"k": "k", "at": "$event_time_ms"}, "into": {"stream": name}}
+        made.add(QueryDefinition.model_validate({"name": name, **body}))
+    made.append({"one": frame([("a", 1, 1_000)])})
+    made.settle(0)
+    assert [row[-1] for row in emitted(made)["of_all"]] == [61_000]
+    assert [row[-1] for row in emitted(made)["of_part"]] == [1_000]

@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/sql.md").read_text(), re.
 
 
 def test_every_example_of_the_documentation_is_a_script_that_binds() -> None:
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 3
     session, count = Session(), 0
     for block in BLOCKS:
         script = parse_script(block)
@@ -26,4 +26,4 @@ def test_every_example_of_the_documentation_is_a_script_that_binds() -> None:
             if isinstance(parsed.tree, Select):
                 assert read_of(parsed.tree, session).types.columns
             count += 1
-    assert count == 11
+    assert count == 13
