@@ -187,8 +187,11 @@ JSON_TEXTS: Sequence[Function] = (
         "extractjsonfield", "string", "What stands at a path of a JSON text: a text itself, anything else as JSON; NULL where nothing does.",
         Example("extractjsonfield('{\"tea\": [1, 2.50]}', '$.tea[1]')", "2.50"), extract, "json: string, path: string",
     ),
-    _entry("is_json_string", "boolean", "Whether the text is JSON; false for NULL.", Example("is_json_string('[1, 2')", False),
-           lambda arguments: by_value(_is_json, texts_of("is_json_string", arguments), BOOLEAN, takes_null=True, quick=quickly_judged)),
+    Function(
+        "is_json_string", "json: string", "boolean", "Whether the text is JSON; false for NULL.", (Example("is_json_string('[1, 2')", False),),
+        lambda arguments: by_value(_is_json, texts_of("is_json_string", arguments), BOOLEAN, takes_null=True, quick=quickly_judged),
+        ksqldb=("IS_JSON_STRING",),
+    ),
     _entry("json_array_length", "int", "How many values the array of a JSON text has.", Example("json_array_length('[1, [2, 3]]')", 2),
            of_values("json_array_length", lambda text: len(_listed(text)), [STRING], INT)),
     _entry("json_array_contains", "boolean", "Whether the array of a JSON text has the value; 1 is not 1.0.",

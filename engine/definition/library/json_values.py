@@ -49,10 +49,13 @@ def read(text: str) -> Any:
 
 def written(value: Any, *, is_plain: bool) -> str:
     """Return a value that was read as JSON without blanks; ``is_plain``: no number has an exponent."""
+    number = _plain if is_plain else str
+    if not isinstance(value, dict | list):
+        return _written(value, number)
     try:
         made = _WRITER.encode(value)
     except TypeError:  # of a Decimal
-        return _written(value, _plain if is_plain else str)
+        return _written(value, number)
     return _written(value, str) if "\\u00" in made else made  # it writes \u001f, and we \u001F
 
 
