@@ -8,7 +8,7 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 
-from app.api.deps import LongInspection, Name, known_parameters, unknown_parameter
+from app.api.deps import MAX_NAME_LENGTH, LongInspection, Name, known_parameters, unknown_parameter
 from app.api.documented import answered, problems
 from app.api.explain_schemas import EXPLANATION, ExplainAnswer, ExplainStep, RecordPlace
 from app.domain.append_warnings import EARLY_MS
@@ -41,6 +41,15 @@ At = Annotated[
 PartitionOf = Annotated[
     int | None, Query(ge=0, le=100_000, description="With `offset`: the one record of the query's first input that is meant.")
 ]
+PartOf = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00]+$",
+        description="With `offset`, where queries append to the first input: the part that has the record, as `place.part` names it. Absent: "
+        "the stream's own log.",
+    ),
+]
 OffsetOf = Annotated[int | None, Query(ge=0, le=2**62, description="See `partition`.")]
 
 
@@ -58,6 +67,7 @@ def get_explanation(
     at: At = None,
     partition: PartitionOf = None,
     offset: OffsetOf = None,
+    part: PartOf = None,
 ) -> ExplainAnswer:
     """Why there is no row yet for a key and an event time, or why this version: read or not, rejected, late, waiting, which version, final.
 
@@ -65,10 +75,11 @@ def get_explanation(
     `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
     The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
     committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
-    within bounds. What waits inside is not looked into. Where no such record has been read, the answer says what would become of it.
+    within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. Where no such record has been
+    read, the answer says what would become of it.
     """
     found = get_planned(transaction, name)
-    return _answer(transaction, found, _given(found.plan, key, request), at, _place(partition, offset))
+    return _answer(transaction, found, _given(found.plan, key, request), at, _place(partition, offset, part))
 
 
 def answer_why(connection: sa.Connection, name: str, key: Sequence[str], at: str | None) -> ExplainAnswer:
@@ -112,7 +123,9 @@ def _answer(
 
 
 def _step(step: Step) -> ExplainStep:
-    place = None if step.place is None else RecordPlace(partition=step.place.partition, offset=step.place.offset)
+    place = None if step.place is None else RecordPlace(
+        partition=step.place.partition, offset=step.place.offset, part=step.place.part
+    )  # fmt: skip
     return ExplainStep(
         code=step.code, blocking=step.is_blocking, sentence=step.sentence, kind=step.kind, stage=step.stage, operator=step.operator,
         task=step.task, clock=step.clock, now_ms=step.now_ms, until_ms=step.until_ms, version_ms=step.version_ms,
@@ -144,7 +157,8 @@ def _given(plan: Plan, key: str | None, request: Request) -> list[tuple[str, str
 def _key_columns(plan: Plan) -> tuple[str, ...]:
     """Return the columns of the first input that the query's first step keeps together; of its relation's key where it has none."""
     source = first_input(plan)
-    return next((columns for columns in (source.hash_key, source.relation.key) if len(columns) == 1), source.hash_key) or (
+    together = tuple(name for name in source.hash_key if name in source.relation.columns)
+    return next((columns for columns in (together, source.relation.key) if len(columns) == 1), together) or (
         source.relation.key or source.relation.columns.names
     )
 
@@ -192,19 +206,30 @@ def _at(at: str | None, place: Place | None) -> int:
     return ms
 
 
-def _place(partition: int | None, offset: int | None) -> Place | None:
+def _place(partition: int | None, offset: int | None, part: str | None) -> Place | None:
     if (partition is None) != (offset is None):
         missing = "partition" if partition is None else "offset"
         raise _bad(missing, "`partition` and `offset` go together")
-    return None if partition is None or offset is None else Place(partition, offset)
+    if partition is None or offset is None:
+        if part is not None:
+            raise _bad("part", "it says where `partition` and `offset` are: give them, or leave it out")
+        return None
+    return Place(partition, offset, part)
 
 
 def _check_partition(plan: Plan, place: Place | None, facts: StoredFacts) -> None:
+    if place is None:
+        return
     source = first_input(plan)
-    known = facts.committed.ends.get(source.feed.name)
-    if place is not None and known and place.partition not in known:
+    parts = {lane.source_name: lane for lane in plan.lanes_of(source) if lane.part_of is not None}
+    if place.part is not None and place.part not in parts:
+        has = f"its parts are {', '.join(parts)}" if parts else "no query appends to it"
+        raise _bad("part", f"{source.relation.name} has no part {place.part}; {has}")
+    lane = source if place.part is None else parts[place.part]
+    known = facts.committed.ends.get(lane.feed.name)
+    if known and place.partition not in known:
         there = ", ".join(str(number) for number in sorted(known))
-        raise _bad("partition", f"{source.relation.name} has no partition {place.partition}; it has {there}")
+        raise _bad("partition", f"{lane.source_name} has no partition {place.partition}; it has {there}")
 
 
 def _bad(parameter: str, detail: str) -> BadRequest:

@@ -16,6 +16,11 @@ class RecordPlace(Answer):
 
     partition: int = Field(description="Number of the partition, from 0.")
     offset: int = Field(description="Offset in it.")
+    part: str | None = Field(
+        default=None,
+        description="The part of the stream that has it, where queries append to that; null: the relation's own log. `partition` and `offset` "
+        "are the part's, and are asked for with `part=`.",
+    )
 
 
 class ExplainStep(Answer):
@@ -78,7 +83,7 @@ _STEP: dict[str, Any] = {
     "version_ms": None,
     "next_version_ms": None,
     "reason": None,
-    "place": {"partition": 3, "offset": 1041},
+    "place": {"partition": 3, "offset": 1041, "part": None},
 }
 _WAITING: dict[str, Any] = {
     **_STEP,

@@ -51,11 +51,18 @@ class StoredFacts:
 
     def record_at(self, source: Input, place: Place) -> Record | None:
         """See ``Facts``."""
-        return self._search.at(source, place)
+        own = None if place.part is None else next((lane for lane in self._parts(source) if lane.source_name == place.part), None)
+        if place.part is not None and own is None:
+            return None
+        return self._search.at(own or source, place)
 
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
         """See ``Facts``."""
-        return self._search.between(source, values, from_ms, to_ms)
+        found = [self._search.between(lane, values, from_ms, to_ms) for lane in self._query.plan.lanes_of(source)]
+        return Found([record for each in found for record in each.records], all(each.is_complete for each in found))
+
+    def _parts(self, source: Input) -> Sequence[Input]:
+        return [lane for lane in self._query.plan.lanes_of(source) if lane.part_of is not None]
 
     def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
         """See ``Facts``."""
@@ -85,8 +92,11 @@ class StoredFacts:
     def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
         """See ``Facts``."""
         statement = sa.select(reject).where(reject.c.owner == source.relation.name)
+        feeds = {lane.feed.name: lane.source_name for lane in self._parts(source)}
         if place is not None:
-            statement = statement.where(reject.c.partition == place.partition, reject.c.offset == place.offset)
+            own = next((name for name, part in feeds.items() if part == place.part), source.feed.name)
+            at = reject.c.partition == place.partition, reject.c.offset == place.offset, reject.c.feed == own
+            statement = statement.where(*at)
         rows = self._connection.execute(statement.order_by(reject.c.id.desc()).limit(LOOKED_THROUGH))
         is_shown = may_see_files() or source.feed.type != "files"
         is_feed_shown = is_feed_within_scope(self._connection, source.relation.name)
@@ -94,7 +104,7 @@ class StoredFacts:
             RejectFact(
                 row.reason,
                 row.detail if is_shown else WITHHELD,
-                None if row.partition is None else Place(row.partition, row.offset),
+                None if row.partition is None else Place(row.partition, row.offset, feeds.get(row.feed)),
             )
             for row in rows
             if place is not None or (is_shown and (is_feed_shown or row.partition is None) and matches(row.excerpt, values))
@@ -111,8 +121,11 @@ class StoredFacts:
         output = self._query.plan.output
         bounds = [bound_column(name) for name in output.key[-2:]] if output.is_windowed else [sql.NULL, sql.NULL]
         given = {f"v{place}": value for place, value in enumerate(values.values())}
-        equal = sql.SQL("{} = {}")
-        conditions = [equal.format(bound_column(name), sql.Placeholder(own)) for name, own in zip(values, given, strict=True)]
+        equal, absent = sql.SQL("{} = {}"), sql.SQL("{} IS NULL")
+        conditions = [
+            absent.format(bound_column(name)) if values[name] is None else equal.format(bound_column(name), sql.Placeholder(own))
+            for name, own in zip(values, given, strict=True)
+        ]
         if output.is_windowed:
             meets = "{} >= to_timestamp(%(from)s / 1000.0) AND {} <= to_timestamp(%(to)s / 1000.0)"
             conditions.append(sql.SQL(meets).format(bounds[1], bounds[0]))

@@ -20,6 +20,7 @@ from engine.connectors.log import cut_batch, find_feed
 from engine.connectors.packets import decode_frame
 from engine.connectors.sequences import LANE_PARTITION, join_block, read_sequence
 from engine.definition.expressions import compile_scalar
+from engine.definition.pseudo_columns import EVENT_TIME
 from engine.plan.model import Input
 
 # Opened for one search: 200 batches of 8,000 records take about a second.
@@ -35,6 +36,12 @@ WHERE f.name = %(feed)s AND b.max_ts >= %(from)s AND b.min_ts <= %(to)s
 ORDER BY {} LIMIT %(limit)s
 """
 _BY_TIME = _MEETING.format("least(b.max_ts, %(to)s) DESC, coalesce(b.sequence, b.base_offset) DESC")
+# Of a part whose records are of the time that a column of theirs holds: batches say that of the query which wrote them.
+_BY_NEARNESS = """
+SELECT b.feed_id, b.partition, b.base_offset, b.max_ts, b.sequence, b.sequence_rows FROM log.batch b JOIN log.feed f ON f.id = b.feed_id
+WHERE f.name = %(feed)s
+ORDER BY b.max_ts >= %(from)s AND b.min_ts <= %(to)s DESC, coalesce(b.sequence, b.base_offset) DESC LIMIT %(limit)s
+"""
 _BY_ARRIVAL = _MEETING.format("coalesce(b.sequence, b.base_offset) DESC")
 _PAYLOAD = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition = %s AND base_offset = %s"
 _AT = """
@@ -94,7 +101,8 @@ class RecordSearch:
     def between(self, source: Input, values: Mapping[str, object], from_ms: int, to_ms: int) -> Found:
         """Return records with these values and event times in the range."""
         found: list[Record] = []
-        for opened in self._opened(_BY_TIME, source, values, (from_ms, to_ms)):
+        statement = _BY_NEARNESS if _is_timed_anew(source) else _BY_TIME
+        for opened in self._opened(statement, source, values, (from_ms, to_ms)):
             if opened is None or len(found) > MAX_RECORDS:
                 return Found(found[:MAX_RECORDS], is_complete=False)
             found += opened.records
@@ -177,8 +185,9 @@ class RecordSearch:
             else:
                 frame = decode_frame(row[0])
                 frame = frame.with_columns(pl.int_range(base, base + frame.height, dtype=pl.Int64).alias("_offset"))
-            raw = frame.filter(pl.col("_ts").is_between(*span))
-            yield _Opened(max_ts, list(self._records(source, values, partition, raw)))
+            raw = frame if _is_timed_anew(source) else frame.filter(pl.col("_ts").is_between(*span))
+            records = self._records(source, values, partition, raw)
+            yield _Opened(max_ts, [record for record in records if span[0] <= record.event_time_ms <= span[1]])
         if len(batches) > MAX_BATCHES:
             yield None
 
@@ -187,13 +196,25 @@ class RecordSearch:
         relation = source.relation
         member = None if relation.where is None else compile_scalar(relation.where, relation.columns).expr
         accepted, _ = canonicalise(raw, relation, _FAR_FUTURE_MS, LOGGED, member)
+        accepted = accepted.with_columns(pl.col("_ts").alias(EVENT_TIME))
+        made = {each.name: each for each in source.computed if each.name in values}
+        accepted = accepted.with_columns(
+            compile_scalar(each.text, relation.readable).expr.alias(name) for name, each in made.items()
+        )
         for name, value in values.items():
-            accepted = accepted.filter(pl.col(name) == pl.Series([value], dtype=relation.columns[name].polars))
+            declared = made[name].type if name in made else relation.readable[name]
+            accepted = accepted.filter(pl.col(name).eq_missing(pl.Series([value], dtype=declared.polars, strict=False)))
+        part = None if source.part_of is None else source.source_name
         read_to = self.position.get(source.feed.name, {}).get(str(partition), 0)
         for row in accepted.iter_rows(named=True):
             own = {name: row[name] for name in relation.columns.names}
-            place = Place(partition, row["_offset"])
+            place = Place(partition, row["_offset"], part)
             yield Record(place, row["_ts"], row["_op"] != 0, place.offset < read_to, own)
+
+
+def _is_timed_anew(source: Input) -> bool:
+    """Whether the event times of an input's records are others than those that its feed was written with."""
+    return source.part_of is not None and source.relation.event_time is not None
 
 
 def _is_in(record: Record, refused: Collection[tuple[int, int]]) -> bool:

@@ -226,3 +226,7 @@ class Plan:
     def whole_inputs(self) -> tuple[Input, ...]:
         """One input for each relation that it reads, however many queries write that."""
         return tuple(item for item in self.inputs if item.part_of is None)
+
+    def lanes_of(self, source: Input) -> tuple[Input, ...]:
+        """Return an input and the further parts of its relation, whose records operators read as its own (P13)."""
+        return tuple(item for item in self.inputs if item.read_as == source.index)

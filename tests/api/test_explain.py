@@ -62,7 +62,7 @@ async def test_a_record_behind_the_position_is_not_read_yet(client: httpx.AsyncC
     partition, offset = await post(client, "streams/departures", departure())
     answer = (await ask(client))["answer"]
     assert (answer["code"], answer["blocking"]) == ("not_read_yet", True)
-    assert answer["place"] == {"partition": partition, "offset": offset}
+    assert answer["place"] == {"partition": partition, "offset": offset, "part": None}
     commit(dsn, "joined", clocks(AT), {"log:departures": {partition: offset + 1}})
     assert (await ask(client))["answer"]["code"] != "not_read_yet"
 
@@ -100,7 +100,7 @@ async def test_the_version_that_answers_is_named_with_its_validity(client: httpx
     commit(dsn, "joined", clocks(AT + 2 * H, AT + H), READ_ALL)
     answer = (await ask(client))["answer"]
     assert (answer["code"], answer["version_ms"], answer["next_version_ms"]) == ("joined_version", AT - H, AT + H)
-    assert answer["place"] == {"partition": 0, "offset": 1}
+    assert answer["place"] == {"partition": 0, "offset": 1, "part": None}
 
 
 async def test_a_version_that_is_not_read_does_not_answer_and_is_mentioned(
@@ -135,7 +135,7 @@ async def test_of_a_table_whose_conflicts_event_time_decides_the_latest_by_event
         await post(client, "tables/weather", {"origin": "JFK", "temp": 1.0, "observed_at": f"2013-01-01T{hour}:00:00Z"})
     commit(dsn, "joined", clocks(AT, AT), READ_ALL)
     answer = (await ask(client))["answer"]
-    assert (answer["version_ms"], answer["place"]) == (AT - H, {"partition": 0, "offset": 0})
+    assert (answer["version_ms"], answer["place"]) == (AT - H, {"partition": 0, "offset": 0, "part": None})
 
 
 async def test_a_deleted_row_and_no_row_are_told_apart(client: httpx.AsyncClient, dsn: str, joined: None) -> None:

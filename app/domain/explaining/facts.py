@@ -20,10 +20,15 @@ Clock = Literal["stream_time", "table_time", "wall_clock"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record is in the feed of its relation."""
+    """Where a record is in the feed of its relation.
+
+    Attributes:
+        part: the part of a stream with several writers that has it (P13); None: the relation's own feed.
+    """
 
     partition: int
     offset: int
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +148,14 @@ class Facts(Protocol):
         ...
 
     def record_at(self, source: Input, place: Place) -> Record | None:
-        """Return the record at a place of an input's feed."""
+        """Return the record at a place of an input's feed, or of a part of it."""
         ...
 
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> Found:
-        """Return records of an input with these values and event times from ``from_ms`` to ``to_ms``, both included."""
+        """Return records of an input and its parts, of event times from ``from_ms`` to ``to_ms``, both included.
+
+        Values may be those of columns that the input computes (``Input.computed``).
+        """
         ...
 
     def versions(self, source: Input, key: Values, at_ms: int) -> Versions:

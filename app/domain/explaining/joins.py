@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from app.domain.explaining import columns
 from app.domain.explaining.facts import Record, Step, Versions
 from app.domain.explaining.sentences import lasting, shown
 from app.domain.explaining.subject import Desk, Subject, Verdict, Waiting
-from engine.definition.syntax import reference
+from engine.definition import python_functions
 from engine.plan.model import Input
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
@@ -20,17 +21,18 @@ END_OF_TIME = 1 << 61
 
 def explain_stream_table(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Verdict:
     """Say whether a record is late (J3), waits for the grace or the table (J3, J9), or which version it meets (V4)."""
+    table = _input(subject, spec.table_index)
+    key = _known(subject, spec.stream_key, spec.table_key)
+    null = _null_key(desk, table, key, is_needed=spec.type == "inner")
+    if null is not None:
+        return Verdict([null])
     for step in (_late(desk, spec, subject), _waiting(desk, spec, subject), _held(desk, spec, subject)):
         if step is not None and step.is_blocking:
             return Verdict([step])
     passed = _late(desk, spec, subject)
-    table = _input(subject, spec.table_index)
-    key = {name: subject.values[name] for name in spec.table_key if name in subject.values}
     if len(key) < len(spec.table_key):
-        steps = [
-            desk.step("unknown", f"Which row of {table.relation.name} is asked for is not known: the join key is not given.")
-        ]
-        return Verdict([passed, *steps] if passed else steps, {})
+        step = _unknown_key(desk, table, _not_known(subject, spec.stream_key))
+        return Verdict([step] if passed is None else [passed, step])
     step, version = _version(desk, spec, subject, table, key)
     found = {} if version is None else {f"{table.alias}.{name}": value for name, value in version.values.items()}
     return Verdict([step] if passed is None else [passed, step], found)
@@ -141,24 +143,27 @@ def explain_table_table(desk: Desk, spec: TableTableJoin, subject: Subject) -> V
     """Say whether the other side has a row (TT1)."""
     table = _input(subject, spec.table_index)
     key = {name: subject.values[name] for name in spec.right_key if name in subject.values}
-    return _latest(desk, subject, table, key, len(spec.right_key), is_needed=spec.type in ("inner", "right"))
+    if len(key) < len(spec.right_key):
+        return Verdict([_unknown_key(desk, table, _not_known(subject, spec.left_key))])
+    return _latest(desk, subject, table, key, is_needed=spec.type in ("inner", "right"))
 
 
 def explain_foreign_key(desk: Desk, spec: ForeignKeyLookup, subject: Subject) -> Verdict:
-    """Say whether the row that the foreign key names is there (FK1, FK2), where the key is just columns that are known."""
-    table = _input(subject, spec.table_index)
-    known = {reference(name): value for name, value in subject.values.items()}
+    """Say whether the row that the foreign key names is there (FK1, FK2)."""
+    table, is_needed = _input(subject, spec.table_index), spec.type == "inner"
     texts = spec.foreign_key(operator for stage in subject.plan.stages for operator in stage.operators)
-    key = {name: known[text] for name, text in zip(spec.right_key, texts, strict=True) if text in known}
-    return _latest(desk, subject, table, key, len(spec.right_key), is_needed=spec.type == "inner")
+    named = dict(zip(spec.right_key, texts, strict=True))
+    key = columns.computed_values(subject.plan, named, subject.values)
+    null = _null_key(desk, table, key, is_needed=is_needed)
+    if null is not None:
+        return Verdict([null])
+    if len(key) < len(named):
+        return Verdict([_unknown_key(desk, table, [text for name, text in named.items() if name not in key])])
+    return _latest(desk, subject, table, key, is_needed=is_needed)
 
 
-def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], width: int, *, is_needed: bool) -> Verdict:
+def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object], *, is_needed: bool) -> Verdict:
     name = table.relation.name
-    if len(key) < width:
-        return Verdict(
-            [desk.step("unknown", f"Which row of {name} is meant is not known: its key follows from more than was given.")], {}
-        )
     found = subject.facts.versions(table, _own(table, key), END_OF_TIME)
     latest = found.latest
     if latest is not None and not latest.is_delete:
@@ -175,6 +180,11 @@ def _latest(desk: Desk, subject: Subject, table: Input, key: Mapping[str, object
 
 def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) -> Verdict:
     """Say whether a record of the left stream has met a partner, or until when one may come."""
+    other, is_shown = _input(subject, spec.stream_index), spec.shown_alone[0]
+    key = _known(subject, spec.left_key, spec.right_key)
+    null = _null_key(desk, other, key, is_needed=not is_shown)
+    if null is not None:
+        return Verdict([null])
     now_ms = subject.clock(spec.name, desk.task)
     until_ms = subject.at_ms + spec.after_ms + spec.grace_ms + 1
     clock = Waiting("stream_time", now_ms, until_ms)
@@ -188,13 +198,14 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
             f"it was {shown(since)}."
         )
         return Verdict([desk.step("late", sentence, is_blocking=True, clock=clock, reason="join_window_closed")])
-    other, is_shown = _input(subject, spec.stream_index), spec.shown_alone[0]
-    key = {
-        right: subject.values[left] for left, right in zip(spec.left_key, spec.right_key, strict=True) if left in subject.values
-    }
-    if other.computed:
-        what = ", ".join(column.text for column in other.computed)
-        return Verdict([desk.step("unknown", f"Whether {other.relation.name} has a partner is not known: it is met by {what}.")])
+    if len(key) < len(spec.right_key):
+        return Verdict([_unknown_key(desk, other, _not_known(subject, spec.left_key))])
+    if any(python_functions.CALL in each.text for each in other.computed):
+        texts = ", ".join(columns.text_of(subject.plan, name) for name in spec.right_key)
+        detail = (
+            f"Whether {other.relation.name} has a partner is not known: it is met by {texts}, which calls a function in Python."
+        )
+        return Verdict([desk.step("unknown", detail)])
     found = subject.facts.records(other, _own(other, key), subject.at_ms - spec.before_ms, subject.at_ms + spec.after_ms)
     partner = next((record for record in found.records if record.is_read), None)
     name = other.relation.name
@@ -222,6 +233,32 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
     what = "its columns are null" if is_shown else "no row comes of it"
     step = desk.step("no_version", f"{name} had no record within reach; {what}.", is_blocking=not is_shown, reason="no_partner")
     return Verdict([step])
+
+
+def _known(subject: Subject, left: Sequence[str], right: Sequence[str]) -> dict[str, object]:
+    """Return the key of the other side, as far as the left one's is known."""
+    return {name: subject.values[own] for own, name in zip(left, right, strict=True) if own in subject.values}
+
+
+def _not_known(subject: Subject, key: Sequence[str]) -> list[str]:
+    return [columns.text_of(subject.plan, name) for name in key if name not in subject.values]
+
+
+def _unknown_key(desk: Desk, other: Input, texts: Sequence[str]) -> Step:
+    what = ", ".join(texts)
+    why = "what calls a function in Python is computed by the query alone" if python_functions.CALL in what else (
+        "no record was found that says it, and it does not follow from the key"
+    )  # fmt: skip
+    return desk.step("unknown", f"What of {other.relation.name} it meets is not known: that is found by {what}; {why}.")
+
+
+def _null_key(desk: Desk, other: Input, key: Mapping[str, object], *, is_needed: bool) -> Step | None:
+    """Say that nothing is met by a key of which a part is null (T6, J7, SS4, FK1); it waits for nothing."""
+    if None not in key.values():
+        return None
+    what = "no row comes of it" if is_needed else "its columns are null"
+    sentence = f"The key by which it meets {other.relation.name} is null; {what}."
+    return desk.step("no_version", sentence, is_blocking=is_needed, reason="null_key")
 
 
 def _input(subject: Subject, index: int) -> Input:

@@ -35,21 +35,23 @@ def explain(plan: Plan, question: Question, facts: Facts) -> Explanation:
 def _steps(plan: Plan, question: Question, record: Record | None, facts: Facts) -> Iterator[Step]:
     source = columns.first_input(plan)
     at_ms = question.at_ms if record is None else record.event_time_ms
-    values, asked = dict(question.values), question.values
+    values, asked = columns.with_time(source, question.values, at_ms), question.values
     if record is not None:
         values |= {f"{source.alias}.{name}": value for name, value in record.values.items()}
         # Of a place no values are asked for; another key's late record of the same time must not answer for this one.
-        asked = asked or {name: values[name] for name in (f"{source.alias}.{own}" for own in source.hash_key) if name in values}
+        asked = asked or {name: values[name] for name in columns.hashed_by(source) if name in values}
     low, high = _range(plan, at_ms)
-    output = {name: values[own] for name, own in columns.result_columns(plan).items() if own in values}
-    late, results = facts.late(asked, low, high), facts.results(output, low, high)
+    shown_values = columns.result_values(plan, values)
+    # Without a value one record of a stream is as good as any other of that time.
+    is_recognised = bool(shown_values) or plan.output.kind == "table"
+    late, results = facts.late(asked, low, high), facts.results(shown_values, low, high) if is_recognised else ()
     subject = Subject(plan, facts, at_ms, columns.entering(plan, values), record, late, results)
     for stage in plan.stages:
         task = subject.task(stage)
         for operator in stage.operators:
             verdict = EXPLAINERS[type(operator)](Desk(stage, operator, task), operator, subject)
             yield from verdict.steps
-            subject = replace(subject, values=columns.after(operator, {**subject.values, **verdict.values}))
+            subject = replace(subject, values=columns.after(plan, operator, {**subject.values, **verdict.values}))
     yield _result(plan, subject)
 
 
@@ -72,20 +74,22 @@ def _read(plan: Plan, source: Input, question: Question, facts: Facts) -> tuple[
         return Step(
             "filtered",
             is_blocking=True,
-            sentence=f"The record of {name} does not fulfil `from.where`.",
+            sentence=f"The record of {_of(name, record)} does not fulfil `from.where`.",
             kind="source",
             place=record.place,
         ), record
     if record is not None and isinstance(source.start, int) and record.event_time_ms < source.start:
         sentence = (
-            f"The record of {name} from {shown(record.event_time_ms)} was left out: the query starts at {shown(source.start)}."
+            f"The record of {_of(name, record)} from {shown(record.event_time_ms)} was left out: the query starts at "
+            f"{shown(source.start)}."
         )
         return Step("filtered", is_blocking=True, sentence=sentence, kind="source", reason="start", place=record.place), record
     if record is not None:
-        sentence = f"The record of {name} from {shown(record.event_time_ms)} has been read."
+        sentence = f"The record of {_of(name, record)} from {shown(record.event_time_ms)} has been read."
         return Step("passed", is_blocking=False, sentence=sentence, kind="source", place=record.place), record
     if candidates:
-        sentence = f"The record of {name} from {shown(candidates[0].event_time_ms)} is in the feed and not read yet."
+        nearest = candidates[0]
+        sentence = f"The record of {_of(name, nearest)} from {shown(nearest.event_time_ms)} is in the feed and not read yet."
         return Step("not_read_yet", is_blocking=True, sentence=sentence, kind="source", place=candidates[0].place), candidates[0]
     rejects = facts.rejects(source, own, question.place)
     if rejects:
@@ -94,20 +98,27 @@ def _read(plan: Plan, source: Input, question: Question, facts: Facts) -> tuple[
             "rejected", is_blocking=True, sentence=sentence, kind="source", reason=rejects[0].reason, place=rejects[0].place
         ), None
     if question.place is not None:
-        sentence = f"{name} has no record at partition {question.place.partition}, offset {question.place.offset}, or not yet."
+        owner = name if question.place.part is None else question.place.part
+        sentence = f"{owner} has no record at partition {question.place.partition}, offset {question.place.offset}, or not yet."
         return Step("unknown", is_blocking=True, sentence=sentence, kind="source", place=question.place), None
-    return _not_found(source, facts, is_complete=is_complete), None
+    return _not_found(plan, source, facts, is_complete=is_complete), None
 
 
-def _not_found(source: Input, facts: Facts, *, is_complete: bool) -> Step:
-    name, lag = source.relation.name, facts.committed.lag(source.feed.name)
+def _not_found(plan: Plan, source: Input, facts: Facts, *, is_complete: bool) -> Step:
+    name, lag = source.relation.name, sum(facts.committed.lag(lane.feed.name) for lane in plan.lanes_of(source))
     if not is_complete and lag:
         sentence = f"{lag} records of {name} are not read yet; whether one of them is meant is not known."
         return Step("not_read_yet", is_blocking=True, sentence=sentence, kind="source")
-    where = f"The feed of {name} cannot be searched that far" if not is_complete else f"{name} has no such record"
+    parts = [lane.source_name for lane in plan.lanes_of(source)[1:]]
+    whole = f"{name} with its parts {', '.join(parts)}" if parts else name
+    where = f"The feed of {whole} cannot be searched that far" if not is_complete else f"{whole} has no such record"
     return Step(
         "unknown", is_blocking=False, sentence=f"{where}; what follows is what would become of one that came now.", kind="source"
     )
+
+
+def _of(name: str, record: Record) -> str:
+    return name if record.place.part is None else f"{name}, in its part {record.place.part},"
 
 
 def _belongs(source: Input, record: Record) -> bool:
@@ -146,4 +157,7 @@ def _range(plan: Plan, at_ms: int) -> tuple[int, int]:
 
 
 def _nearest(records: Sequence[Record], at_ms: int) -> list[Record]:
-    return sorted(records, key=lambda record: (abs(record.event_time_ms - at_ms), record.place.partition, record.place.offset))
+    def place(record: Record) -> tuple[int, str, int, int]:
+        return abs(record.event_time_ms - at_ms), record.place.part or "", record.place.partition, record.place.offset
+
+    return sorted(records, key=place)

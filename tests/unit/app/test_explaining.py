@@ -82,6 +82,7 @@ class Known:
         return self.rejected
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
+        self.asked.append(("results", values))
         return self.rows
 
 
@@ -469,3 +470,93 @@ def test_of_a_record_that_nobody_has_seen_nothing_is_known() -> None:
         **{"from": {"stream": "departures"}}, group_by=["origin"], aggregate={"flights": "count(*)"}, into={"table": "flights"}
     )
     assert answer(plan, Known()).code == "unknown"
+
+
+def test_a_table_is_looked_up_by_what_an_expression_makes_of_the_record() -> None:
+    plan = join(4, on="upper(departures.carrier) = w.origin")
+    known = Known(clocks(AT, AT), {"departures": Found([record(origin="JFK", carrier="aa")])})
+    found = ask(plan, known)
+    assert ("w", {"origin": "AA"}) in known.asked
+    assert (found.answer.code, found.answer.task) == ("no_version", found.steps[-2].task)
+    assert found.answer.task is not None, "the expression says which task the record is in"
+
+
+def test_a_lookup_by_an_expression_of_what_is_not_known_names_it() -> None:
+    found = ask(join(on="upper(departures.carrier) = w.origin"), Known(clocks(AT, AT)))
+    unknown = next(step for step in found.steps if step.kind == "stream_table_join")
+    assert unknown.code == "unknown"
+    assert 'upper("departures"."carrier")' in unknown.sentence
+
+
+@pytest.mark.parametrize(("kind", "is_blocking"), [("inner", True), ("left", False)])
+def test_a_record_whose_join_key_is_null_meets_nothing_and_waits_for_nothing(kind: str, is_blocking: bool) -> None:
+    plan = join(on="upper(departures.carrier) = w.origin", grace="1h", type=kind)
+    found = answer(plan, Known(clocks(AT), {"departures": Found([record(origin="JFK", carrier=None)])}))
+    assert (found.code, found.reason, found.is_blocking) == ("no_version", "null_key", is_blocking)
+
+
+def met(on: str, **parts: Any) -> Plan:
+    return planned(
+        **{"from": {"stream": "departures"}},
+        joins=[{"stream": "arrivals", "as": "a", "on": on, "within": {"before": "1h", "after": "2h", "grace": "1h"}}],
+        select={"origin": "departures.origin", "delay": "a.delay"},
+        into={"stream": "met"},
+        **parts,
+    )
+
+
+def test_partners_are_looked_for_by_what_both_sides_make_of_their_columns() -> None:
+    plan = met("departures.origin = a.origin AND lower(departures.carrier) = lower(a.carrier)")
+    computed = next(item for item in plan.inputs if item.alias == "a").computed[0].name
+    known = Known(
+        Committed({"a": {"0": AT}}), {"departures": Found([record(origin="JFK", carrier="AA")]), "a": Found([record(AT + H)])}
+    )
+    assert answer(plan, known).code == "joined_version"
+    assert ("a", {"origin": "JFK", computed: "aa"}) in known.asked
+
+
+def test_partners_are_looked_for_by_the_records_own_time() -> None:
+    plan = met("departures.origin = a.origin AND departures.$event_time_ms / 1000 = a.$event_time_ms / 1000")
+    known = Known(Committed({"a": {"0": AT}}), {"departures": Found([record(origin="JFK")]), "a": Found([record(AT + H)])})
+    assert answer(plan, known).code == "joined_version"
+    asked = next(values for alias, values in known.asked if alias == "a")
+    assert sorted(map(str, asked.values())) == sorted(["JFK", str(AT // 1000)])
+
+
+def test_a_partner_that_meets_another_key_is_not_taken_for_one_where_the_key_is_not_known() -> None:
+    known = Known(Committed({"a": {"0": AT}}), {"a": Found([record(AT + H)])})
+    found = ask(met("lower(departures.carrier) = a.carrier"), known).steps[1]
+    assert (found.kind, found.code) == ("stream_stream_join", "unknown")
+    assert 'lower("departures"."carrier")' in found.sentence
+
+
+def test_partners_of_a_null_key_there_are_none() -> None:
+    known = Known(Committed({"a": {"0": AT}}), {"departures": Found([record(origin="JFK", carrier=None)])})
+    found = answer(met("lower(departures.carrier) = a.carrier"), known)
+    assert (found.code, found.reason, found.is_blocking) == ("no_version", "null_key", True)
+
+
+def test_a_foreign_key_that_is_an_expression_is_evaluated() -> None:
+    plan = planned(
+        **{"from": {"table": "weather"}},
+        joins=[{"table": "names", "as": "n", "type": "left", "on": "lower(weather.region) = n.origin"}],
+        select={"origin": "weather.origin", "name": "n.name"},
+        into={"table": "named"},
+    )  # fmt: skip
+    known = Known(found={"weather": Found([version(AT, origin="JFK", region="EAST")])})
+    steps = ask(plan, known, alias="weather").steps
+    assert ("n", {"origin": "east"}) in known.asked
+    assert "no_version" in [step.code for step in steps]
+
+
+def test_rows_of_a_result_are_looked_for_by_what_the_query_groups_by() -> None:
+    plan = planned(
+        **{"from": {"stream": "departures"}},
+        group_by=["lower(carrier)"],
+        aggregate={"flights": "count(*)"},
+        select={"line": "group_1", "flights": "flights"},
+        into={"table": "flights"},
+    )
+    known = Known(found={"departures": Found([record(origin="JFK", carrier="AA")])}, rows=[ResultFact(AT)])
+    assert ask(plan, known).answer.code == "shown"
+    assert ("results", {"line": "aa"}) in known.asked
