@@ -6,7 +6,7 @@ A test compares it with the code: whatever is raised anywhere stands here. What 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app import errors
@@ -122,6 +122,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "query_failed": ("The query behind a SELECT … EMIT has ended.", "See the detail."),
         "query_is_internal": ("The query follows a table with `materialize`.", "Change the table."),
         "query_not_wanted": ("The query shall not run, so it cannot be restarted.", "`PUT …/desired-state` first."),
+        "read_only": (
+            "The relation is read only (`CREATE SOURCE …`): others fill it, and statements leave its columns alone.",
+            'Write to another one; or `PUT` it with `"read_only": false` first.',
+        ),
         "relation_in_use": ("A query reads the relation.", "Delete or change that query first."),
         "relation_is_derived": ("A query writes the relation.", "Change or delete that query."),
         "relation_not_empty": (
@@ -347,7 +351,9 @@ def _entries() -> Sequence[ErrorEntry]:
     wrong = errors.Unprocessable
     for part, listed in (("definition", _DEFINITION), ("statement", STATEMENT_TEXTS), ("record", _RECORD)):
         for code, (meaning, cure) in listed.items():
-            found.setdefault(code, ErrorEntry(code, part, (wrong.status,), wrong.title, wrong.retryable, meaning, cure))
+            known = found.setdefault(code, ErrorEntry(code, part, (wrong.status,), wrong.title, wrong.retryable, meaning, cure))
+            if wrong.status not in known.statuses:
+                found[code] = replace(known, statuses=(*known.statuses, wrong.status))
     for code, (meaning, cure, is_retryable) in _QUERY.items():
         found.setdefault(code, ErrorEntry(code, "query", (), "The query does not run as it shall", is_retryable, meaning, cure))
     return sorted(found.values(), key=lambda entry: entry.code)

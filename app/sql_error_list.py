@@ -54,7 +54,7 @@ STATEMENT_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "property_not_supported": ("The property is of something that this service has not.", "Leave it out."),
     "pseudo_column": ("A record's place and its headers are not kept.", "Leave the column out."),
     "query_exists": ("There is a query of that name.", "Choose another QUERY_ID."),
-    "read_only": ("The relation is a SOURCE: others fill it, and it keeps its columns.", "Write to another one, or drop it first."),
+    "read_only": ("The relation is a SOURCE: others fill it, and statements leave its columns alone.", "Write to another one."),
     "relation_exists": ("There is a stream or table of that name.", "Choose another name, or write CREATE OR REPLACE."),
     "relation_read": ("Queries read the relation.", "Drop what they write first."),
     "reserved_column": ("The name is one that every record or window has.", "Choose another name; in SELECT with AS."),

@@ -58,13 +58,16 @@ def _migrate(connection: sa.Connection) -> None:
 def _note_support(connection: sa.Connection) -> None:
     """Write down which code may work on the schema: the newest of what the applied migrations say in ``oldest_code``.
 
-    One that says nothing supports no older code.
+    One that says nothing supports no older code; nor does one that does not know what users have stored (``app.store.older_code``).
     """
     if not connection.execute(sa.text("SELECT to_regclass('slackwater.schema_support') IS NOT NULL")).scalar():
         return
     (head,) = context.get_context().get_current_heads()
     applied = context.script.walk_revisions("base", head)
     oldest = max(str(getattr(script.module, "oldest_code", script.revision)) for script in applied)
+    # As JSON, for a schema from before 0021 does not have the column.
+    used = connection.execute(sa.text("SELECT to_jsonb(s) ->> 'needed_by_use' FROM slackwater.schema_support s")).scalar()
+    oldest = max(oldest, str(used or ""))
     connection.execute(
         sa.text(
             "INSERT INTO slackwater.schema_support (oldest_code) VALUES (:oldest) ON CONFLICT (id) DO UPDATE SET oldest_code = :oldest"

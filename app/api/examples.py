@@ -129,6 +129,7 @@ STREAM: dict[str, Any] = {
     "read_by": ["delays_by_airport"],
     "parts": [],
     "append_to": None,
+    "read_only": False,
     "partitions": [
         {"partition": 0, "start_offset": 0, "next_offset": 9000},
         {"partition": 1, "start_offset": 0, "next_offset": 18004},

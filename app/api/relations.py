@@ -297,6 +297,7 @@ def _answer(
         read_by=[visible(reader) for reader in readers],
         parts=[visible(part) for part in parts],
         append_to=None if entry.append_to is None else visible(entry.append_to),
+        read_only=entry.is_read_only,
         partitions=partitions,
         version=row.version,
         created_at=row.created_at,

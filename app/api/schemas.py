@@ -56,6 +56,7 @@ class RelationAnswer(Answer):
         "by their own names; a query that reads this stream reads them all, merged by event time."
     )
     append_to: str | None = Field(description="The stream that it is a part of; null of none.")
+    read_only: bool = Field(description="Others fill it (`CREATE SOURCE …`): appends are refused, and no query may append to it.")
     partitions: list[PartitionRange] | None = Field(description="Where its log begins and ends; null without a log of its own.")
     version: int = Field(description="Rises with every write; the ETag.")
     created_at: datetime = Field(description="When it was made.", examples=[_CREATED])

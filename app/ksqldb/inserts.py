@@ -22,19 +22,21 @@ from engine.sql.scripts import Parsed
 from engine.sql.splitting import Filled
 from engine.sql.statement_tree import InsertValues, Row
 from engine.sql.tree import ArrayOf, Boolean, FieldValue, Identifier, Negative, Node, Null, Number, StructOf, Text
+from engine.statements.inserting import writable
 
 router = APIRouter()
 
 
 @router.post("/inserts-stream")
 async def post_inserts(request: Request) -> Response:
-    """Insert records; what refuses one is told in its place, and the others go on."""
+    """Insert records; what refuses one is told in its place, and the others go on. A relation that takes none refuses all."""
     services: Services = request.app.state.services
     lines = [line for line in (await body_of(request)).splitlines() if line.strip()]
     try:
         refuse_below(Role.WRITE, "inserting")
         target = _target(lines)
         runner = ScriptRunner(services, Words(), "ksqldb")
+        await runner.inspected(_parsed(InsertValues(target, (), ())), lambda session: writable(target, session))
         acks = [await _inserted(runner, target, number, line) for number, line in enumerate(lines[1:])]
     except AppError as error:
         return error_response(error)
@@ -61,11 +63,15 @@ async def _inserted(runner: ScriptRunner, target: Identifier, number: int, line:
             raise BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
         names = tuple(Identifier(name.strip("`"), name.startswith("`")) for name in record)
         tree = InsertValues(target, names, (Row(tuple(literal(value) for value in record.values())),))
-        text = f"INSERT INTO {target.text}"
-        await runner.run_one(Parsed(tree, text, Origin(Lines(text), 0, Filled(text))))
+        await runner.run_one(_parsed(tree))
     except AppError as error:
         return {"status": "error", "seq": number, **error_body(error)}
     return {"status": "ok", "seq": number}
+
+
+def _parsed(tree: InsertValues) -> Parsed:
+    text = f"INSERT INTO {tree.name.text}"
+    return Parsed(tree, text, Origin(Lines(text), 0, Filled(text)))
 
 
 def literal(value: Any) -> Node:

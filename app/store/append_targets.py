@@ -56,7 +56,7 @@ class TargetCache:
 
         Raises:
             NotFound: ``relation_not_found``.
-            Conflict: ``not_appendable``.
+            Conflict: ``not_appendable``; ``read_only``: others fill it.
         """
         known = self._targets.get(name)
         if known is None or known.schema.kind != kind:
@@ -72,12 +72,22 @@ class TargetCache:
             row = await (await connection.execute(_FIND, (name,))).fetchone()
             found = of_kind(None if row is None else RelationRow(*row), "table" if kind == "table" else "stream", name)
             entry = entry_of(found.name, found.kind, found.origin, found.definition, found.produced_by, [])
+            if entry.is_read_only:
+                raise _read_only(found)
             if found.origin == "derived" or entry.feed.type != "log":
                 raise _not_appendable(found)
             feed = await (await connection.execute(_FIND_FEED, (entry.feed.log_feed,))).fetchone()
         if feed is None:
             raise _not_appendable(found)
         return Target(found.id, found.version, entry.relation, entry.feed.name, feed[0], feed[1])
+
+
+def _read_only(found: RelationRow) -> Conflict:
+    detail = (
+        f"'{found.name}' is read only (CREATE SOURCE {found.kind.upper()}): others fill it; append to another relation of its feed, or "
+        f'PUT /v1/{found.kind}s/{found.name} with "read_only": false first'
+    )
+    return Conflict("read_only", detail)
 
 
 def _not_appendable(found: RelationRow) -> Conflict:

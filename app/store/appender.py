@@ -100,7 +100,7 @@ class Appender:
 
         Raises:
             NotFound: ``relation_not_found``.
-            Conflict: ``not_appendable``: it is derived, or not kept in the built-in log.
+            Conflict: ``not_appendable``: it is derived, or not kept in the built-in log; ``read_only``: others fill it.
             BodyMalformed: no record can be told from another.
             Unprocessable: ``idempotency_key_reused``.
             Unavailable: ``stopping``, ``relation_changing``, or the database is away.

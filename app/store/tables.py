@@ -19,6 +19,7 @@ schema_support = sa.Table(
     metadata,
     sa.Column("id", sa.Boolean, primary_key=True, server_default=sa.text("true")),
     sa.Column("oldest_code", sa.Text, nullable=False),
+    sa.Column("needed_by_use", sa.Text),
 )
 
 query = sa.Table(

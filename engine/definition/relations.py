@@ -82,6 +82,12 @@ class SourceDefinition(Model):
         default="reject",
         description="What a record that cannot be read does: it is refused, kept and counted, or it stops the queries that read it.",
     )
+    read_only: bool = Field(
+        default=False,
+        exclude_if=lambda is_read_only: not is_read_only,  # a version before it reads what is stored without it
+        description="Others fill it (`CREATE SOURCE …`): records cannot be appended to it, and no query appends to it. They come from files, or "
+        "by another relation of its feed.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -35,6 +35,11 @@ def check_append(definition: QueryDefinition, output: Output, catalog: Catalog, 
     elif target.append_to is not None:
         detail = f"{name} is a part of {target.append_to}, as this query's result would be; append to {target.append_to}"
         problems.add(POINTER, "unsupported_option", detail)
+    elif target.is_read_only:
+        detail = (
+            f"{name} is read only (`CREATE SOURCE STREAM`): others fill it; append to another stream, or make it writable first"
+        )
+        problems.add(POINTER, "read_only", detail)
     elif target.relation.where is not None:
         detail = f"{name} has of a shared feed what its `where` lets through; append to a stream without one, and read both"
         problems.add(POINTER, "unsupported_option", detail)

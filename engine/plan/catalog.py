@@ -23,6 +23,7 @@ class CatalogEntry:
         parts: feeds of other queries whose results are records of this stream as well, in the order in which they were made. A reader
             merges them with its own feed by T2, so how the queries' commits interleave decides nothing.
         append_to: the stream that it is a part of.
+        is_read_only: a source that others fill: nothing may be written to it.
     """
 
     relation: RelationSchema
@@ -33,6 +34,7 @@ class CatalogEntry:
     is_hidden: bool = False
     parts: tuple[Feed, ...] = ()
     append_to: str | None = None
+    is_read_only: bool = False
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -75,7 +77,12 @@ def feed_of(name: str, definition: SourceDefinition) -> Feed:
 def source_entry(name: str, definition: SourceDefinition) -> CatalogEntry:
     """Return the catalog entry of a registered source."""
     is_materialised = isinstance(definition, TableDefinition) and definition.materialize
-    return CatalogEntry(relation_schema(name, definition), feed_of(name, definition), is_materialised=is_materialised)
+    return CatalogEntry(
+        relation_schema(name, definition),
+        feed_of(name, definition),
+        is_materialised=is_materialised,
+        is_read_only=definition.read_only,
+    )
 
 
 def derived_relation(plan: Plan) -> RelationSchema:

@@ -10,9 +10,9 @@ from engine.sql.statement_tree import InsertQuery
 from engine.sql.tree import Cast, Negative, Number
 from engine.statements.actions import Action, InsertInto
 from engine.statements.faults import StatementRefused
+from engine.statements.inserting import writable
 from engine.statements.planning import columns_of, event_time_of, free_name, planned, query_name, selected_of
 from engine.statements.properties import Properties
-from engine.statements.scope import relation_of
 from engine.statements.selecting import Selected
 from engine.statements.session import Session, SqlRelation
 from engine.statements.type_names import shown, type_name
@@ -23,16 +23,12 @@ _RANKS = ("int", "bigint", "decimal", "double")
 
 def bind_insert_query(statement: InsertQuery, session: Session) -> Action:
     """Bind INSERT INTO ... SELECT."""
-    target = relation_of(statement.name, session)
+    target = writable(statement.name, session)
     if target.kind != "stream":
         raise StatementRefused(
             "wrong_kind",
             f"{target.name} is a table, and INSERT INTO … SELECT writes to streams: use CREATE TABLE … AS SELECT",
             statement.name,
-        )
-    if target.is_read_only:
-        raise StatementRefused(
-            "read_only", f"{target.name} is a SOURCE, which others fill: insert into another stream", statement.name
         )
     properties = Properties(statement.properties)
     selected = selected_of(statement, session, properties, target.name)

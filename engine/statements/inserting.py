@@ -14,7 +14,7 @@ from engine.definition.suggestions import hint
 from engine.definition.syntax import parse, render
 from engine.definition.types import BIGINT, ColumnType, Schema
 from engine.sql.statement_tree import InsertValues, Row
-from engine.sql.tree import Cast, Column, Negative, Node, Null, Number, Text
+from engine.sql.tree import Cast, Column, Identifier, Negative, Node, Null, Number, Text
 from engine.statements.actions import Action, InsertRecords
 from engine.statements.faults import StatementRefused
 from engine.statements.naming import ROWTIME, folded
@@ -27,11 +27,7 @@ _NOTHING = pl.DataFrame({"": [0]})
 
 def bind_insert_values(statement: InsertValues, session: Session) -> Action:
     """Bind INSERT INTO ... VALUES."""
-    relation = relation_of(statement.name, session)
-    if relation.is_read_only:
-        raise StatementRefused(
-            "read_only", f"{relation.name} is a SOURCE, which others fill: insert into another {relation.kind}", statement.name
-        )
+    relation = writable(statement.name, session)
     if relation.window is not None:
         raise StatementRefused(
             "windowed_insert",
@@ -49,6 +45,20 @@ def bind_insert_values(statement: InsertValues, session: Session) -> Action:
             raise StatementRefused("key_missing", f"a row of {relation.name} needs its whole key: {', '.join(relation.key)}", row)
         rows.append(values)
     return InsertRecords(relation, tuple(rows), tuple(times))
+
+
+def writable(name: Identifier, session: Session) -> SqlRelation:
+    """Return a relation of the catalog into which records may be inserted.
+
+    Raises:
+        StatementRefused: there is none, or others fill it.
+    """
+    relation = relation_of(name, session)
+    if relation.is_read_only:
+        raise StatementRefused(
+            "read_only", f"{relation.name} is a SOURCE, which others fill: insert into another {relation.kind}", name
+        )
+    return relation
 
 
 def _names(statement: InsertValues, relation: SqlRelation) -> list[str]:

@@ -72,7 +72,6 @@ class SqlRelation:
         topic: where its records are.
         entry: the relation as plans read it, under its name in definitions.
         window: of a windowed key, else None.
-        is_read_only: CREATE SOURCE ...: nothing may be written to it.
         writers: names of the queries that write it, the one that made it first.
         headers: columns that hold a record's headers.
     """
@@ -84,7 +83,6 @@ class SqlRelation:
     topic: Topic
     entry: CatalogEntry
     window: KeyWindow | None = None
-    is_read_only: bool = False
     writers: tuple[str, ...] = ()
     headers: frozenset[str] = frozenset()
 
@@ -92,6 +90,11 @@ class SqlRelation:
     def values(self) -> tuple[str, ...]:
         """The names of the columns that are not of the key."""
         return tuple(name for name in self.columns.names if name not in self.key)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing may be written to it (CREATE SOURCE ...)."""
+        return self.entry.is_read_only
 
     @property
     def definition_name(self) -> str:

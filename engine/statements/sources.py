@@ -62,7 +62,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     properties.check_all_read()
     entry = source_entry(own_name(name, statement, session), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
-    relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window, statement.is_read_only)
+    relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window)
     return RegisterSource(relation, definition, statement.is_replace)
 
 
@@ -148,6 +148,7 @@ def _definition(
         **_event_time(columns, properties),
         **_connector(topic, properties),
         "max_future_skew": _skew(properties, session),
+        "read_only": statement.is_read_only,
     }
     wanted = properties.one_of("ON_BAD_RECORD", ("REJECT", "STOP"))
     if wanted is None and session.settings.values.get(_STOPS, "").lower() == "true":

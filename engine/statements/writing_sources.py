@@ -37,6 +37,7 @@ def source_statement_of(name: str, definition: SourceDefinition, topic: Topic | 
             columns,
             None if versioned is None else duration(versioned.history_retention),
             (*_topic(name, topic), *_properties(definition)),
+            is_read_only=definition.read_only,
         )
     )
 
@@ -69,8 +70,8 @@ def _properties(definition: SourceDefinition) -> Iterator[Property]:
     if definition.on_bad_record != "reject":
         yield prop("ON_BAD_RECORD", definition.on_bad_record.upper())
     if isinstance(definition, TableDefinition):
-        if definition.materialize:
-            yield prop("MATERIALIZE", value=True)
+        if definition.materialize != definition.read_only:  # the rows of a SOURCE TABLE are kept
+            yield prop("MATERIALIZE", value=definition.materialize)
         if definition.conflict != "latest_arrival":
             yield prop("CONFLICT", definition.conflict.upper())
 

@@ -325,6 +325,14 @@ async def test_deletes_of_a_table_of_records_are_pushed_as_tombstones(one: httpx
     assert (put["row"], gone["row"]) == ({"columns": ["cup", 3]}, {"columns": ["cup", None], "tombstone": True})
 
 
+async def test_a_source_that_others_fill_refuses_every_insert(one: httpx.AsyncClient) -> None:
+    await ksql(one, "CREATE SOURCE STREAM seen (id STRING KEY, n INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);")
+    refused = await one.post("/inserts-stream", content=b'{"target":"SEEN"}\n{"ID":"a","N":1}\n')
+    assert (refused.status_code, "SEEN is a SOURCE" in refused.json()["message"]) == (400, True)
+    refused = await one.post("/ksql", json={"ksql": "INSERT INTO seen (id, n) VALUES ('a', 1);"})
+    assert (refused.status_code, "SEEN is a SOURCE" in refused.json()["message"]) == (400, True)
+
+
 async def test_records_stand_for_those_of_topics(url: str, one: httpx.AsyncClient) -> None:
     await ksql(
         one,

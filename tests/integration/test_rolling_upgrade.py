@@ -8,16 +8,22 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
+import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
 
+from app.domain.preconditions import Preconditions
 from app.driver.process import EXIT_SCHEMA
 from app.driver.supervisor import Supervisor
 from app.main import create_app
 from app.settings import Settings
-from app.store.database import migrate
+from app.store.database import engine_for, migrate
+from app.store.query_edits import create_query
+from app.store.relation_edits import put_source
 from app.store.schema_version import SchemaTooNew, look_at_schema, refuse_newer
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import StreamDefinition
 from tests.conftest import ROOT
 from tests.conftest import migrate as migrate_to
 from tests.integration.driver_tools import STUB, Control, driver, fast_settings, until
@@ -136,6 +142,44 @@ def test_migrations_that_say_that_older_code_goes_on_only_add(empty: str) -> Non
         assert oldest <= supported <= revision
         assert taken_away(shapes[oldest], shapes[revision]) == [], f"{revision} says that code of {oldest} goes on"
     assert len(shapes) > 1
+
+
+def test_what_users_store_stops_older_code_for_good(newest: str) -> None:
+    engine = engine_for(newest, poolclass=sa.NullPool)
+    for name in ("orders", "web"):
+        with engine.begin() as connection:
+            put_source(connection, "stream", name, StreamDefinition.model_validate({"columns": {"n": "int"}}), Preconditions())
+    assert supported(newest) == "0012", "a stream is what older code knows"
+    into = {"stream": "web_orders", "append_to": "orders"}
+    with engine.begin() as connection:
+        create_query(connection, QueryDefinition.model_validate({"name": "web_orders", "from": {"stream": "web"}, "into": into}))
+    engine.dispose()
+    assert supported(newest) == "0021"
+    migrate(newest)
+    assert supported(newest) == "0021", "a migration does not forget it"
+
+
+def test_a_source_that_a_statement_made_read_only_is_so_by_its_definition(empty: str) -> None:
+    migrate_to(empty, "0020")
+    columns = '{"key": [], "columns": {"z": "int", "a": "int"}}'
+    with psycopg.connect(empty) as connection:
+        connection.execute(
+            "INSERT INTO slackwater.relation (id, name, kind, origin, definition, sql) VALUES (gen_random_uuid(), 's', 'stream', 'source', %s, "
+            """'{"topic": {}, "is_read_only": true}')""",
+            (columns,),
+        )
+    migrate_to(empty)
+    with psycopg.connect(empty) as connection:
+        found = connection.execute("SELECT definition, sql FROM slackwater.relation").fetchone()
+    assert found == ({"key": [], "columns": {"z": "int", "a": "int"}, "read_only": True}, {"topic": {}})
+    assert list(found[0]["columns"]) == ["z", "a"]
+    assert supported(empty) == "0021"
+
+
+def supported(dsn: str) -> str:
+    with psycopg.connect(dsn) as connection:
+        (oldest,) = connection.execute("SELECT oldest_code FROM slackwater.schema_support").fetchone() or ("",)
+        return str(oldest)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,14 @@ def _sources(draw: st.DrawFn) -> SourceDefinition:
     )  # fmt: skip
     body = {"columns": columns, "key": key, **timed, **({"connector": connector} if connector else {})}
     body |= draw(
-        st.fixed_dictionaries({}, optional={"max_future_skew": st.sampled_from([None, "90s"]), "on_bad_record": st.just("stop")})
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "max_future_skew": st.sampled_from([None, "90s"]),
+                "on_bad_record": st.just("stop"),
+                "read_only": st.booleans(),
+            },
+        )
     )
     if not is_table:
         return StreamDefinition.model_validate(body)

@@ -34,7 +34,6 @@ class SqlFacts:
 
     topic: Topic
     window: KeyWindow | None = None
-    is_read_only: bool = False
     headers: tuple[str, ...] = ()
     statement: str = ""
 
@@ -44,7 +43,7 @@ _FACTS: Final = TypeAdapter(SqlFacts)
 
 def facts_of(sql: SqlRelation, statement: str) -> dict[str, Any]:
     """Return what is kept of a relation that a statement made, as JSON."""
-    return asdict(SqlFacts(sql.topic, sql.window, sql.is_read_only, tuple(sorted(sql.headers)), statement))
+    return asdict(SqlFacts(sql.topic, sql.window, tuple(sorted(sql.headers)), statement))
 
 
 def load_session(connection: sa.Connection, settings: Settings, variables: Mapping[str, str]) -> Session:
@@ -101,7 +100,6 @@ def _relation(
         facts.topic,
         entry,
         facts.window or (_window(definition) if is_windowed else None),
-        facts.is_read_only,
         writers,
         frozenset(facts.headers),
     )
