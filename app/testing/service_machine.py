@@ -284,6 +284,7 @@ class ServiceMachine:
     def _source(self, body: Json) -> Json:
         """Return a source's definition: the log in place of files, a feed with a name of the test's own."""
         body = logged(body) if self.case.has_partitions else in_one_partition(logged(body), None)
+        body = {name: value for name, value in body.items() if name != "read_only"}  # the test is who fills it
         connector = body.get("connector", {})
         if connector.get("feed") is not None:
             return {**body, "connector": {**connector, "feed": self._prefix + connector["feed"]}}
