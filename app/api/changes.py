@@ -18,7 +18,7 @@ from app.api.negotiation import JSON_TYPE
 from app.api.push import event_stream, events_documented, refuse_of_pages, wants_events
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.errors import BadRequest, Fault
-from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, check_cursor, first_cursor, read_cursor
+from app.store.changes import ChangeFollower, ChangeSource, PushEvent, Start, continued, first_cursor, read_cursor
 from app.store.followed import find_followed
 from app.store.relations import Kind
 
@@ -146,7 +146,11 @@ async def get_stream_changes(
     asked: Annotated[FollowStreamParameters, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions."""
+    """Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions.
+
+    Of a stream to which queries append (`into.append_to`) the records of these parts as well, each part in the order of its numbers; `part`
+    names it. One that comes later is followed from its beginning, behind any cursor.
+    """
     wanted = await _wanted(services, "stream", name, asked)
     return await _answer(request, services, wanted, last_event_id)
 
@@ -191,8 +195,7 @@ async def _checked(services: Services, source: ChangeSource, cursor: ChangeCurso
     if cursor is None:
         return await first_cursor(services.tails, source, start or "earliest")
     async with services.tails.reading() as connection:
-        check_cursor(source.followed, cursor, await source.heads(connection))
-    return cursor
+        return continued(source.followed, cursor, await source.heads(connection))
 
 
 async def _page(services: Services, source: ChangeSource, cursor: ChangeCursor | None, asked: FollowParameters) -> Response:

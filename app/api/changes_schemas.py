@@ -20,6 +20,10 @@ class Change(Answer):
     sequence: int | None = Field(
         default=None, description="Number of the change over all partitions of a derived relation; absent for those of a source."
     )
+    part: str | None = Field(
+        default=None,
+        description="The part of the stream that has the record, where a query appends it; absent: the stream's own log.",
+    )
     offset: int | None = Field(description="Its place in the partition; null for a row of a snapshot.")
     event_time_ms: int = Field(description="Result time. A versioned table's fold keeps the greatest of a key, deletes included.")
     key: dict[str, Any] = Field(description="The key, as columns by name; empty where a stream has none.")

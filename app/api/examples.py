@@ -234,6 +234,8 @@ REJECTS: dict[str, Any] = {
 }  # fmt: skip
 RECORDS: dict[str, Any] = {
     "stream": "departures_with_weather",
+    "part": None,
+    "parts": [],
     "partition": 0,
     "records": [
         {"$offset": 0, "$event_time_ms": 1357035420000, "origin": "EWR", "flight": 1545, "temp": 39.02, "match": "matched"}

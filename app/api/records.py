@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.api.deps import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, ServicesOf
+from app.api.deps import DEFAULT_LIMIT, MAX_NAME_LENGTH, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import RECORDS
 from app.api.leaving import ended_with_client
 from app.api.negotiation import described, lines_documented, page_response
 from app.api.reads import Bigints
 from app.api.schemas import RecordsAnswer
+from app.domain.access import visible
 from app.domain.record_json import encode_records
+from app.errors import BadRequest, Fault
 from app.store.page_bounds import Most
+from app.store.parts import parts_in_order
 from app.store.records import read_records
-from app.store.relations import of_kind
+from app.store.relations import RelationRow, of_kind
 from app.store.results import result_position
 from app.store.targets import entry_of_row, find_relation_async
 
@@ -38,6 +44,17 @@ _OK = answered(RECORDS, "Records in offset order.")
 _OK["content"] |= lines_documented('{"$offset":0,"$event_time_ms":1357035420000,"origin":"EWR","flight":1545}\n')
 
 
+PartOf = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00]+$",
+        description="Read one of the answer's `parts`: what a query has appended to this stream, with the columns and the event times that they "
+        "have here. Offsets are the part's. Absent: the stream's own log.",
+    ),
+]
+
+
 @router.get(
     "/{name}/records",
     summary="Read a stream's records",
@@ -51,6 +68,7 @@ async def get_records(
     services: ServicesOf,
     partition: Partition = None,
     offset: Offset = None,
+    part: PartOf = None,
     bigints: Bigints = "number",
     limit: Limit = DEFAULT_LIMIT,
 ) -> Response:
@@ -59,22 +77,39 @@ async def get_records(
     An answer ends early, before `limit`, where its records are large together (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there is more
     as long as `next_offset` is less than `end_offset`.
 
+    Of a stream to which queries append (`into.append_to`) each part has offsets of its own: `parts` names them, `part` reads one. All records
+    together, resumable, are at `/changes`.
+
     A stream that shares its feed skips the records of others, so offsets can have gaps. With `Accept: application/x-ndjson` records come
     as lines.
     """
     async with services.database.reads.connect() as connection:
         relation = of_kind(await find_relation_async(connection, name), "stream", name)
-        result = await result_position(connection, relation)
+        parts = (await connection.execute(parts_in_order(name))).scalars().all()
+        writer = relation if part is None else await _part(connection, name, part, parts)
+        result = await result_position(connection, writer)
     entry = entry_of_row(relation)
+    entry = entry if part is None else replace(entry, feed=entry_of_row(writer).feed)
     async with services.database.scans.connection() as scanning, scanning.transaction():
         most = Most(limit, services.settings.limits.page_bytes)
         page = await read_records(scanning, entry, partition, offset, most, time.time_ns() // 1_000_000)
     records = encode_records(page.frame, entry.relation.columns, has_text_numbers=bigints == "string")
     rest = {
         "stream": name,
+        "part": part,
+        "parts": [visible(each) for each in parts],
         "partition": page.partition,
         "next_offset": page.next_offset,
         "end_offset": page.end_offset,
         **described(result),
     }
     return page_response(request, "records", records, rest)
+
+
+async def _part(connection: AsyncConnection, name: str, part: str, parts: Sequence[str]) -> RelationRow:
+    """Return a part of a stream; one whose name who asks may not see is none."""
+    if part not in parts or visible(part) != part:
+        has = f"its parts are {', '.join(map(visible, parts))}" if parts else "no query appends to it"
+        detail = f"'{name}' has no part '{part}'; {has}"
+        raise BadRequest("bad_parameter", f"part: {detail}", [Fault("?part", "bad_parameter", detail)])
+    return of_kind(await find_relation_async(connection, part), "stream", part)

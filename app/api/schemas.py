@@ -52,8 +52,8 @@ class RelationAnswer(Answer):
     )
     read_by: list[str] = Field(description="Queries that read it.")
     parts: list[str] = Field(
-        description="Streams whose records are records of this one as well: of queries with `into.append_to`. They are read and followed "
-        "by their own names; a query that reads this stream reads them all, merged by event time."
+        description="Streams whose records are records of this one as well: of queries with `into.append_to`. Who follows this "
+        "stream gets them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads them all, merged by event time."
     )
     append_to: str | None = Field(description="The stream that it is a part of; null of none.")
     read_only: bool = Field(description="Others fill it (`CREATE SOURCE …`): appends are refused, and no query may append to it.")
@@ -278,6 +278,10 @@ class RecordsAnswer(Answer):
     """
 
     stream: str = Field(description="Name of the stream.")
+    part: str | None = Field(description="The part of the stream whose records these are; null: its own log's.")
+    parts: list[str] = Field(
+        description="What queries have appended to the stream, each to be read with `part=`; `/changes` has all records together."
+    )
     partition: int | None = Field(description="Null where a derived stream is read as a whole.")
     records: list[dict[str, Any]] = Field(description="Records in offset order.")
     next_offset: int = Field(description="Where to go on.")

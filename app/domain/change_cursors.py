@@ -1,8 +1,9 @@
 """Where a follower of changes is: the durable cursor that is also the id of every event. Pure.
 
-``<identity>.<offset of partition 0>_<offset of partition 1>…`` and, inside a snapshot, ``.<key>``: base64url of the texts of the last
-row's key as a JSON list. Clients treat it as opaque. While a snapshot is under way the offset says as of when the rows *up to that
-key* are known to the client; so a snapshot can be left and gone on with behind any row (``app.store.changes``).
+``<identity>.<offset of partition 0>_<offset of partition 1>…``, then for each part of a stream to which queries append ``~<its
+identity>.<its offset>``, and inside a snapshot ``.<key>``: base64url of the texts of the last row's key as a JSON list. Clients treat it as
+opaque. While a snapshot is under way the offset says as of when the rows *up to that key* are known to the client; so a snapshot can be
+left and gone on with behind any row (``app.store.changes``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from app.domain.values import is_text
 MAX_CURSOR_CHARS = 4_096
 """256 partitions with 10^14 records each, or the longest key (1,024 bytes), stay below; so do the headers that carry it."""
 
-_FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)(?:\.([A-Za-z0-9_-]+))?")
+_FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)((?:~[0-9a-f]{16}\.[0-9]{1,19})*)(?:\.([A-Za-z0-9_-]+))?")
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -43,13 +44,25 @@ class ChangeCursor:
 
     Attributes:
         identity: of the log.
-        offsets: next offset by partition.
+        offsets: next offset by partition, and then by part.
         rows_after: inside a snapshot the texts of the last row's key, empty before the first row; None: there is no snapshot to finish.
+        parts: identities of the logs of the stream's parts.
     """
 
     identity: str
     offsets: tuple[int, ...]
     rows_after: tuple[str, ...] | None = None
+    parts: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The offsets by partition of the log itself."""
+        return self.offsets[: len(self.offsets) - len(self.parts)]
+
+    @property
+    def by_part(self) -> dict[str, int]:
+        """The offsets by identity of a part."""
+        return dict(zip(self.parts, self.offsets[len(self.own) :], strict=True))
 
     def at(self, partition: int, offset: int) -> ChangeCursor:
         """Return the cursor whose next offset of one partition is this."""
@@ -57,7 +70,8 @@ class ChangeCursor:
 
     def encode(self) -> str:
         """Return the text of the cursor."""
-        text = f"{self.identity}.{'_'.join(map(str, self.offsets))}"
+        parts = "".join(f"~{identity}.{offset}" for identity, offset in self.by_part.items())
+        text = f"{self.identity}.{'_'.join(map(str, self.own))}{parts}"
         return text if self.rows_after is None else f"{text}.{_encode_key(self.rows_after)}"
 
     @staticmethod
@@ -70,11 +84,13 @@ class ChangeCursor:
         found = _FORM.fullmatch(text) if len(text) <= MAX_CURSOR_CHARS else None
         if found is None:
             raise ValueError("not a cursor")
-        identity, offsets, key = found.groups()
-        numbers = tuple(int(offset) for offset in offsets.split("_"))
-        if max(numbers) > _MAX_OFFSET:
+        identity, offsets, listed, key = found.groups()
+        parts = [part.split(".") for part in listed.split("~")[1:]]
+        names = tuple(name for name, _ in parts)
+        numbers = tuple(int(offset) for offset in (*offsets.split("_"), *(offset for _, offset in parts)))
+        if max(numbers) > _MAX_OFFSET or len(set(names)) < len(names):
             raise ValueError("not a cursor")
-        return ChangeCursor(identity, numbers, None if key is None else _decode_key(key))
+        return ChangeCursor(identity, numbers, None if key is None else _decode_key(key), names)
 
 
 def _encode_key(key: Sequence[str]) -> str:

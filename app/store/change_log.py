@@ -5,6 +5,7 @@ A derived relation is followed by the numbers of its rows, as if they were the o
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,12 @@ WHERE feed_id = %(feed_id)s AND sequence > %(start)s - sequence_rows AND sequenc
 GROUP BY sequence ORDER BY sequence LIMIT %(rows)s
 """
 
-_COLUMNS_SQL = "SELECT definition -> 'columns' FROM slackwater.relation WHERE id = %(id)s"
+_COLUMNS_SQL = """
+SELECT r.definition -> 'columns', ARRAY(
+    SELECT p.id FROM slackwater.relation p WHERE p.origin = 'derived' AND p.definition ->> 'append_to' = r.name
+)
+FROM slackwater.relation r WHERE r.id = %(id)s
+"""
 
 _MARK = f',"{REPLAYED}":true'
 Connection = psycopg.AsyncConnection[Any]
@@ -84,17 +90,29 @@ class Stretch:
 
 
 async def heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
-    """Return (oldest offset, next offset) by partition; nothing where the log is gone, or the database was put back since.
+    """Return (oldest offset, next offset) by lane; nothing where a log is gone, or the database was put back since.
 
     Raises:
-        Unavailable: ``relation_changing``: the relation has got other columns since; who asks anew gets them.
+        Unavailable: ``relation_changing``: the relation has got other columns or parts since; who asks anew gets them.
     """
+    found = await _heads(connection, followed)
+    for part in followed.parts:
+        own = await _heads(connection, part)
+        if not own:
+            return []
+        found += own
+    return found
+
+
+async def _heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
     params = {"feed_id": followed.feed_id, "incarnation": followed.incarnation}
     found = await connection.execute(_NUMBERED_HEADS_SQL if followed.is_derived else _HEADS_SQL, params)
     # Behind the ends: what stands before them was written with the columns that are seen here.
     row = await (await connection.execute(_COLUMNS_SQL, {"id": followed.relation_id})).fetchone()
     if row is not None and row[0] != followed.stored_columns:
         raise Unavailable("relation_changing", f"'{followed.name}' has other columns since; go on from the cursor")
+    if row is not None and followed.kind == "stream" and set(row[1]) != {part.relation_id for part in followed.parts}:
+        raise Unavailable("relation_changing", f"other queries append to '{followed.name}' since; go on from the cursor")
     return [(start, end) for start, end in await found.fetchall()]
 
 
@@ -151,8 +169,15 @@ async def _read_numbered(connection: Connection, followed: Followed, start: int,
         await cursor.execute(READ_SEQUENCE_SQL, params)
         found = blocks(iter(await cursor.fetchall()), start, end)
     wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
-    frames = [with_marks(_whole(frame, followed), frame).select(wanted) for frame in found]
+    read = _whole if followed.part is None else _as_part
+    frames = [with_marks(read(frame, followed), frame).select(wanted) for frame in found]
     return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def _as_part(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
+    """Judge what a query has appended to a stream as records of that, with its columns and its event time (P13)."""
+    accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED)
+    return accepted.join(frame.select("_offset", *PLACE_COLUMNS), on="_offset", how="left", maintain_order="left")
 
 
 def _whole(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
@@ -177,11 +202,12 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
     rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
     upsert = "append" if followed.kind == "stream" else "upsert"
     items = []
+    part = "" if followed.part is None else f'"part":{json.dumps(followed.part)},'
     service = (frame[name] for name in ("_offset", "_ts", "_op", REPLAYED))
     places = zip(*(frame[name] for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
     for offset, ts, op, is_replayed, key, row in zip(*service, keys, rows, strict=True):
         own = (partition, offset) if places is None else next(places)
-        number = "" if places is None else f'"sequence":{offset},'
+        number = "" if places is None else f'"sequence":{offset},{part}'
         # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
         is_delete = op != OP_UPSERT
         items.append(

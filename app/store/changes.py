@@ -67,24 +67,23 @@ class ChangeSource:
     @property
     def id(self) -> Hashable:
         """The log, in the form in which its numbers are written."""
-        return "changes", self.followed.identity, self.followed.name, self.followed.columns, self.has_text_numbers
+        parts = tuple((part.identity, part.part) for part in self.followed.parts)
+        return "changes", self.followed.identity, self.followed.name, self.followed.columns, self.has_text_numbers, parts
 
     @property
     def rings(self) -> UUID | None:
-        """The query that writes it."""
-        return self.followed.query_id
+        """The query that writes it; None: nobody does, or several do."""
+        return None if self.followed.parts else self.followed.query_id
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
         """See ``Source``."""
         return await change_log.heads(connection, self.followed)
 
     async def stretch(self, connection: Connection, partition: int, start: int, end: int) -> Stretch:
-        """See ``Source``."""
-        limit = min(STRETCH_ROWS, end - start)
-        far = await change_log.stretch_end(connection, self.followed, partition, start, limit)
-        return await change_log.read_stretch(
-            connection, self.followed, partition, start, far, has_text_numbers=self.has_text_numbers
-        )
+        """See ``Source``; its partitions are ``Followed.lanes``."""
+        own, number = self.followed.lanes[partition]
+        far = await change_log.stretch_end(connection, own, number, start, min(STRETCH_ROWS, end - start))
+        return await change_log.read_stretch(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
 
 
 class ChangeFollower:
@@ -281,6 +280,20 @@ def read_cursor(followed: Followed, text: str) -> ChangeCursor:
     return cursor
 
 
+def continued(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> ChangeCursor:
+    """Return a cursor for the parts that there are now: one that it does not know is followed from its beginning.
+
+    Raises:
+        CursorExpired: as ``check_cursor``; or what a part held is there no more.
+    """
+    known, parts = cursor.by_part, tuple(part.identity for part in followed.parts)
+    if not known.keys() <= set(parts):
+        raise CursorExpired(followed.name, "a query that appended to it was begun anew or deleted with its records")
+    wanted = replace(cursor, offsets=(*cursor.own, *(known.get(part, 0) for part in parts)), parts=parts)
+    check_cursor(followed, wanted, heads)
+    return wanted
+
+
 def check_cursor(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple[int, int]]) -> None:
     """Refuse a cursor whose continuation is not known.
 
@@ -316,4 +329,5 @@ async def first_cursor(tails: Tails, source: ChangeSource, start: Start) -> Chan
     if not heads:
         raise CursorExpired(followed.name, "the result was begun anew or deleted")
     offsets = tuple(oldest if start == "earliest" else next_offset for oldest, next_offset in heads)
-    return ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None)
+    parts = tuple(part.identity for part in followed.parts)
+    return ChangeCursor(followed.identity, offsets, () if start == "snapshot" else None, parts)

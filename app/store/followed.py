@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -11,11 +11,13 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.access import visible
 from app.domain.change_cursors import identity_of
 from app.errors import Conflict, Unavailable
 from app.store.catalog import entry_of, output_to_json
 from app.store.log_tables import feed, incarnation
 from app.store.materialisations import materialised_output
+from app.store.parts import parts_in_order
 from app.store.readable import written
 from app.store.relations import Kind, of_kind
 from app.store.tables import query
@@ -38,6 +40,9 @@ class Followed:
         query_id: whose commits bring changes; None: they come by appends.
         relation_id: the relation's row.
         stored_columns: as that has them; with others, what is told has another form.
+        partitions: of its log, as it is followed.
+        parts: of a stream: those to which its records belong as well, in the order in which they were made (P13).
+        part: it is followed as a part of another stream, with that one's ``relation``: its name, as who asks may see it.
     """
 
     name: str
@@ -51,6 +56,14 @@ class Followed:
     query_id: UUID | None
     relation_id: UUID
     stored_columns: Any
+    partitions: int = 1
+    parts: tuple[Followed, ...] = ()
+    part: str | None = None
+
+    @cached_property
+    def lanes(self) -> tuple[tuple[Followed, int], ...]:
+        """What has an order of its own, as cursors count it: each partition of its log, then each part."""
+        return (*((self, partition) for partition in range(self.partitions)), *((part, 0) for part in self.parts))
 
     @property
     def columns(self) -> Schema:
@@ -91,7 +104,7 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str, *, t
         raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be followed")
     log = (
         await connection.execute(
-            sa.select(feed.c.id, feed.c.next_sequence, incarnation.c.id.label("incarnation"))
+            sa.select(feed.c.id, feed.c.partitions, feed.c.next_sequence, incarnation.c.id.label("incarnation"))
             .join_from(feed, incarnation, sa.true())
             .where(feed.c.name == entry.feed.log_feed)
         )
@@ -99,6 +112,8 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str, *, t
     if log is None:
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
     return Followed(
+        partitions=log.partitions if log.next_sequence is None else 1,
+        parts=await _parts(connection, name, entry.relation) if kind == "stream" else (),
         name=name,
         kind=kind,
         feed_id=log.id,
@@ -111,6 +126,13 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str, *, t
         relation_id=row.id,
         stored_columns=row.definition["columns"],
     )
+
+
+async def _parts(connection: AsyncConnection, name: str, whole: RelationSchema) -> tuple[Followed, ...]:
+    """Return the parts of a stream, whose records are judged as that one's."""
+    names = (await connection.execute(parts_in_order(name))).scalars().all()
+    found = [await find_followed(connection, "stream", part) for part in names]
+    return tuple(replace(each, relation=whole, part=visible(each.name)) for each in found)
 
 
 async def _writer(connection: AsyncConnection, name: str | None) -> UUID | None:

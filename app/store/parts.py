@@ -41,6 +41,12 @@ def parts_of(connection: sa.Connection, names: Iterable[str]) -> dict[str, list[
     return found
 
 
+def parts_in_order(name: str) -> sa.Select[Any]:
+    """Return the statement that gives the parts of a stream by name, in the order in which they were made."""
+    wanted = sa.select(relation.c.name).where(relation.c.origin == "derived", _WHOLE.in_([name]))
+    return wanted.order_by(relation.c.created_at, relation.c.name)
+
+
 def writers_into(connection: sa.Connection, name: str) -> list[str]:
     """Return the queries that append to a stream."""
     rows = connection.execute(

@@ -23,6 +23,11 @@ def upgrade() -> None:
     """Add the column, and say so of what is stored already; what is read only becomes a part of the definition."""
     # Beside `oldest_code`, which each migration writes anew (`migrations/env.py`); null: nothing of the kind is stored.
     op.execute("ALTER TABLE slackwater.schema_support ADD needed_by_use text")
+    # Who follows a stream looks for its parts each time.
+    op.execute(
+        "CREATE INDEX relation_part ON slackwater.relation ((definition ->> 'append_to')) "
+        "WHERE origin = 'derived' AND definition ->> 'append_to' IS NOT NULL"
+    )
     _write("sql ->> 'is_read_only' = 'true'", lambda definition: {**definition, "read_only": True})
     op.execute("UPDATE slackwater.relation SET sql = sql - 'is_read_only' WHERE sql ? 'is_read_only'")
     op.execute(
@@ -39,6 +44,7 @@ def downgrade() -> None:
     read_only = "origin = 'source' AND definition ->> 'read_only' = 'true'"
     op.execute(f"UPDATE slackwater.relation SET sql = sql || '{{\"is_read_only\": true}}' WHERE {read_only}")  # noqa: S608 - a constant
     _write(read_only, lambda definition: {name: value for name, value in definition.items() if name != "read_only"})
+    op.execute("DROP INDEX slackwater.relation_part")
     op.execute("ALTER TABLE slackwater.schema_support DROP needed_by_use")
 
 

@@ -30,7 +30,7 @@ class FrameFollower:
         self._tails, self._source, self._offsets, self._tail = tails, source, offsets, tail
 
     async def next(self) -> list[pl.DataFrame]:
-        """Return what is new, in the order of each partition: ``_ts``, ``_op`` and the relation's columns; nothing where nothing is.
+        """Return what is new, in the order of each partition and part: ``_ts``, ``_op`` and the relation's columns; nothing where nothing is.
 
         Raises:
             CursorExpired: the log was begun anew, or what comes next was removed from it.
@@ -48,8 +48,9 @@ class FrameFollower:
                     raise CursorExpired(self._source.followed.name, "what comes next was removed by the retention of the log")
                 if start >= end:
                     continue
-                far = await stretch_end(connection, self._source.followed, partition, start, min(ROWS_AT_ONCE, end - start))
-                frame = await read_frame(connection, self._source.followed, partition, start, far)
+                own, number = self._source.followed.lanes[partition]
+                far = await stretch_end(connection, own, number, start, min(ROWS_AT_ONCE, end - start))
+                frame = await read_frame(connection, own, number, start, far)
                 self._offsets[partition] = far
                 frame = self._readable(frame)
                 if frame.height:

@@ -25,6 +25,17 @@ def test_a_cursor_reads_back_as_it_was_written(offsets: tuple[int, ...], key: tu
     assert not set(text) & set(" &?#%+\r\n\0")
 
 
+@given(OFFSETS, st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**63 - 1)), max_size=5, unique_by=lambda part: part[0]))
+@settings(max_examples=100)
+def test_a_cursor_has_an_offset_for_each_part(offsets: tuple[int, ...], parts: list[tuple[int, int]]) -> None:
+    own = uuid4()
+    identities = {identity_of(own, number): offset for number, offset in parts}
+    cursor = ChangeCursor(identity_of(own, 100), (*offsets, *identities.values()), None, tuple(identities))
+    read = ChangeCursor.decode(cursor.encode())
+    assert read == cursor
+    assert (read.own, read.by_part) == (offsets, identities)
+
+
 def test_the_widest_cursors_fit() -> None:
     assert len(ChangeCursor("0" * 16, (10**14 - 1,) * 256).encode()) <= MAX_CURSOR_CHARS
     assert len(ChangeCursor("0" * 16, (2**63 - 1,), ('"' * 1_024,)).encode()) <= MAX_CURSOR_CHARS
@@ -40,7 +51,8 @@ def test_each_log_has_an_identity_of_its_own() -> None:
     ["", "?", "0123456789abcdef", "0123456789abcdef.", "0123456789abcdef.x", "0123456789abcdef.1.", "0123456789abcdef.1._",
      "0123456789abcdef.1.bnVsbA",
      "0123456789abcdef.1.WzFd", "0123456789abcdef.9999999999999999999", "0123456789abcdef.-1", "0123456789ABCDEF.1", "0123456789abcdef.1\n",
-     "0123456789abcdef." + "1_" * 5_000 + "1"],
+     "0123456789abcdef." + "1_" * 5_000 + "1", "0123456789abcdef.1~", "0123456789abcdef.1~0123456789abcdef", "0123456789abcdef~0123456789abcdef.1",
+     "0123456789abcdef.1~0123456789abcdef.1~0123456789abcdef.2", "0123456789abcdef.1~0123456789abcdef.9999999999999999999"],
 )  # fmt: skip
 def test_other_texts_are_no_cursors(text: str) -> None:
     with pytest.raises(ValueError):
