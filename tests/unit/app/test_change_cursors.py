@@ -51,7 +51,8 @@ def test_each_log_has_an_identity_of_its_own() -> None:
     ["", "?", "0123456789abcdef", "0123456789abcdef.", "0123456789abcdef.x", "0123456789abcdef.1.", "0123456789abcdef.1._",
      "0123456789abcdef.1.bnVsbA",
      "0123456789abcdef.1.WzFd", "0123456789abcdef.9999999999999999999", "0123456789abcdef.-1", "0123456789ABCDEF.1", "0123456789abcdef.1\n",
-     "0123456789abcdef." + "1_" * 5_000 + "1", "0123456789abcdef.1~", "0123456789abcdef.1~0123456789abcdef", "0123456789abcdef~0123456789abcdef.1",
+     "0123456789abcdef." + "1_" * 5_000 + "1", "0123456789abcdef.1~", "0123456789abcdef.1~0123456789abcdef",
+     "0123456789abcdef~0123456789abcdef.1",
      "0123456789abcdef.1~0123456789abcdef.1~0123456789abcdef.2", "0123456789abcdef.1~0123456789abcdef.9999999999999999999"],
 )  # fmt: skip
 def test_other_texts_are_no_cursors(text: str) -> None:
