@@ -66,6 +66,8 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
             "DROP TABLE slackwater.transient_reader",
             "ALTER TABLE slackwater.relation DROP COLUMN sql",
             "ALTER TABLE slackwater.query DROP COLUMN statement",
+            "DROP INDEX slackwater.relation_part",
+            "ALTER TABLE slackwater.schema_support DROP COLUMN needed_by_use",
         ):
             connection.execute(made_later)
         found = refuse_newer(connection)
