@@ -4,6 +4,7 @@ A scenario is a document of a YAML file in ``sql_scenarios/``: ``name``, perhaps
 object with one:
 
 - ``sql``: the script. It begins when every query of the scenario is where it is wished to be and has read all there is.
+- ``deletes``: table → deletes of its rows, appended before the script; a script may be missing then.
 - ``parameters``, ``properties``: of the request.
 - ``rows``: what the last statement answers, in order; ``columns`` names those of its columns that are compared.
 - ``says``: what the message of the last statement begins with.
@@ -52,8 +53,9 @@ class Unlike(Exception):
 class Step:
     """One script with what is expected of it; see the module."""
 
-    sql: str
     place: str
+    sql: str = ""
+    deletes: dict[str, list[Json]] = field(default_factory=dict)
     parameters: list[Any] | Json = field(default_factory=list)
     properties: Json = field(default_factory=dict)
     rows: list[Any] | None = None
@@ -129,6 +131,10 @@ class Running:
                 self._client.call("DELETE", f"/v1/{path}")
 
     def _take(self, step: Step) -> None:
+        for table, rows in step.deletes.items():
+            self._client.call("POST", f"/v1/tables/{table}/records", [{"$op": "delete", **row} for row in rows])
+        if not step.sql:
+            return
         if step.fails is not None:
             self._refused(step)
         elif step.pushed is not None:
