@@ -61,7 +61,7 @@ OTHER_SQL_INSTEAD: Final[Mapping[str, str]] = {
     "WITH": "WITH before a query does not exist: make each part a stream or a table (CREATE … AS SELECT …)",
     "VALUES": "VALUES stands behind INSERT INTO",
     "UPDATE": "a table's row is changed by INSERT INTO … VALUES with the same key",
-    "DELETE": "a table's row is deleted by INSERT INTO … VALUES with NULL in every other column",
+    "DELETE": 'a table\'s row is deleted by a record without a value: POST /v1/tables/{name}/records with "$op": "delete" and the key',
     "MERGE": "a table's row is changed by INSERT INTO … VALUES with the same key",
     "NATURAL": "NATURAL JOIN does not exist: write the condition behind ON",
     "USING": "write the condition behind ON",

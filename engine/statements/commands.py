@@ -36,7 +36,7 @@ def bind_drop(statement: Drop, session: Session) -> Action:
         raise StatementRefused("unknown_type", f"there is no type {name}{hint(name, session.types)}", statement.name)
     if statement.what == "function":
         return bind_drop_function(statement, session)
-    relation = session.relations.get(name)
+    relation = session.relation(name)
     if relation is None and statement.is_if_exists:
         return Nothing(f"there is no stream or table {name}")
     if relation is None:

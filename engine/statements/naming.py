@@ -35,11 +35,16 @@ def definition_name(name: str, at: Node | None) -> str:
     Raises:
         StatementUnsupported: they cannot.
     """
-    lowered = re.sub(r"[^a-z0-9_]", "_", name.lower())
-    found = lowered if lowered[:1].isalpha() else f"r_{lowered}"
+    found = lowered(name)
     if _NAME.fullmatch(found) is None:
         raise StatementUnsupported("name_not_supported", f"{name} cannot be a name here: it may have 63 characters", at)
     return found
+
+
+def lowered(name: str) -> str:
+    """Return a name in the letters of definitions. Whether it is too long is not asked."""
+    found = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    return found if found[:1].isalpha() else f"r_{found}"
 
 
 def alias_of(name: str, taken: set[str]) -> str:

@@ -1,11 +1,11 @@
-"""What both statements that create a relation ask first: whether its name is free, and what definitions will call it."""
+"""What both statements that create a relation ask first: whether its name is free."""
 
 from __future__ import annotations
 
 from engine.sql.statement_tree import CreateAs, CreateRelation
 from engine.statements.actions import Nothing
 from engine.statements.faults import StatementRefused, StatementUnsupported
-from engine.statements.naming import definition_name, folded
+from engine.statements.naming import folded
 from engine.statements.session import Session
 
 
@@ -14,13 +14,17 @@ def kept(statement: CreateRelation | CreateAs, session: Session) -> Nothing | No
 
     Raises:
         StatementRefused: ``relation_exists``.
+        StatementUnsupported: a name differs from another one's in case or signs only.
     """
     name = folded(statement.name)
-    known = session.relations.get(name)
+    known = session.relation(name)
     if known is None:
         return None
     if statement.is_if_not_exists:
-        return Nothing(f"there is a {known.kind} {name} already")
+        return Nothing(f"there is a {known.kind} {known.name} already")
+    if not statement.is_replace and known.name != name:
+        detail = f"{name} and {known.name} would be one relation here: names are told apart by their letters and digits, whatever their case"
+        raise StatementUnsupported("name_not_supported", detail, statement.name)
     if not statement.is_replace:
         raise StatementRefused(
             "relation_exists",
@@ -28,17 +32,3 @@ def kept(statement: CreateRelation | CreateAs, session: Session) -> Nothing | No
             statement.name,
         )
     return None
-
-
-def own_name(name: str, statement: CreateRelation | CreateAs, session: Session) -> str:
-    """Return what definitions call a new relation.
-
-    Raises:
-        StatementUnsupported: another one is called so already.
-    """
-    found = definition_name(name, statement.name)
-    other = next((each.name for each in session.relations.values() if each.definition_name == found and each.name != name), None)
-    if other is not None:
-        detail = f"{name} and {other} would be one relation here: names are told apart by their letters and digits, whatever their case"
-        raise StatementUnsupported("name_not_supported", detail, statement.name)
-    return found

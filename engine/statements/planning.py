@@ -48,12 +48,13 @@ def _with_functions(definition: QueryDefinition, session: Session) -> QueryDefin
     return definition.model_copy(update={"functions": functions_called(map(parse, definition.expressions), session.functions)})
 
 
-def query_name(properties: Properties, default: str, session: Session) -> str:
+def query_name(properties: Properties, default: str, session: Session, replaced: str | None = None) -> str:
+    """Return what a new query is called, or the query whose place it takes (``replaced``)."""
     given, node = properties.text("QUERY_ID"), properties.node("QUERY_ID")
     if given is None:
-        return free_name(default, session)
+        return replaced or free_name(default, session)
     name = definition_name(given, node)
-    if name in session.queries:
+    if name in session.queries and name != replaced:
         raise StatementRefused("query_exists", f"there is a query {given} already: choose another QUERY_ID", node)
     return name
 

@@ -11,7 +11,7 @@ from engine.sql.statement_tree import CreateAs
 from engine.statements.actions import Action, CreateQuery
 from engine.statements.faults import StatementRefused
 from engine.statements.naming import definition_name, folded
-from engine.statements.new_relations import kept, own_name
+from engine.statements.new_relations import kept
 from engine.statements.planning import columns_of, event_time_of, planned, query_name, selected_of
 from engine.statements.properties import Properties, milliseconds
 from engine.statements.selecting import Selected
@@ -29,7 +29,7 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     _check_kind(statement, selected)
     topic = topic_of(properties, session, _prefixed(name, session), selected.sources.first.relation.topic, statement)
     topic = _timed(topic, properties, selected, statement)
-    own = own_name(name, statement, session)
+    own = definition_name(name, statement.name)
     into: dict[str, Any] = {statement.kind: own, **event_time_of(topic, properties)}
     retention_ms = properties.duration("HISTORY_RETENTION")
     if statement.history_retention is not None:
@@ -45,7 +45,9 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
     kept_ms = properties.duration("LOG_RETENTION")
     if kept_ms is not None:
         into["retention"] = f"{kept_ms}ms"
-    definition, plan = planned(selected, query_name(properties, own, session), into, properties, session, statement)
+    known = session.relation(name) if statement.is_replace else None
+    query = query_name(properties, own, session, None if known is None else known.entry.produced_by)
+    definition, plan = planned(selected, query, into, properties, session, statement)
     columns = columns_of(selected, definition, plan)
     if not selected.key and (properties.text("KEY_FORMAT") or "NONE").upper() != "NONE":
         detail = "the stream has no key that a format could write: leave KEY_FORMAT out"

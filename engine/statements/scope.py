@@ -132,7 +132,7 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
     Raises:
         StatementRefused: there is none.
     """
-    relation = session.relations.get(folded(name))
+    relation = session.relation(folded(name))
     if relation is None:
         raise StatementRefused(
             "unknown_relation", f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}", name

@@ -14,6 +14,7 @@ from engine.definition.python_functions import FunctionDefinition
 from engine.definition.types import ColumnType, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.sql.statement_tree import RelationKind
+from engine.statements.naming import lowered
 
 WINDOW_BOUNDS = ("window_start", "window_end")
 """What the bounds of windows are called in definitions. SQL's own names are in upper case, so that they clash with none."""
@@ -133,3 +134,14 @@ class Session:
     settings: Settings = Settings()
     variables: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
+
+    def relation(self, name: str) -> SqlRelation | None:
+        """Return the relation that a folded name means; None where there is none.
+
+        A catalog keeps the names of definitions alone, so that `Orders` in quotes means ORDERS where nothing is called so exactly.
+        """
+        found = self.relations.get(name)
+        if found is not None:
+            return found
+        own = lowered(name)
+        return next((each for each in self.relations.values() if each.definition_name == own), None)

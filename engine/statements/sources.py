@@ -17,8 +17,8 @@ from engine.sql.statement_tree import ColumnDefinition, CreateRelation
 from engine.statements.actions import Action, RegisterSource
 from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.java_times import strptime_of
-from engine.statements.naming import check_column_name, folded
-from engine.statements.new_relations import kept, own_name
+from engine.statements.naming import check_column_name, definition_name, folded
+from engine.statements.new_relations import kept
 from engine.statements.properties import Properties, milliseconds, milliseconds_of
 from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
 from engine.statements.topics import check_formats, topic_of
@@ -38,7 +38,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     name = folded(statement.name)
     if (nothing := kept(statement, session)) is not None:
         return nothing
-    known = session.relations.get(name)
+    known = session.relation(name)
     if statement.is_replace and statement.is_read_only:
         detail = f"a SOURCE is not replaced: drop {name}, and create it again"
         raise StatementRefused("read_only", detail, statement)
@@ -60,7 +60,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
         check_supported(columns[folded(each.name)], each)
     definition = _definition(statement, columns, key, topic, window, properties, session)
     properties.check_all_read()
-    entry = source_entry(own_name(name, statement, session), definition)
+    entry = source_entry(definition_name(name, statement.name), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
     relation = SqlRelation(name, statement.kind, ordered, key, topic, entry, window)
     return RegisterSource(relation, definition, statement.is_replace)

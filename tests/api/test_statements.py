@@ -376,3 +376,32 @@ async def test_rows_that_are_too_much_for_one_answer_are_refused(settings: Setti
         refused = await http.post(PATH, json={"sql": "SELECT LPAD(item, 50000, 'x') AS wide FROM totals"})
         problem(refused, 422, "answer_too_large", "/sql")
         assert len(await rows(http, "SELECT LPAD(item, 20000, 'x') AS wide FROM totals")) == 3
+
+
+async def test_a_result_is_replaced_by_another_condition(client: httpx.AsyncClient) -> None:
+    dear = "CREATE {}STREAM dear AS SELECT id, amount FROM orders WHERE amount > {} EMIT CHANGES;"
+    await run(client, ORDERS + dear.format("", 10))
+    (done,) = await run(client, dear.format("OR REPLACE ", 20))
+    assert (done["query"], done["definition"]["where"]) == ("dear", '"orders"."AMOUNT" > 20')
+    assert [row[0] for row in await rows(client, "SHOW QUERIES")] == ["dear"]
+
+
+async def test_a_relation_named_in_quotes_is_found_under_its_name(client: httpx.AsyncClient) -> None:
+    await run(client, "CREATE STREAM `Letters Home` (id STRING KEY, n INT) WITH (KAFKA_TOPIC='letters', VALUE_FORMAT='JSON');")
+    await run(
+        client,
+        "INSERT INTO `Letters Home` (id, n) VALUES ('a', 1); CREATE STREAM `Sent` AS SELECT * FROM `Letters Home` EMIT CHANGES;",
+    )
+    assert await rows(client, "SELECT n FROM `Letters Home`") == [[1]]
+    assert [row[0] for row in await rows(client, "DESCRIBE `Sent`")] == ["ID", "N"]
+    await run(client, "DROP STREAM `Sent`; DROP STREAM `Letters Home`;")
+
+
+async def test_a_push_query_shows_only_the_key_of_a_row_that_is_gone(remote: httpx.AsyncClient, dsn: str) -> None:
+    await run(remote, ORDERS + TOTALS)
+    with ChangeWriter(dsn, "totals", tasks=4) as writer:
+        writer.commit([("put", {"ITEM": "cup", "N": 1, "TOTAL": 2.0}, 1_000)])
+        writer.commit([("delete", {"ITEM": "cup"}, 2_000)])
+    _, there, gone, _ = await lines(remote, "SELECT item, n, IFNULL(n, 7) AS more, 'x' AS x FROM totals EMIT CHANGES LIMIT 2;")
+    assert there["row"] == {"op": "upsert", "event_time_ms": 1_000, "values": ["cup", 1, 1, "x"]}
+    assert gone["row"] == {"op": "delete", "event_time_ms": 2_000, "values": ["cup", None, None, None]}

@@ -199,6 +199,9 @@ def _shown(frame: pl.DataFrame, reader: RowReader | Sequence[str]) -> PushedRows
     if reader.is_of_stream:  # where a record without a value is no row
         frame = frame.filter(~is_deleted)
     kept = reader.kept(frame.rename({"_ts": EVENT_TIME}), {"_deleted": is_deleted})
-    shown = reader.shown(kept)
+    shown = reader.shown(kept).with_columns(
+        pl.when(kept["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)
+        for name in reader.values  # of a row that is gone only the key is left
+    )
     time_column = next(name for name in kept.columns if name.endswith(f".{EVENT_TIME}"))
     return PushedRows(shown, kept[time_column].to_list(), kept["_deleted"].to_list())

@@ -51,6 +51,11 @@ class RowReader:
         """Whether the rows are records of a stream."""
         return self._read.relation.kind == "stream"
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of the result's columns that are not of the relation's key."""
+        return tuple(name for name in self._read.types.names if name not in self._read.key)
+
     def kept(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
         """Return the rows that fulfil WHERE.
 

@@ -146,7 +146,7 @@ def relation_of(statement: Describe, session: Session) -> SqlRelation:
     if name is None:
         raise StatementRefused("missing_name", "say what to describe: DESCRIBE name", statement)
     folded = name.text if name.is_quoted else name.text.upper()
-    found = session.relations.get(folded) or session.relations.get(folded.upper())
+    found = session.relation(folded)
     if found is None:
         near = meant(folded, session.relations)
         ending = "SHOW STREAMS and SHOW TABLES list those there are" if near is None else f"did you mean {near}?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.statements.faults import StatementRefused
+from engine.statements.faults import StatementRefused, StatementUnsupported
 from engine.statements.session import KeyWindow
 from tests.unit.statements.scripts import RIDES, bound, definition, query
 
@@ -131,3 +131,20 @@ def test_a_wrong_query_is_refused_at_its_place(text: str, code: str) -> None:
         definition(text)
     assert caught.value.code == code
     assert caught.value.span is not None
+
+
+def test_a_replaced_result_keeps_its_query() -> None:
+    made = "CREATE STREAM dear WITH (QUERY_ID='dear_ones') AS SELECT id, fare FROM rides WHERE fare > 10;"
+    anew = "CREATE OR REPLACE STREAM dear AS SELECT id, fare FROM rides WHERE fare > 20;"
+    found = query(anew, RIDES + made)
+    assert found.is_replace
+    assert found.definition.name == "dear_ones"
+
+
+def test_a_name_in_quotes_means_the_relation_that_has_its_letters_and_digits() -> None:
+    before = "CREATE STREAM `My Rides` (id INT KEY, fare DOUBLE) WITH (KAFKA_TOPIC='my', VALUE_FORMAT='JSON');"
+    for name in ("`My Rides`", "MY_RIDES", "`my-rides`"):
+        assert definition(f"CREATE STREAM dear AS SELECT id FROM {name};", before).source.stream == "my_rides"
+    with pytest.raises(StatementUnsupported) as refused:
+        bound("CREATE STREAM my_rides (id INT KEY) WITH (KAFKA_TOPIC='other', VALUE_FORMAT='JSON');", bound(before)[1])
+    assert refused.value.code == "name_not_supported"
