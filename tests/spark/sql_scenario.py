@@ -42,7 +42,6 @@ PATIENCE_S: Final = 180.0
 
 POLL_S: Final = 0.1
 REQUEST_S: Final = 60.0
-STEADY: Final = ("running", "paused", "stopped")
 
 
 class Unlike(Exception):
@@ -228,7 +227,7 @@ class Running:
 def _is_settled(status: Json) -> bool:
     if status["state"] == "failed":
         raise Unlike(f"the query failed: {json.dumps(status['error'])}")
-    if status["state"] != status["desired_state"] or status["state"] not in STEADY:
+    if status["state"] != status["desired_state"] or status["observed_generation"] != status["generation"]:
         return False
     lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
     return status["state"] != "running" or (bool(lags) and not any(lags))
