@@ -37,8 +37,9 @@ serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER
 test: $(VENV)/classes-ok ## run the tests, two files at a time (one: ARGS='-n 0')
 	@$(BIN)/python -m pytest -m 'not slow and not bench' -n 2 --dist loadfile $(ARGS)
 
-test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those of `make faults`
-	@$(BIN)/python -m pytest -m 'slow and not faults' $(ARGS)
+test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those of `make faults`, and draw six times the examples
+	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'not slow' tests/property $(ARGS)
+	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'slow and not faults' $(ARGS)
 
 faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
 	@$(BIN)/python -m tests.faults $(ARGS)

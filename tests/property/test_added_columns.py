@@ -14,6 +14,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan, fits_kept_state, state_fingerprint
 from engine.plan.model import Plan
+from tests.examples import examples
 
 Json = dict[str, Any]
 COLUMNS = {"k": "string", "v": "bigint", "ts": "bigint"}
@@ -69,7 +70,7 @@ def told(made: Workbench) -> list[Json]:
 
 
 @pytest.mark.parametrize("kind", EDITS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.tuples(rows, rows, rows), st.tuples(rows, rows, rows), st.integers(1, 3))
 def test_further_columns_are_those_of_the_new_definition_and_null_before(
     kind: str, before: tuple[Any, ...], after: tuple[Any, ...], tasks: int

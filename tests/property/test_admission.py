@@ -10,6 +10,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from engine.connectors.admission import NO_TS, Admitted, Backlog, BatchLimit, Chunk, FeedPartition, admit
+from tests.examples import examples
 
 Place = tuple[int, int]
 """Partition and offset of a record."""
@@ -122,7 +123,7 @@ class Reading:
 limits = st.builds(BatchLimit, st.integers(1, 60), st.just(10**9)) | st.builds(BatchLimit, st.just(10**9), st.integers(1, 600))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(partitions(), limits)
 @example([Partition(0, [5, 5, 5], [1, 2, 3], 1), Partition(1, [5, 5], [1, 2], 1)], BatchLimit(1, 10**9))
 @example([Partition(0, [7, 1, 2, 8], [4], 1), Partition(1, [3, 9, 4], [1, 2, 3], 2)], BatchLimit(1, 10**9))

@@ -16,6 +16,7 @@ from engine.core.aggregation.running import Groups
 from engine.definition.aggregates import is_undoable
 from engine.errors import InvariantBroken
 from engine.plan.operators.aggregation import AggregateColumn
+from tests.examples import examples
 from tests.property import aggregate_model as model
 
 
@@ -37,7 +38,7 @@ def lifted(columns: Sequence[AggregateColumn], rows: Sequence[model.Row]) -> tup
     return aggregates, pl.DataFrame(aggregates.lift(model.frame(rows), positions))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS.filter(bool), data=st.data())
 def test_partials_merge_to_the_aggregate_of_all_records_in_any_order_and_any_parts(rows: list[model.Row], data: Any) -> None:
     order = data.draw(st.permutations(range(len(rows))))
@@ -55,7 +56,7 @@ def test_partials_merge_to_the_aggregate_of_all_records_in_any_order_and_any_par
     assert shown(aggregates, whole) == [model.values(rows, model.ALL)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS.filter(bool), data=st.data())
 def test_running_values_are_the_aggregates_of_every_prefix(rows: list[model.Row], data: Any) -> None:
     groups = sorted(data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows))))
@@ -71,7 +72,7 @@ def test_running_values_are_the_aggregates_of_every_prefix(rows: list[model.Row]
     assert [model.plain(row) for row in pl.DataFrame(columns).to_dicts()] == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS.filter(bool), data=st.data())
 def test_records_taken_out_leave_the_aggregate_of_the_others(rows: list[model.Row], data: Any) -> None:
     taken = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1))))

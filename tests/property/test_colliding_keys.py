@@ -16,6 +16,7 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Plan
+from tests.examples import examples
 from tests.property.colliding_keys import colliding
 from tests.property.test_definitions_run import FEED, Record, run
 
@@ -121,7 +122,7 @@ def test_the_keys_share_a_hash_without_a_seed_only() -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_keys_of_one_hash_give_what_keys_of_different_hashes_give(name: str, data: st.DataObject) -> None:
     plan = planned(name)

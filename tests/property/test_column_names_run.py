@@ -16,6 +16,7 @@ from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
+from tests.examples import examples
 from tests.property.test_definitions import CATALOG, definitions
 from tests.property.test_definitions_run import FEED, record_of, run
 
@@ -60,7 +61,7 @@ def planned(body: dict[str, Any], catalog: Catalog) -> Plan:
     return replace(plan, inputs=inputs)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(st.data())
 def test_what_columns_are_called_changes_nothing(data: st.DataObject) -> None:
     body = data.draw(definitions()) | {"tasks": 1}

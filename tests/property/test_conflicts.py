@@ -15,6 +15,7 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
+from tests.examples import examples
 from tests.property.test_definitions_run import FEED, Record, run
 from tests.property.test_repartition import Tasks
 from tests.stored.kinds import Record as Stored
@@ -79,7 +80,7 @@ def content(plan: Plan, records: list[Record], cuts: list[int]) -> set[tuple[Any
     return {row[2:] for row in last.values() if row[1] == "0"}
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.sampled_from(sorted(READERS)), st.integers(1, 3), changes())
 def test_every_permutation_of_the_same_puts_cut_anyhow_gives_the_same(
     data: st.DataObject, reader: str, tasks: int, in_order: list[Record]
@@ -90,7 +91,7 @@ def test_every_permutation_of_the_same_puts_cut_anyhow_gives_the_same(
     assert content(plan, arrived, cuts) == content(plan, in_order, [])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), changes(), st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_every_row_is_the_one_with_the_latest_event_time_also_where_the_number_of_tasks_changes(
     data: st.DataObject, in_order: list[Record], counts: list[int]

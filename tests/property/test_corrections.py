@@ -20,6 +20,7 @@ from engine.core.windows.sessions import SessionAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import suppress_model as model
 from tests.property import window_model
 from tests.property.hashings import hashings
@@ -58,7 +59,7 @@ def rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
     return frame.with_columns(bounds).drop("_key_hash").to_dicts()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), delay=DELAYS, cuts=CUTS, restarts=st.booleans(), hashing=hashings(), is_moving=st.booleans())
 def test_any_slicing_equals_the_step_by_step_model(
     data: st.DataObject, delay: int, cuts: list[int], restarts: bool, hashing: KeyHash, is_moving: bool
@@ -107,7 +108,7 @@ RECORDS = st.lists(
 WINDOWS = st.sampled_from([(5, 5, 0), (5, 5, 10), (12, 5, 7), (1, 1, 3), (40, 3, 20)])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(records=RECORDS, window=WINDOWS, cuts=CUTS, most=st.sampled_from([None, 1, 2]))
 def test_windows_show_their_changes_as_the_model_does(
     records: list[window_model.Row], window: tuple[int, int, int], cuts: list[int], most: int | None
@@ -178,7 +179,7 @@ def test_a_session_that_grows_deletes_its_preliminary_result_and_gives_a_new_one
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(records=RECORDS, window=WINDOWS, cuts=CUTS)
 def test_rows_marked_final_are_the_final_results(
     records: list[window_model.Row], window: tuple[int, int, int], cuts: list[int]

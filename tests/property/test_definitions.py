@@ -18,6 +18,7 @@ from engine.plan.build import build_plan, normalise, state_fingerprint
 from engine.plan.catalog import Catalog, derived_entry, source_entry
 from engine.plan.model import Plan
 from engine.plan.problems import problems_of
+from tests.examples import examples
 from tests.property.plan_walk import walk
 
 _COLUMNS = {
@@ -245,13 +246,13 @@ def _check(body: dict[str, Any]) -> None:
     assert derived_entry(plan).relation.history_retention_ms == plan.output.history_retention_ms
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(definitions())
 def test_a_sound_definition_is_planned_or_refused_and_its_plan_fits_together(body: dict[str, Any]) -> None:
     _check(body)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(_spoilt())
 def test_an_odd_definition_is_planned_or_refused_and_its_plan_fits_together(body: dict[str, Any]) -> None:
     _check(body)

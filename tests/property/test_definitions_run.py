@@ -25,6 +25,7 @@ from engine.plan.clock import needs_ticks
 from engine.plan.folding import folded
 from engine.plan.model import Feed, Plan
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG, definitions
 
@@ -129,7 +130,7 @@ def _comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(repr(value) for value in row)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(runs(), hashings())
 def test_what_is_planned_runs_and_gives_the_same_in_every_slicing_and_after_every_restart(
     given_run: tuple[Plan, list[Record], list[int]], hashing: KeyHash

@@ -25,6 +25,7 @@ from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.edit_model import GAP, SIZE, Grace, Model, Out, Sessions, TimeLimit, Tumbling, outcomes
 
 _COLUMNS = Schema((("key", BIGINT), ("number", BIGINT)))
@@ -109,7 +110,7 @@ _DELAYS = {"grace": 0, "tumbling": 0, "sessions": GAP + 1, "limit": 0, "sliding"
 
 
 @pytest.mark.parametrize("kind", list(_MODELS))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(before=_TIMES, after=_TIMES, graces=_GRACES, is_release=st.booleans())
 def test_results_after_an_edit_follow_the_rule(
     kind: str, before: list[int], after: list[int], graces: tuple[int, int], is_release: bool
@@ -126,7 +127,7 @@ def test_results_after_an_edit_follow_the_rule(
 
 
 @pytest.mark.parametrize("kind", [*_MODELS, "sliding"])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(before=_TIMES, graces=_GRACES)
 def test_what_an_edit_lets_go_at_once_is_within_the_bounds_that_waiting_tells(
     kind: str, before: list[int], graces: tuple[int, int]
@@ -144,7 +145,7 @@ def test_what_an_edit_lets_go_at_once_is_within_the_bounds_that_waiting_tells(
 
 
 @pytest.mark.parametrize("kind", ["tumbling", "sessions", "sliding"])
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(rounds=st.lists(st.tuples(_TIMES, st.integers(0, 40), st.booleans()), max_size=5))
 def test_however_often_the_grace_changes_no_window_is_final_twice(kind: str, rounds: list[tuple[list[int], int, bool]]) -> None:
     store = MemorySegmentStore()

@@ -22,6 +22,7 @@ from engine.definition.types import BIGINT, INT, STRING, ColumnType, Schema
 from engine.plan.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.foreign_key_model import Change, ForeignKeyModel, Output
 from tests.property.hashings import hashings
 
@@ -186,7 +187,7 @@ def expected(type_: str, retentions: tuple[int | None, int | None], records: Seq
     return model
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     type_=types,
     retentions=retentions,
@@ -222,7 +223,7 @@ def test_join_equals_the_model_in_every_slicing(
     assert chain.stages[1][0].clocks == {"c.table": model.right.clock}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     type_=types,
     is_versioned=st.tuples(st.booleans(), st.booleans()),

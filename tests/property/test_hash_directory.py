@@ -17,6 +17,7 @@ from engine.core.structures.hash_directory import (
     without_directory,
 )
 from engine.core.structures.sorted_search import U64, distinct, runs_of
+from tests.examples import examples
 
 SPREADS = [2**20, 2**31, 2**32, 2**40, 2**63, 2**64 - 1]
 
@@ -35,7 +36,7 @@ def drawn(seed: int, spread: int, crowd: int) -> U64:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     spread=st.sampled_from(SPREADS),

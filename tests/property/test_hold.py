@@ -17,6 +17,7 @@ from engine.core.operators import Moment, TableProgress
 from engine.definition.types import STRING, Schema
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.join_model import JoinModel
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
@@ -73,7 +74,7 @@ def frame(records: list[Record], side: str, first: int) -> pl.DataFrame:
     return result.with_columns(key_hash(result, [f"{alias}.key"]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     kind=st.sampled_from(["inner", "left"]),
     times=times,

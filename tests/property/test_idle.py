@@ -20,6 +20,7 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 
 IDLE_MS = 1_000
 FEED = {"type": "log", "feed": "all", "partitions": 1}
@@ -202,7 +203,7 @@ def results(emissions: list[Any]) -> tuple[list[tuple[Any, ...]], int]:
     return rows, late
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(times=st.lists(st.integers(0, 2_000), min_size=1, max_size=8), ticks=st.sets(st.integers(1, 9_000), max_size=12))
 def test_the_number_of_ticks_makes_no_difference(times: list[int], ticks: set[int]) -> None:
     often, once = task(), task()
@@ -210,7 +211,7 @@ def test_the_number_of_ticks_makes_no_difference(times: list[int], ticks: set[in
     assert results(seen) == results([once.process(records(times), 0), once.process([], 10_000)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(times=st.lists(st.integers(0, 2_000), min_size=2, max_size=12), cut=st.integers(1, 11))
 def test_time_in_which_nobody_looked_is_no_silence(times: list[int], cut: int) -> None:
     interrupted, whole = task(), task()
@@ -230,7 +231,7 @@ def test_records_after_a_silence_are_judged_by_the_advanced_time() -> None:
 
 @pytest.mark.parametrize("waiting", WAITING)
 @pytest.mark.parametrize("ending", ENDINGS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(script=batches)
 def test_one_stage_and_two_agree_on_what_silence_does_and_marks(waiting: str, ending: str, script: list[Batch]) -> None:
     one, two = two_steps(waiting, ending, "k"), two_steps(waiting, ending, "j")
@@ -243,7 +244,7 @@ BY_EVENT_TIME = [(waiting, ending) for waiting in WAITING for ending in ENDINGS 
 
 
 @pytest.mark.parametrize(("waiting", "ending"), BY_EVENT_TIME)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(script=batches, ticks=st.integers(2, 7))
 def test_the_mark_does_not_depend_on_the_ticks_either(waiting: str, ending: str, script: list[Batch], ticks: int) -> None:
     plan = two_steps(waiting, ending, "j")

@@ -17,6 +17,7 @@ from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel
 
@@ -90,7 +91,7 @@ class Runner:
         self.start(spec, state)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     spec=specs,
     records=records,
@@ -122,7 +123,7 @@ def test_join_equals_the_model_in_every_slicing(
     assert runner.join.clocks["w.table"] == model.table.clock
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=records, cut=st.integers(0, 50), graces=st.tuples(st.integers(0, 15), st.integers(0, 15)))
 def test_a_changed_grace_holds_from_the_next_record_on(records: list[Record], cut: int, graces: tuple[int, int]) -> None:
     before, after = (

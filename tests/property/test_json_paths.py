@@ -17,6 +17,7 @@ from engine.definition.library.json_texts import _extracted, _is_json
 from engine.definition.library.json_values import of_column, written
 from engine.definition.library.json_writing import written_as_json
 from engine.definition.types import parse_type
+from tests.examples import examples
 
 PATHS = ("$", "$.a", "$.a.b", "$.a[0]", "$[1]", "$.b.a[1].a", "$[0].b", "$.a.length", "$.0")
 STEPS = {path: tuple(part for part in path[1:].replace("[", ".").replace("]", "").split(".") if part) for path in PATHS}
@@ -60,7 +61,7 @@ def _expected(text: str | None, path: str) -> Any:
         return Unfit
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(texts | st.none(), min_size=1, max_size=12), st.sampled_from(PATHS))
 def test_polars_is_believed_only_where_it_gives_the_same(given_texts: list[str | None], path: str) -> None:
     quick = quickly_extracted(STEPS[path])
@@ -71,7 +72,7 @@ def test_polars_is_believed_only_where_it_gives_the_same(given_texts: list[str |
             assert value == _expected(text, path), text
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(texts | st.none(), min_size=1, max_size=12))
 def test_what_polars_takes_for_json_is_json(given_texts: list[str | None]) -> None:
     values, is_sure = quickly_judged(pl.DataFrame([pl.Series("text", given_texts, dtype=pl.String)]))
@@ -124,7 +125,7 @@ written_rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.none() | written_rows, min_size=1, max_size=8))
 def test_columns_are_written_as_their_values_are(rows: list[dict[str, Any] | None]) -> None:
     made = written_as_json(pl.col("x"), WRITTEN)

@@ -20,6 +20,7 @@ from engine.core.windows.sliding import SlidingAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.window_model import SCHEMA, Row, frame
 
 COUNT = (AggregateColumn("rows", "count", None),)
@@ -81,7 +82,7 @@ def hopping(rows: Sequence[Row], size: int, advance: int, grace: int) -> tuple[A
     return dict(held), counters, late, clock
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     rows=ROWS, cuts=CUTS, size=st.sampled_from([1, 7, 30, 86_400_000]), hops=st.sampled_from([1, 2, 5]), grace=GRACES, emit=EMITS
 )
@@ -95,7 +96,7 @@ def test_hopping_windows(rows: list[Row], cuts: set[int], size: int, hops: int, 
     assert told == (held, counters, late)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=ROWS, cuts=CUTS, difference=st.sampled_from([0, 1, 7, 30, 86_400_000]), emit=EMITS)
 def test_sliding_windows(rows: list[Row], cuts: set[int], difference: int, emit: str) -> None:
     """With a grace of a century nothing is late for another reason."""

@@ -28,6 +28,7 @@ from engine.state.memory import MemorySegmentStore
 from tests.bench.core_jobs import Feed, bids_and_versions, bids_only, two_streams
 from tests.bench.nxt import replay
 from tests.bench.oracle import judge_windows
+from tests.examples import examples
 
 TIMES = st.lists(st.integers(0, 40) | st.integers(0, 200_000), max_size=30)
 ALLOWANCES = [Allowance(), Allowance(slack_ms=7), Allowance(size_ms=10, advance_ms=10), Allowance(size_ms=10, advance_ms=3)]
@@ -67,7 +68,7 @@ def needed(clock: int, ts: int, allowance: Allowance) -> int:
     raise AssertionError
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(times=st.lists(st.integers(0, 60), max_size=25), cuts=st.sets(st.integers(1, 24)), allowance=st.sampled_from(ALLOWANCES))
 def test_every_grace_finds_as_many_late_as_judging_each_record_by_it(
     times: list[int], cuts: set[int], allowance: Allowance
@@ -87,7 +88,7 @@ def test_every_grace_finds_as_many_late_as_judging_each_record_by_it(
         assert histogram.late_above(grace) == sum(each > grace for each in wanted), grace
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(times=TIMES, cuts=st.sets(st.integers(1, 29)), is_restarted=st.booleans())
 def test_an_input_is_measured_by_its_own_time_across_batches_and_restarts(
     times: list[int], cuts: set[int], is_restarted: bool

@@ -33,6 +33,7 @@ from app.store.queries import get_query, request_restart, set_desired_state
 from app.store.transitions import LeasedQuery
 from engine.connectors.sink import claim_epoch
 from engine.errors import EpochFenced
+from tests.examples import examples
 
 LIMITS = Limits(
     start_timeout_ms=20_000,
@@ -331,5 +332,7 @@ def test_whatever_clients_drivers_and_the_clock_do_a_wish_is_met_and_one_launch_
 ) -> None:
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=examples(15), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
     )

@@ -12,6 +12,7 @@ from app.testing.rows import plain_values
 from engine.definition.expressions import compile_scalar, qualify
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import Schema
+from tests.examples import examples
 from tests.property import nested_model as model
 
 ROWS = st.lists(st.fixed_dictionaries({name: model.values(kind) for name, kind in model.SCHEMA.items()}), min_size=1, max_size=5)
@@ -31,7 +32,7 @@ def found(text: str, schema: Schema, given: pl.DataFrame) -> list[Any]:
     return plain_values(given.select(scalar.expr.alias("x")).to_series().to_list(), scalar.type)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(rows=ROWS, data=st.data())
 def test_a_nested_expression_is_what_its_model_says_for_each_row_and_for_every_cut(rows: list[dict[str, Any]], data: Any) -> None:
     expression = data.draw(KINDS.flatmap(lambda kind: model.models(kind, dict(model.SCHEMA.items()))))

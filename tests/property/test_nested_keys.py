@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.core.running import query, run, stream, table
 
 NESTED = {
@@ -68,7 +69,7 @@ def results(name: str, kind: str, keys: list[Any], records: Any, tasks: int, ste
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(kind=st.sampled_from(sorted(NESTED)), records=RECORDS, step=st.integers(1, 6))
 def test_a_nested_key_is_a_key_as_any_other(name: str, kind: str, records: Any, step: int) -> None:
     keys, texts = NESTED[kind], [f"text {number}" for number in range(5)]
@@ -81,7 +82,7 @@ def test_a_nested_key_is_a_key_as_any_other(name: str, kind: str, records: Any, 
 
 @pytest.mark.parametrize("kind", sorted(NESTED))
 @pytest.mark.parametrize("source", ["stream", "table"])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(records=RECORDS, step=st.integers(1, 6))
 def test_aggregates_tell_nested_values_apart_as_they_do_texts(source: str, kind: str, records: Any, step: int) -> None:
     sets = {"s": "collect_set(v)", "l": "collect_list(v)"} if source == "stream" else {}

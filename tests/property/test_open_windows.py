@@ -19,6 +19,7 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.test_definitions_run import FEED, Record, _slices
 
 STREAM = StreamDefinition.model_validate(
@@ -76,7 +77,7 @@ def fold(into: Folded, frame: pl.DataFrame, row_code: int) -> None:
             into.pop(key, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     given=records,
     cuts=st.sets(st.integers(1, 24), max_size=5),

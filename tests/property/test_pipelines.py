@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.testing.workbench import Workbench
+from tests.examples import examples
 from tests.property.pipelines import MAX_TASKS, TEMPLATES, World, emitted, tables, worlds
 
-EXAMPLES = int(os.environ.get("PIPELINE_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("PIPELINE_EXAMPLES", examples(50)))
 """By hand, 2,000 take a quarter of an hour."""
 
 
@@ -58,7 +59,7 @@ def test_every_template_is_drawn() -> None:
     """The strategy reaches every kind of query, or the tests above show little."""
     seen: set[str] = set()
 
-    @settings(max_examples=200, database=None, derandomize=True)
+    @settings(max_examples=examples(200), database=None, derandomize=True)
     @given(worlds())
     def look(world: World) -> None:
         for query in world.queries:

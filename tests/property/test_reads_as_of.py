@@ -19,6 +19,7 @@ from app.store.rows import RowsShape, lookup_statement, rows_statement
 from engine.connectors.views import apply_changes, create_view
 from engine.definition.types import Schema
 from engine.plan.model import Output
+from tests.examples import examples
 
 KEYS = ["a", "b", "c"]
 RETENTION_MS = 20
@@ -130,7 +131,7 @@ def values(connection: psycopg.Connection[Any], statement: str, params: dict[str
     return tuple(row[7:])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=batches, ats=st.lists(times, min_size=1, max_size=4), start=times, length=st.integers(0, 30))
 def test_reads_equal_the_model(table: Any, batches: list[list[Put]], ats: list[int], start: int, length: int) -> None:
     connection, ids = table

@@ -27,6 +27,7 @@ from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.operators.windows import WindowedAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.test_definitions_run import Record, _comparable, run, runs, table
 from tests.stored.kinds import CATALOG, FEED, KINDS, MINUTE_MS, closing, definition, slices
@@ -71,7 +72,7 @@ class Tasks:
         return [_comparable(row) for frame in step.changes for row in frame.rows()], step.failure is None
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(runs(), st.lists(st.integers(1, 4), min_size=1, max_size=3), hashings())
 def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_before(
     given_run: tuple[Plan, list[Record], list[int]], between: list[int], hashing: KeyHash
@@ -125,7 +126,7 @@ def in_order(records: Sequence[Record]) -> list[Record]:
     return [*rising, *(record._replace(ts=far_ms) for far_ms in (FAR_MS, 2 * FAR_MS) for record in names.values())]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(runs(), st.lists(st.integers(1, 4), min_size=6, max_size=6))
 def test_records_in_the_order_of_time_give_the_same_whatever_the_number_of_tasks_becomes(
     given_run: tuple[Plan, list[Record], list[int]], counts: list[int]
@@ -164,7 +165,7 @@ def planned(kind: str) -> Plan:
     return replace(plan, inputs=tuple(replace(item, feed=feed) for item in plan.inputs))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(sorted({*KINDS} - {"idle", "running_lists"})),
     st.integers(0, 10**6),

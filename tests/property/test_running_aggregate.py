@@ -16,6 +16,7 @@ from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
@@ -54,7 +55,7 @@ def run(
     return emitted, counters
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS, cuts=model.CUTS, restarts=st.booleans(), hashing=hashings())
 def test_any_slicing_equals_the_record_by_record_model(
     rows: list[model.Row], cuts: list[int], restarts: bool, hashing: KeyHash
@@ -67,7 +68,7 @@ def test_any_slicing_equals_the_record_by_record_model(
     assert counters.get(("totals", "null_value"), 0) == sum(row.group is not None and row.op == 1 for row in rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS, cuts=model.CUTS)
 def test_slices_and_restarts_change_no_bit_and_no_counter(rows: list[model.Row], cuts: list[int]) -> None:
     sliced, whole = run(spec(model.ALL), rows, cuts, restarts=True), run(spec(model.ALL), rows, [])
@@ -75,7 +76,7 @@ def test_slices_and_restarts_change_no_bit_and_no_counter(rows: list[model.Row],
     assert sliced[1] == whole[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS, cuts=model.CUTS, most=st.integers(1, 4), restarts=st.booleans())
 def test_a_group_that_stops_matching_having_is_deleted_once(
     rows: list[model.Row], cuts: list[int], most: int, restarts: bool
@@ -84,7 +85,7 @@ def test_a_group_that_stops_matching_having_is_deleted_once(
     assert [model.plain(row) for row in emitted] == model.run_stream(rows, model.ALL, most)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rows=model.ROWS,
     cuts=model.CUTS,

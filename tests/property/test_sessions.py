@@ -24,6 +24,7 @@ from engine.core.windows.sessions import SessionAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import session_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
@@ -99,7 +100,7 @@ def run(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     rows=st.one_of(ROWS, MILD, IN_ORDER),
     gap=GAPS,
@@ -120,7 +121,7 @@ def test_any_slicing_equals_the_record_by_record_model(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=st.one_of(ROWS, MILD), gap=GAPS, grace=GRACES, cuts=CUTS)
 def test_restarts_and_slices_change_neither_emissions_nor_late_rows_nor_counters(
     emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int]
@@ -130,7 +131,7 @@ def test_restarts_and_slices_change_neither_emissions_nor_late_rows_nor_counters
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, gap=GAPS, grace=GRACES, cuts=CUTS, advances=st.dictionaries(st.integers(1, 40), st.integers(1, 40), max_size=4))
 def test_time_that_advances_without_records_closes_sessions(
     emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int], advances: dict[int, int]
@@ -142,13 +143,13 @@ def test_time_that_advances_without_records_closes_sessions(
     assert [row["offset"] - 1000 for row in late] == late_places
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, gap=GAPS, cuts=CUTS, least=st.integers(1, 4))
 def test_having_filters_final_results(rows: list[Row], gap: int, cuts: list[int], least: int) -> None:
     assert run(model.spec(gap, 3, "final", f"rows >= {least}"), rows, cuts)[0] == model.run(rows, gap, 3, "final", least)[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=ROWS, gap=GAPS, cuts=CUTS, most=st.integers(1, 3))
 def test_a_change_that_fails_having_is_a_delete_if_the_session_was_shown(
     rows: list[Row], gap: int, cuts: list[int], most: int
@@ -156,7 +157,7 @@ def test_a_change_that_fails_having_is_a_delete_if_the_session_was_shown(
     assert run(model.spec(gap, 3, "changes", f"rows <= {most}"), rows, cuts)[0] == model.run(rows, gap, 3, "changes", most)[0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, gap=GAPS, grace=GRACES)
 def test_each_final_result_is_the_last_change_of_its_session(rows: list[Row], gap: int, grace: int) -> None:
     last: dict[tuple[str, int, int], dict[str, Any]] = {}
@@ -168,7 +169,7 @@ def test_each_final_result_is_the_last_change_of_its_session(rows: list[Row], ga
         assert known == {name: final[name] for name in known}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     held=st.lists(st.tuples(st.integers(0, 3), st.integers(9, 15)), max_size=3),
     own=st.lists(st.booleans(), min_size=1, max_size=25),
@@ -317,7 +318,7 @@ def test_a_session_is_shown_at_its_end_corrected_and_final_when_it_closes() -> N
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     rows=st.one_of(ROWS, MILD, IN_ORDER),
     gap=GAPS,

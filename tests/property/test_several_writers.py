@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.testing.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
+from tests.examples import examples
 from tests.property.pipelines import emitted
 
 Json = dict[str, Any]
@@ -87,7 +88,7 @@ def run(found: dict[str, list[Row]], least: int, body: Json, tasks: int, seed: i
     return made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records, st.integers(0, 3), st.sampled_from(READERS), st.integers(1, 3), st.integers(0, 2**32))
 def test_how_commits_interleave_decides_nothing(
     found: dict[str, list[Row]], least: int, body: Json, tasks: int, seed: int
@@ -95,7 +96,7 @@ def test_how_commits_interleave_decides_nothing(
     assert emitted(run(found, least, body, tasks, seed)) == emitted(run(found, least, body, tasks, None))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records, st.integers(0, 3), st.sampled_from(READERS), st.integers(1, 3), st.integers(0, 2**32))
 def test_a_reader_has_what_one_stream_of_all_records_in_order_gives(
     found: dict[str, list[Row]], least: int, body: Json, tasks: int, seed: int
@@ -107,7 +108,7 @@ def test_a_reader_has_what_one_stream_of_all_records_in_order_gives(
     assert emitted(run(found, least, body, 1, seed))["counted"] == emitted(alone)["counted"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(records, st.lists(st.integers(1, 4), min_size=2, max_size=2), st.integers(0, 2**32))
 def test_another_number_of_tasks_loses_and_repeats_nothing(found: dict[str, list[Row]], tasks: list[int], seed: int) -> None:
     made, chance = bench(), random.Random(seed)
@@ -127,7 +128,7 @@ def test_another_number_of_tasks_loses_and_repeats_nothing(found: dict[str, list
     assert {key: (count, total) for _, _, key, count, total in emitted(made)["counted"]} == wanted
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(records, st.sampled_from(READERS), st.integers(1, 3))
 def test_a_writer_may_come_while_a_reader_is_at_work(found: dict[str, list[Row]], body: Json, tasks: int) -> None:
     """What it writes is read from its beginning; what was read before stays as it was."""

@@ -23,6 +23,7 @@ from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SlidingAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import sliding_model, window_model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
@@ -103,7 +104,7 @@ def run(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=st.one_of(ROWS, IN_ORDER), difference=DIFFERENCES, grace=GRACES, cuts=CUTS, hashing=hashings())
 def test_any_slicing_equals_the_record_by_record_model(
     emit: str, rows: list[window_model.Row], difference: int, grace: int, cuts: list[int], hashing: KeyHash
@@ -116,7 +117,7 @@ def test_any_slicing_equals_the_record_by_record_model(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES, cuts=CUTS)
 def test_restarts_and_slices_change_nothing_for_any_aggregate(
     emit: str, rows: list[window_model.Row], difference: int, grace: int, cuts: list[int]
@@ -126,7 +127,7 @@ def test_restarts_and_slices_change_nothing_for_any_aggregate(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     rows=ROWS,
     difference=DIFFERENCES,
@@ -142,14 +143,14 @@ def test_an_idle_advance_closes_windows_as_a_record_would(
     assert seen.emitted == sliding_model.run(rows, difference, grace, emit, advances=advances).outputs
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, cuts=CUTS, least=st.integers(1, 4))
 def test_having_filters_final_results(rows: list[window_model.Row], difference: int, cuts: list[int], least: int) -> None:
     seen = run(sliding_model.spec(difference, 3, "final", f"rows >= {least}"), rows, cuts)
     assert seen.emitted == sliding_model.run(rows, difference, 3, "final", least).outputs
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES, cuts=CUTS, most=st.integers(1, 3))
 def test_a_change_that_stops_matching_having_is_deleted_once(
     rows: list[window_model.Row], difference: int, grace: int, cuts: list[int], most: int
@@ -158,7 +159,7 @@ def test_a_change_that_stops_matching_having_is_deleted_once(
     assert seen.emitted == sliding_model.run(rows, difference, grace, "changes", most).outputs
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES)
 def test_each_final_result_is_the_last_change_of_its_window(rows: list[window_model.Row], difference: int, grace: int) -> None:
     aggregates = EVERY_AGGREGATE
@@ -170,7 +171,7 @@ def test_each_final_result_is_the_last_change_of_its_window(rows: list[window_mo
         assert known == {name: final[name] for name in known}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     rows=ROWS,
     difference=DIFFERENCES,
@@ -194,7 +195,7 @@ def test_a_new_grace_never_reopens_a_window(
     assert emitted == model.outputs
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES)
 def test_nothing_is_let_go_before_it_is_due(rows: list[window_model.Row], difference: int, grace: int) -> None:
     operator = SlidingAggregator(sliding_model.spec(difference, grace, "final"), window_model.SCHEMA, None, MemorySegmentStore())
@@ -211,7 +212,7 @@ def test_nothing_is_let_go_before_it_is_due(rows: list[window_model.Row], differ
     assert operator.process(window_model.frame([]), {}, Moment(position=10**6, advance_ms=10**6)).frame.is_empty()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES, cuts=CUTS)
 def test_corrections_end_with_the_final_result_of_each_window(
     rows: list[window_model.Row], difference: int, grace: int, cuts: list[int]
@@ -304,7 +305,7 @@ def test_many_groups_over_all_of_time_are_handled_apart(emit: str) -> None:
     assert result["rows"].to_list() == [1] * len(rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     rows=st.one_of(ROWS, IN_ORDER),
     difference=DIFFERENCES,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.core.aggregation.running import grouped
 from engine.core.structures.sorted_search import SORTED_FROM, distinct, key_order, numbered, runs_of, search, stable_order
+from tests.examples import examples
 
 HASHES = st.one_of(st.integers(0, 5), st.integers(2**64 - 6, 2**64 - 1), st.sampled_from([2**40, 2**40 + 1, 2**63, 2**63 + 2]))
 
@@ -18,7 +19,7 @@ def unsigned(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.array(values, np.uint64)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(values=st.lists(HASHES, max_size=60))
 def test_ordering_by_packed_numbers_is_stable(values: list[int]) -> None:
     hashes = unsigned(values)
@@ -29,7 +30,7 @@ def test_ordering_by_packed_numbers_is_stable(values: list[int]) -> None:
     assert distinct(hashes).tolist() == wanted.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(own=st.lists(HASHES, min_size=1, max_size=60), wanted=st.lists(HASHES, min_size=1, max_size=20))
 def test_the_runs_of_some_keys_are_all_their_rows(own: list[int], wanted: list[int]) -> None:
     hashes, keys = unsigned(sorted(own)), distinct(unsigned(wanted))
@@ -39,7 +40,7 @@ def test_the_runs_of_some_keys_are_all_their_rows(own: list[int], wanted: list[i
     assert found == {key: np.flatnonzero(hashes == np.uint64(key)).tolist() for key in keys.tolist() if key in own}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     rows=st.lists(st.tuples(HASHES, st.integers(0, 3), st.integers(0, 9)), max_size=60),
     is_by_time=st.booleans(),
@@ -64,7 +65,7 @@ def test_many_needles_in_no_order_are_found_as_few_are(side: str) -> None:
     assert search(ascending, wanted, side).tolist() == np.searchsorted(ascending, wanted, side).tolist()  # type: ignore[arg-type,call-overload]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", "b", None])), max_size=30))
 def test_groups_of_one_hash_are_kept_apart(rows: list[tuple[int, str | None]]) -> None:
     frame = pl.DataFrame(rows, schema={"h": pl.UInt64, "g": pl.String}, orient="row").with_row_index("row")
@@ -76,7 +77,7 @@ def test_groups_of_one_hash_are_kept_apart(rows: list[tuple[int, str | None]]) -
     assert sorted(parts) == sorted(wanted)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 5), st.sampled_from([0, 2**61])), max_size=20))
 def test_the_latest_time_of_a_group_runs_with_it(rows: list[tuple[int, int, int]]) -> None:
     frame = pl.DataFrame({"h": pl.Series([row[0] for row in rows], dtype=pl.UInt64), "t": [row[1] + row[2] for row in rows]})

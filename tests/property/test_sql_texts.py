@@ -11,6 +11,7 @@ from engine.sql.faults import SyntaxFault
 from engine.sql.printing import show
 from engine.sql.tree import Node
 from engine.sql.values import RESERVED
+from tests.examples import examples
 
 BOUNDS = Bounds(nesting=200, depth=400, values=50, arguments=50)
 NAMES = st.sampled_from(["a", "b", "w.$match", "s.t", '"x ""y"', '"select".b', "é", "a.1", "end", "date", "isnull"])
@@ -68,7 +69,7 @@ def read(text: str) -> Node | None:
     return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.recursive(NAMES | VALUES, deeper, max_leaves=12))
 def test_what_is_printed_is_read_as_the_same_tree(text: str) -> None:
     tree = read(text)
@@ -84,7 +85,7 @@ WORDS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=40))
 def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
     tree = read(text)

@@ -22,6 +22,7 @@ from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.stored.kinds import CATALOG, KINDS, MINUTE_MS, SOURCES
 
 _REKEYED: dict[str, Any] = {
@@ -155,14 +156,14 @@ def check_cuts(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", SEVERAL_STAGES)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.data())
 def test_results_of_several_stages_are_those_of_the_merge_record_by_record(name: str, data: st.DataObject) -> None:
     check_cuts(name, data)
 
 
 @pytest.mark.parametrize("name", [name for name in DEFINITIONS if name not in SEVERAL_STAGES])
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(st.data())
 def test_results_of_one_stage_too(name: str, data: st.DataObject) -> None:
     check_cuts(name, data)
@@ -173,7 +174,7 @@ def test_these_have_several_stages() -> None:
     assert len(planned("three_stages", 2).stages) == 3
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_a_stateless_query_makes_the_same_numbers_with_any_number_of_tasks(data: st.DataObject) -> None:
     """What a record makes does not hang on other tasks' clocks here: then not even the number of tasks shows (P4)."""

@@ -14,19 +14,20 @@ from engine.sql.sentences import report
 from engine.sql.statement_printing import show
 from engine.sql.statement_tree import Statement
 from engine.sql.statements import parse_statement
+from tests.examples import examples
 from tests.property.statement_trees import STATEMENTS
 from tests.unit.sql.test_statements import STATEMENTS as WRITTEN
 
 BOUNDS = Bounds(nesting=60, depth=200, values=50, arguments=50)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(STATEMENTS)
 def test_what_is_printed_is_read_as_it_was(tree: Statement) -> None:
     assert parse_statement(show(tree), BOUNDS) == tree
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(STATEMENTS, max_size=4), st.sampled_from([";", " ;\n", "; -- ' \n", "/* ; */;"]))
 def test_a_script_holds_the_statements_that_it_is_made_of(trees: list[Statement], end: str) -> None:
     script = parse_script("".join(show(tree) + end for tree in trees), None, BOUNDS)
@@ -34,7 +35,7 @@ def test_a_script_holds_the_statements_that_it_is_made_of(trees: list[Statement]
     assert script.faults or [each.tree for each in script.statements] == trees
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STATEMENTS, st.randoms(use_true_random=False))
 def test_a_spoilt_statement_is_read_or_refused_at_a_place(tree: Statement, choices: random.Random) -> None:
     text = show(tree)
@@ -50,7 +51,7 @@ def test_thousands_of_spoilt_statements_are_read_or_refused() -> None:
             read(spoilt(text, choices))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_at_a_place(text: str) -> None:
     read(text)

@@ -18,6 +18,7 @@ from engine.core.operators import Moment
 from engine.definition.types import STRING, Schema
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.stream_join_model import Side, StreamJoinModel
 
@@ -100,7 +101,7 @@ class Runner:
         self.start(spec, state)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     spec=specs | eager,
     records=records,
@@ -133,7 +134,7 @@ def test_join_equals_the_model_in_every_slicing(
     assert runner.join.clocks == {"r": model.clock}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(spec=specs, records=records, cut=st.integers(0, 60), grace_ms=st.integers(0, 15))
 def test_no_record_is_shown_with_nulls_and_a_partner_also_when_the_grace_changes(
     spec: StreamStreamJoin, records: list[Record], cut: int, grace_ms: int
@@ -156,7 +157,7 @@ def test_no_record_is_shown_with_nulls_and_a_partner_also_when_the_grace_changes
         assert {value for row in shown for value in row if value is not None} == {str(pos) for pos, _ in order} - late
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(spec=specs, records=records, advance_ms=st.integers(1, 60))
 def test_due_in_says_when_an_advance_closes_something(spec: StreamStreamJoin, records: list[Record], advance_ms: int) -> None:
     runner = Runner(spec)
@@ -168,7 +169,7 @@ def test_due_in_says_when_an_advance_closes_something(spec: StreamStreamJoin, re
         assert len(runner.output) == shown
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(spec=eager, records=records, cuts=st.sets(st.integers(1, 59)))
 def test_an_eager_join_shows_each_record_at_once_and_keeps_none_to_show_it_later(
     spec: StreamStreamJoin, records: list[Record], cuts: set[int]

@@ -22,6 +22,7 @@ from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import window_model
 from tests.property.hashings import hashings
 from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, table_frame
@@ -131,7 +132,7 @@ def by_wall_clock(limit: int, limits: Limits, *, is_event_driven: bool = False) 
     return WallClockSuppression("s", ("key",), limit, bounds, is_event_driven)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(made=batches(), limit=LIMITS_MS, cuts=CUTS, restarts=st.booleans(), hashing=hashings())
 def test_a_time_limit_equals_the_change_by_change_model(
     made: list[Batch], limit: int, cuts: set[int], restarts: bool, hashing: KeyHash
@@ -141,7 +142,7 @@ def test_a_time_limit_equals_the_change_by_change_model(
     assert found == (model.outputs, None, model.evicted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(made=batches(), limit=LIMITS_MS, limits=EARLY, cuts=CUTS, restarts=st.booleans(), hashing=hashings())
 def test_a_full_buffer_emits_its_oldest_entries_early(
     made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, hashing: KeyHash
@@ -151,7 +152,7 @@ def test_a_full_buffer_emits_its_oldest_entries_early(
     assert found == (model.outputs, None, model.evicted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(made=batches(), limit=LIMITS_MS, limits=STOP, cuts=CUTS, restarts=st.booleans(), hashing=hashings())
 def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
     made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, hashing: KeyHash
@@ -161,7 +162,7 @@ def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
     assert found == (model.outputs, model.failed_at, 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     made=batches(),
     limit=LIMITS_MS,
@@ -180,7 +181,7 @@ def test_a_wall_clock_limit_equals_the_change_by_change_model(
     assert run(spec, ticking, hashing, restarts=restarts) == (model.outputs, None, model.evicted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(made=batches(), limit=LIMITS_MS, cuts=CUTS)
 def test_cuts_inside_one_wall_clock_time_change_nothing(made: list[Batch], limit: int, cuts: set[int]) -> None:
     made = [batch._replace(changes=tuple(change for change in batch.changes if change.key is not None)) for batch in made]
@@ -188,7 +189,7 @@ def test_cuts_inside_one_wall_clock_time_change_nothing(made: list[Batch], limit
     assert run(spec, parts(made, cuts), restarts=True) == run(spec, made, restarts=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(made=batches(), limit=st.sampled_from([1, 4, 15]))
 def test_a_key_is_emitted_at_most_once_per_limit_of_wall_clock(made: list[Batch], limit: int) -> None:
     last: dict[str, int] = {}
@@ -200,7 +201,7 @@ def test_a_key_is_emitted_at_most_once_per_limit_of_wall_clock(made: list[Batch]
         last.update(dict.fromkeys(emitted, batch.now))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(made=batches(), limit=LIMITS_MS, limits=st.one_of(st.just(UNBOUNDED), EARLY), is_wall_clock=st.booleans())
 def test_what_came_and_went_while_it_was_held_takes_no_room(
     made: list[Batch], limit: int, limits: Limits, is_wall_clock: bool
@@ -340,7 +341,7 @@ def held_back(
 
 
 @pytest.mark.parametrize("kind", ["hopping", "session", "sliding"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     made=st.lists(st.lists(st.integers(0, 60), max_size=6), min_size=1, max_size=25),
     is_rising=st.booleans(),

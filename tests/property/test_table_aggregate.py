@@ -15,6 +15,7 @@ from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.operators import Moment, Operator
 from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
@@ -65,7 +66,7 @@ def run(
     return emitted, late, dict(sorted(counters.items()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, restarts=st.booleans(), hashing=hashings())
 def test_any_slicing_equals_aggregating_the_rows_afresh(
     rows: list[model.Row], retention_ms: int | None, cuts: list[int], restarts: bool, hashing: KeyHash
@@ -78,7 +79,7 @@ def test_any_slicing_equals_aggregating_the_rows_afresh(
     assert len(late) == counters.get("table_history_expired", 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS)
 def test_slices_and_restarts_change_no_bit_no_late_row_and_no_counter(
     rows: list[model.Row], retention_ms: int | None, cuts: list[int]
@@ -86,7 +87,7 @@ def test_slices_and_restarts_change_no_bit_no_late_row_and_no_counter(
     assert repr(run(rows, retention_ms, cuts, restarts=True)) == repr(run(rows, retention_ms, []))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, most=st.integers(1, 2))
 def test_a_group_that_stops_matching_having_is_deleted_once(
     rows: list[model.Row], retention_ms: int | None, cuts: list[int], most: int
@@ -95,7 +96,7 @@ def test_a_group_that_stops_matching_having_is_deleted_once(
     assert [model.plain(row) for row in emitted] == model.TableGroups(model.UNDOABLE, retention_ms, most).run(rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rows=model.ROWS,
     retention_ms=RETENTIONS,

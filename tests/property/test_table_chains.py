@@ -14,6 +14,7 @@ from engine.definition.relations import TableDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, source_entry
+from tests.examples import examples
 from tests.property.plan_walk import walk
 from tests.property.test_definitions_run import FEED, Record, run
 
@@ -121,7 +122,7 @@ def expected(chain: Chain, records: list[Record]) -> set[tuple[Any, ...]]:
     }
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(chain=CHAINS, records=RECORDS, tasks=st.sampled_from([1, 3]), cuts=st.sets(st.integers(1, 24)))
 def test_a_chain_holds_what_sql_gives(chain: Chain, records: list[Record], tasks: int, cuts: set[int]) -> None:
     if chain.second in ("right", "outer") and not chain.is_keyed:
@@ -151,7 +152,7 @@ VERSIONED: Catalog = {
 }
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(first=TYPES, second=TYPES, records=RECORDS, cuts=st.sets(st.integers(1, 24)))
 def test_a_versioned_chain_read_now_is_what_sql_gives(first: str, second: str, records: list[Record], cuts: set[int]) -> None:
     """TT3: whatever the event times of changes and deletes; a change older than its key's latest comes to nothing (TT2)."""

@@ -15,6 +15,7 @@ from engine.core.operators import Moment
 from engine.core.table_filter import TableFilterer
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings
 from tests.property.table_join_model import LEFT, FilterModel, Side, Step
@@ -54,7 +55,7 @@ def run(
     return told, counters
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(retention_ms=RETENTIONS, is_result_versioned=st.booleans(), steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_filter_equals_the_model_in_every_slicing(
     retention_ms: int | None, is_result_versioned: bool, steps: list[Step], cuts: set[int], hashing: KeyHash
@@ -66,7 +67,7 @@ def test_filter_equals_the_model_in_every_slicing(
     assert told == (expected.told, +expected.counters)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(retention_ms=st.sampled_from([0, 8, 100]), tells_every_delete=st.booleans(), steps=STEPS, cuts=CUTS)
 def test_the_versions_told_answer_as_the_filtered_history(
     retention_ms: int, tells_every_delete: bool, steps: list[Step], cuts: set[int]

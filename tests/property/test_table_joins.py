@@ -15,6 +15,7 @@ from engine.core.joins.table_table import TableTableJoiner
 from engine.core.operators import Moment
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings
 from tests.property.table_join_model import LEFT, RIGHT, JoinModel, Step, Told
@@ -75,7 +76,7 @@ def expected(join: JoinModel, steps: list[Step]) -> tuple[list[Told], Counter[st
     return join.told, +join.counters, sorted(join.late)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=st.none() | RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_latest_rows_equal_the_model_in_every_slicing(
     type_: str, left_ms: int | None, right_ms: int | None, steps: list[Step], cuts: set[int], hashing: KeyHash
@@ -83,7 +84,7 @@ def test_latest_rows_equal_the_model_in_every_slicing(
     assert run(model.spec(type_, left_ms, right_ms), steps, cuts, hashing) == expected(JoinModel(type_, left_ms, right_ms), steps)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(type_=TYPES, left_ms=st.none() | RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_rows_for_a_versioned_result_equal_the_model_in_every_slicing(
     type_: str, left_ms: int | None, right_ms: int, steps: list[Step], cuts: set[int], hashing: KeyHash
@@ -92,7 +93,7 @@ def test_rows_for_a_versioned_result_equal_the_model_in_every_slicing(
     assert run(model.spec(type_, left_ms, right_ms, is_result_versioned=True), steps, cuts, hashing) == expected(join, steps)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_what_is_read_now_of_a_versioned_result_is_what_the_newest_position_gives(
     type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int], hashing: KeyHash
@@ -112,7 +113,7 @@ def test_what_is_read_now_of_a_versioned_result_is_what_the_newest_position_give
             assert own[max(own)] == join.as_of(key, float("inf"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS, hashing=hashings())
 def test_complete_history_equals_the_model_in_every_slicing(
     type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int], hashing: KeyHash
@@ -121,7 +122,7 @@ def test_complete_history_equals_the_model_in_every_slicing(
     assert told == expected(JoinModel(type_, left_ms, right_ms, is_complete=True), steps)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS, cuts=CUTS)
 def test_told_versions_answer_as_the_join_of_the_histories_at_every_time(
     type_: str, left_ms: int, right_ms: int, steps: list[Step], cuts: set[int]
@@ -143,7 +144,7 @@ def test_told_versions_answer_as_the_join_of_the_histories_at_every_time(
                 assert answer == join.as_of(key, ts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(type_=TYPES, steps=STEPS)
 def test_in_order_complete_history_tells_what_latest_tells(type_: str, steps: list[Step]) -> None:
     steps = sorted(steps, key=lambda step: step.ts)
@@ -151,7 +152,7 @@ def test_in_order_complete_history_tells_what_latest_tells(type_: str, steps: li
     assert complete == latest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(type_=TYPES, left_ms=RETENTIONS, right_ms=RETENTIONS, steps=STEPS)
 def test_a_delete_ends_a_row_that_was_told(type_: str, left_ms: int, right_ms: int, steps: list[Step]) -> None:
     """Latest: the last thing told for the key was a row. Complete: one that begins no later than the delete was told."""

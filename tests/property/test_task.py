@@ -19,6 +19,7 @@ from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSc
 from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 
 FEED = Feed("log:all", "log", "all")
 COLUMNS = Schema((("key", STRING), ("value", STRING)))
@@ -86,7 +87,7 @@ class Run:
         self.task = build_task(self.plan.stages[0], self.plan, state, self.store)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     records=records,
     cuts=st.sets(st.integers(1, 49)),

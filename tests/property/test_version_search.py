@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.structures.version_search import VersionSearch
+from tests.examples import examples
 
 FAR = 253_402_300_799_999
 
@@ -29,7 +30,7 @@ def search_of(found: list[tuple[int, int]], first_new: int, key_count: int = 4) 
     return VersionSearch(frame, np.arange(key_count, dtype=np.uint64), first_new, is_by_time=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(found=versions, probes=probes, key_count=st.sampled_from([4, 20_000]))
 def test_as_of_finds_the_greatest_time_put_before_the_probe(
     found: list[tuple[int, int]], probes: list[tuple[int, int, int]], key_count: int

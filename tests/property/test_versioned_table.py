@@ -16,6 +16,7 @@ from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.structures.versioned_table import MATCH_NAMES, VersionedTable
 from engine.definition.types import STRING, Schema
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import TableModel
 
@@ -92,7 +93,7 @@ def end(valid_to: int) -> int | None:
     return None if valid_to == AFTER_ALL_TIME else int(valid_to)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     steps=steps, retention_ms=st.integers(0, 25), cuts=st.sets(st.integers(0, 60)), is_single=st.booleans(), hashing=hashings()
 )
@@ -111,7 +112,7 @@ def test_versioned_table_equals_the_model_in_every_slicing(
     assert results == expected(steps, retention_ms)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     steps=st.lists(puts, max_size=40),
     later=st.lists(puts, max_size=40),

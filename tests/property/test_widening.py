@@ -45,7 +45,7 @@ def values(kind: ColumnType) -> st.SearchStrategy[Any]:
         return st.fixed_dictionaries({name: values(field) | st.none() for name, field in kind.fields})
     if kind.kind == "decimal":
         most = 10 ** (kind.precision or 0) - 1
-        return st.integers(-most, most).map(lambda whole: Decimal(whole).scaleb(-(kind.scale or 0)))
+        return st.integers(-most, most).map(lambda whole: Decimal(f"{whole}E-{kind.scale or 0}"))  # exact; scaleb keeps 28 digits
     if kind.kind == "string":
         return st.text(max_size=3)
     bits = 31 if kind.kind == "int" else 63

@@ -18,6 +18,7 @@ from engine.core.operators import Moment
 from engine.core.windows.hopping import WindowAggregator
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.property import window_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
@@ -69,7 +70,7 @@ def run(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 1, 7, 30]), cuts=CUTS, hashing=hashings())
 def test_any_slicing_equals_the_record_by_record_model(
     emit: str, rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int], hashing: KeyHash
@@ -79,7 +80,7 @@ def test_any_slicing_equals_the_record_by_record_model(
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 5]), cuts=CUTS)
 def test_restarts_and_slices_change_neither_emissions_nor_late_rows_nor_counters(
     emit: str, rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int]
@@ -88,14 +89,14 @@ def test_restarts_and_slices_change_neither_emissions_nor_late_rows_nor_counters
     assert run(spec, rows, cuts, restarts=True) == run(spec, rows, [])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, window=WINDOWS, cuts=CUTS, least=st.integers(1, 4))
 def test_having_filters_final_results(rows: list[model.Row], window: tuple[int, int], cuts: list[int], least: int) -> None:
     emitted, _, _ = run(model.spec(*window, 3, "final", f"rows >= {least}"), rows, cuts)
     assert emitted == model.run(rows, *window, 3, "final", least)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, window=WINDOWS, cuts=CUTS, most=st.integers(1, 3))
 def test_a_change_that_stops_matching_having_is_deleted_once(
     rows: list[model.Row], window: tuple[int, int], cuts: list[int], most: int
@@ -104,7 +105,7 @@ def test_a_change_that_stops_matching_having_is_deleted_once(
     assert emitted == model.run(rows, *window, 3, "changes", most)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 5]))
 def test_each_final_result_is_the_last_change_of_its_window(rows: list[model.Row], window: tuple[int, int], grace: int) -> None:
     last: dict[tuple[str, int], dict[str, Any]] = {}
@@ -116,7 +117,7 @@ def test_each_final_result_is_the_last_change_of_its_window(rows: list[model.Row
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 5]))
 def test_rows_that_share_a_position_keep_their_order(
     emit: str, rows: list[model.Row], window: tuple[int, int], grace: int
@@ -127,7 +128,7 @@ def test_rows_that_share_a_position_keep_their_order(
     assert model.emitted(operator.process(shared).frame) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rows=ROWS,
     window=WINDOWS,

@@ -17,6 +17,7 @@ from engine.statements.binding import bind
 from engine.statements.session import Format, Session, SqlRelation, Topic
 from engine.statements.writing import statement_of
 from engine.statements.writing_sources import source_statement_of
+from tests.examples import examples
 from tests.property.test_definitions import CATALOG, definitions
 
 
@@ -40,7 +41,7 @@ _RUNNING: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(definitions(), st.fixed_dictionaries({}, optional=_RUNNING))
 def test_a_query_means_the_same_as_the_statement_that_it_is_written_as(body: dict[str, Any], running: dict[str, Any]) -> None:
     definition = QueryDefinition.model_validate(body | running)
@@ -102,7 +103,7 @@ def _sources(draw: st.DrawFn) -> SourceDefinition:
     return TableDefinition.model_validate(body)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(_sources())
 def test_a_source_is_the_same_as_the_statement_that_it_is_written_as(definition: SourceDefinition) -> None:
     action = bind(parse_statement(source_statement_of("things", definition)), Session())

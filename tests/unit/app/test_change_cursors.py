@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.change_cursors import MAX_CURSOR_CHARS, ChangeCursor, identity_of
+from tests.examples import examples
 
 OFFSETS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=8).map(tuple)
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40)
@@ -16,7 +17,7 @@ KEYS = st.none() | st.lists(TEXTS, max_size=3).map(tuple)
 
 
 @given(OFFSETS, KEYS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_cursor_reads_back_as_it_was_written(offsets: tuple[int, ...], key: tuple[str, ...] | None) -> None:
     cursor = ChangeCursor(identity_of(uuid4(), 7), offsets, key)
     text = cursor.encode()
@@ -26,7 +27,7 @@ def test_a_cursor_reads_back_as_it_was_written(offsets: tuple[int, ...], key: tu
 
 
 @given(OFFSETS, st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**63 - 1)), max_size=5, unique_by=lambda part: part[0]))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_cursor_has_an_offset_for_each_part(offsets: tuple[int, ...], parts: list[tuple[int, int]]) -> None:
     own = uuid4()
     identities = {identity_of(own, number): offset for number, offset in parts}

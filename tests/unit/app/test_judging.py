@@ -13,6 +13,7 @@ from app.store.judging import SMALL_BYTES, judge, judge_together, small_body
 from engine.connectors.json_records import BodyMalformed
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import RelationSchema
+from tests.examples import examples
 
 NOW_MS = 1_700_000_000_000
 RELATION = RelationSchema(
@@ -39,7 +40,7 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
     return f" {json.dumps(records)}\n".encode(), JSON
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(bodies(), min_size=1, max_size=6))
 def test_judging_together_is_judging_alone(given_bodies: list[tuple[bytes, str]]) -> None:
     small = [small_body(body, media_type, RELATION) for body, media_type in given_bodies]

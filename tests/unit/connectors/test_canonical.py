@@ -21,6 +21,7 @@ from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.definition.expressions import compile_scalar
 from engine.errors import DataInvalid
 from engine.plan.model import RelationSchema
+from tests.examples import examples
 from tests.unit.connectors.relations import NOW_MS, relation
 
 EVENTS = relation(
@@ -356,7 +357,7 @@ VALUES: dict[str, Callable[[], st.SearchStrategy[Any]]] = {
 RECORDS = st.fixed_dictionaries({}, optional={name: make() for name, make in VALUES.items()})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(RECORDS, max_size=6), st.integers(0, 40))
 def test_arrays_single_lines_and_whole_chunks_are_judged_alike(records: list[dict[str, Any]], padding: int) -> None:
     padded = [{"t": 1, "k": "a", "n": 5}] * padding + records

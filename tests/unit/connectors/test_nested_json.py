@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine.connectors.nested_json import json_texts
 from engine.definition.types import STRING, ColumnType, parse_type
+from tests.examples import examples
 
 LEAVES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.booleans(), "int": st.integers(-(2**31), 2**31 - 1), "bigint": st.integers(-(2**63), 2**63 - 1),
@@ -67,7 +68,7 @@ def as_json(value: Any, declared: ColumnType) -> Any:
             return value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_the_text_is_the_value(data: st.DataObject) -> None:
     declared = data.draw(TYPES)

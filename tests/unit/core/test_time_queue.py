@@ -12,6 +12,7 @@ from engine.core.ports import named_segments
 from engine.core.structures.segments import MIN_MERGED
 from engine.core.structures.time_queue import TimeQueue
 from engine.state.memory import MemorySegmentStore
+from tests.examples import examples
 from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS = 4_000
@@ -67,7 +68,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(batches=BATCHES, seed=st.integers(0, 2**32 - 1))
 def test_rows_leave_by_time_and_then_by_arrival_wherever_merges_are_cut(
     batches: list[tuple[int, int, int, int]], seed: int

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.definition.expressions import compile_scalar
 from engine.definition.operands import ExpressionInvalid
 from engine.definition.types import STRING, Schema, parse_type
+from tests.examples import examples
 
 SPRING = datetime(2024, 3, 9, 7, 5, 3, 45_600, UTC)
 
@@ -222,7 +223,7 @@ PATTERNS = (
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     moment=st.datetimes(timezones=st.just(UTC)).filter(lambda moment: 1900 < moment.year < 9999),
     pattern=st.sampled_from(PATTERNS),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.spark.wall_clock import WallClock
+from tests.examples import examples
 
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -40,7 +41,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_time_never_goes_back_whatever_the_host_does_and_whoever_asks(steps: list[tuple[str, int]]) -> None:
     host = Host()
     clock, recorded, last = host.clock(), 0, 0
@@ -59,7 +60,7 @@ def test_time_never_goes_back_whatever_the_host_does_and_whoever_asks(steps: lis
 
 
 @given(STEPS, st.integers(1, 600_000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_waits_for_a_while_waits_at_most_twice_as_long(steps: list[tuple[str, int]], wait_ms: int) -> None:
     host = Host()
     clock = host.clock()
