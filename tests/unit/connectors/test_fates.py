@@ -1,6 +1,6 @@
 """A record's fate, its values or the reason why it is refused, is its own: not that of those beside it, nor of how deep a value lies.
 
-Every reader, every type, in a column of its own and nested, every value at a bound: alone, and first, in the middle and last among 40.
+Every reader, every type, in a column of its own and nested, every value at a bound: alone, and first, in the middle and last among 12.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.unit.connectors.boundary_values import (
 )
 from tests.unit.connectors.relations import NOW_MS, relation
 
-GOOD_ONES = 40
+GOOD_ONES = 12
 PLACES = (0, GOOD_ONES // 2, GOOD_ONES)
 JSON, LINES, ARROW = "application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"
 Fates = dict[int, str]
