@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
@@ -12,9 +11,6 @@ from hypothesis import strategies as st
 from app.testing.workbench import Workbench
 from tests.examples import examples
 from tests.property.pipelines import MAX_TASKS, TEMPLATES, World, emitted, tables, worlds
-
-EXAMPLES = int(os.environ.get("PIPELINE_EXAMPLES", examples(50)))
-"""By hand, 2,000 take a quarter of an hour."""
 
 
 def whole(world: World) -> Workbench:
@@ -38,14 +34,14 @@ def cut(world: World, seed: int, *, changes_tasks: bool = False) -> Workbench:
     return bench
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(50))
 @given(worlds(), st.integers(0, 2**32))
 def test_cuts_pauses_and_restarts_of_any_query_change_nothing(world: World, seed: int) -> None:
     expected: dict[str, Any] = emitted(whole(world))
     assert emitted(cut(world, seed)) == expected
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(50))
 @given(worlds(is_timeless=True), st.integers(0, 2**32))
 def test_another_number_of_tasks_changes_nothing_that_no_clock_decides(world: World, seed: int) -> None:
     alone = World(1, world.records, [{**query, "tasks": 1} for query in world.queries])
