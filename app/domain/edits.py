@@ -61,8 +61,8 @@ class Edit:
         needing = [change for change in self.changes if change.kind is EditKind.NEEDS_NEW_STATE]
         return Conflict(
             "state_incompatible",
-            f"query '{query}' keeps state that this definition cannot use; repeat the request with ?state=discard to start again from "
-            "the beginning of its inputs, or create a second query beside it",
+            f"query '{query}' keeps state that this definition cannot use; repeat the request with ?state=discard (a statement: WITH (STATE = "
+            "'DISCARD')) to start again from the beginning of its inputs, or create a second query beside it",
             [Fault(change.pointer, change.kind.value, change.reason) for change in needing],
         )
 

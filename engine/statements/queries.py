@@ -53,11 +53,12 @@ def bind_create_as(statement: CreateAs, session: Session) -> Action:
         detail = "the stream has no key that a format could write: leave KEY_FORMAT out"
         raise StatementRefused("format_clash", detail, properties.node("KEY_FORMAT"))
     check_formats(topic, columns, selected.key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
+    is_anew = statement.is_replace and properties.one_of("STATE", ("KEEP", "DISCARD")) == "DISCARD"
     properties.check_all_read()
     relation = SqlRelation(
         name, statement.kind, columns, selected.key, topic, derived_entry(plan), selected.window, writers=(definition.name,)
     )
-    return CreateQuery(relation, definition, plan, statement.is_replace, selected.notes)
+    return CreateQuery(relation, definition, plan, statement.is_replace, is_anew, selected.notes)
 
 
 def _timed(topic: Topic, properties: Properties, selected: Selected, statement: CreateAs) -> Topic:

@@ -378,13 +378,6 @@ async def test_rows_that_are_too_much_for_one_answer_are_refused(settings: Setti
         assert len(await rows(http, "SELECT LPAD(item, 20000, 'x') AS wide FROM totals")) == 3
 
 
-async def test_a_result_is_replaced_by_its_query_with_another_grace(client: httpx.AsyncClient) -> None:
-    await run(client, ORDERS + HOURLY)
-    (done,) = await run(client, HOURLY.replace("CREATE TABLE", "CREATE OR REPLACE TABLE").replace("10 MINUTES", "20 MINUTES"))
-    assert (done["query"], done["definition"]["window"]["grace"]) == ("hourly", "20m")
-    assert [row[0] for row in await rows(client, "SHOW QUERIES")] == ["hourly"]
-
-
 async def test_a_relation_named_in_quotes_is_found_under_its_name(client: httpx.AsyncClient) -> None:
     await run(client, "CREATE STREAM `Letters Home` (id STRING KEY, n INT) WITH (KAFKA_TOPIC='letters', VALUE_FORMAT='JSON');")
     await run(

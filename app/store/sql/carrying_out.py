@@ -146,7 +146,7 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
     definition, sql = action.definition, action.relation
     refuse_beyond_scope(names_in(definition))
     if action.is_replace:
-        replace_query(connection, definition, Replacement())
+        replace_query(connection, definition, Replacement(may_discard_state=action.discards_state))
     else:
         create_query(connection, definition)
     _note_statement(connection, definition.name, text)

@@ -1,0 +1,43 @@
+"""CREATE OR REPLACE: the query of a result is edited in place, or begins anew where that is asked for."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.api.conftest import Problem
+from tests.api.test_statements import HOURLY, ORDERS, PATH, rows, run
+
+DEAR = "CREATE STREAM dear AS SELECT id, amount FROM orders WHERE amount > 10 EMIT CHANGES;"
+CHEAPER = DEAR.replace("CREATE STREAM", "CREATE OR REPLACE STREAM").replace("> 10", "> 3")
+
+
+def with_state(sql: str, state: str) -> str:
+    return sql.replace("STREAM dear AS", f"STREAM dear WITH (STATE='{state}') AS")
+
+
+async def test_a_result_is_replaced_by_its_query_with_another_grace(client: httpx.AsyncClient) -> None:
+    await run(client, ORDERS + HOURLY)
+    (done,) = await run(client, HOURLY.replace("CREATE TABLE", "CREATE OR REPLACE TABLE").replace("10 MINUTES", "20 MINUTES"))
+    assert (done["query"], done["definition"]["window"]["grace"]) == ("hourly", "20m")
+    assert [row[0] for row in await rows(client, "SHOW QUERIES")] == ["hourly"]
+
+
+async def test_a_change_that_does_not_fit_begins_anew_only_where_that_is_asked_for(
+    client: httpx.AsyncClient, problem: Problem
+) -> None:
+    await run(client, ORDERS + DEAR)
+    for sql in (CHEAPER, with_state(CHEAPER, "KEEP")):
+        body = problem(await client.post(PATH, json={"sql": sql}), 409, "state_incompatible", "/sql")
+        assert "WITH (STATE = 'DISCARD')" in body["detail"]
+    (done,) = await run(client, with_state(CHEAPER, "DISCARD"))
+    assert (done["query"], done["relation"]) == ("dear", "dear")
+    assert "> 3" in (await client.get("/v1/queries/dear")).json()["statement"]
+    assert [row[0] for row in await rows(client, "SHOW QUERIES")] == ["dear"]
+
+
+async def test_state_is_asked_about_of_a_replacement_alone(client: httpx.AsyncClient, problem: Problem) -> None:
+    await run(client, ORDERS)
+    body = problem(await client.post(PATH, json={"sql": with_state(DEAR, "DISCARD")}), 422, "unknown_property", "/sql")
+    assert "STATE" in body["detail"]
+    body = problem(await client.post(PATH, json={"sql": with_state(CHEAPER, "FORGET")}), 422, "property_malformed", "/sql")
+    assert "DISCARD" in body["detail"]
