@@ -80,6 +80,8 @@ def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_be
     plan, records, cuts = given_run
     for operator in (operator for stage in plan.stages for operator in stage.operators):
         event(type(operator).__name__)
+    if holds_by_time(plan):
+        records = [record._replace(ts=record.ts + place) for place, record in enumerate(records)]
     expected = run(plan, records, cuts)
     tasks, changes = Tasks(plan, 1, hashing), []
     for start, stop in pairwise([0, *cuts, len(records)]):
@@ -93,6 +95,12 @@ def test_state_that_was_shared_out_and_brought_together_gives_every_change_as_be
         assert sorted(changes) == sorted(expected)
     else:
         assert changes == expected
+
+
+def holds_by_time(plan: Plan) -> bool:
+    """Whether records wait in the order of time alone: those of one time and of several tasks come together in the order of the tasks."""
+    operators = [operator for stage in plan.stages for operator in stage.operators]
+    return any(isinstance(operator, StreamTableJoin) and operator.grace_ms is not None for operator in operators)
 
 
 ARRIVAL = {"first_by_arrival", "last_by_arrival", "collect_list", "concat", "trace"}
@@ -193,6 +201,22 @@ def test_state_of_every_kind_goes_on_with_another_number_of_tasks(
     if kind.endswith("_corrected"):  # a task whose clock jumps over end and closing gives the final result alone (S6)
         found = [[change for change in changes if "'final'" in change] for changes in found]
     assert comparable(plan, found[1]) == comparable(plan, found[0])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in sorted(KINDS) if not holds_by_time(planned(kind))])
+def test_what_waits_of_one_time_keeps_its_order_through_other_numbers_of_tasks(kind: str) -> None:
+    plan = planned(kind)
+    given_records = [record._replace(ts=record.ts - record.ts % (40 * MINUTE_MS)) for record in some_records(3, 120)]
+    given_records += closing(given_records[-1].ts)
+    found = []
+    for between in ((1,), (1, 4, 3, 1)):
+        tasks, changes = Tasks(plan, 1), []
+        for first in range(0, len(given_records), 30):
+            for count in between:
+                tasks.change(count)
+            changes += tasks.process(given_records[first : first + 30], first, given_records[first].ts)[0]
+        found.append(changes)
+    assert found[1] == found[0]
 
 
 def test_tasks_that_closed_more_than_a_raised_grace_would_do_not_come_together_yet() -> None:

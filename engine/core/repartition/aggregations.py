@@ -54,20 +54,19 @@ def _suppressed(key: tuple[str, ...], sources: Sequence[Source], shares: Shares)
         [(source, _entries(key, source, shares)) for source in buffers if source.state.get("index")], shares.key
     )
     latest_ms = greatest(buffers, "latest_ms")
+    shared = [pl.concat(filled) if (filled := [part for part in parts if part.height]) else None for parts in gathered]
+    held_places = [rows.filter(HELD).get_column(PLACE).to_numpy() for rows in shared if rows is not None]
+    numbered = np.sort(np.concatenate([np.empty(0, np.int64), *held_places]))
     states = []
-    for store, parts in zip(shares.stores, gathered, strict=True):
-        filled = [part for part in parts if part.height]
-        state: dict[str, Any] = {"places": 1, "bytes": 0, "latest_ms": latest_ms, "index": [], "queue": []}
-        if filled:
-            rows = pl.concat(filled).sort(KEY_HASH)
-            is_held = rows.get_column(HELD).to_numpy()
-            places = np.zeros(rows.height, np.int64)
-            places[is_held] = np.argsort(np.argsort(rows.get_column(PLACE).to_numpy()[is_held]))
-            rows = rows.with_columns(pl.Series(PLACE, places))
+    for store, rows in zip(shares.stores, shared, strict=True):
+        state: dict[str, Any] = {"places": len(numbered) + 1, "bytes": 0, "latest_ms": latest_ms, "index": [], "queue": []}
+        if rows is not None:
+            place = pl.Series(PLACE, np.searchsorted(numbered, rows.get_column(PLACE).to_numpy()))
+            rows = rows.with_columns(pl.when(HELD).then(place).otherwise(0).alias(PLACE)).sort(KEY_HASH)
             held = rows.filter(HELD)
             queue = held.select(pl.col(SINCE).alias(TS), PLACE, KEY_HASH).sort(TS, PLACE)
             sizes = held.get_column(SIZE)
-            state |= {"places": held.height + 1, "bytes": int(sizes.sum()), "voids": int((sizes == 0).sum())}
+            state |= {"bytes": int(sizes.sum()), "voids": int((sizes == 0).sum())}
             state["index"] = [INDEX.write(store, rows)]
             state["queue"] = [QUEUE.write(store, queue)] if queue.height else []
         states.append(state)

@@ -89,10 +89,10 @@ def stream_stream(spec: StreamStreamJoin, sources: Sequence[Source], shares: Sha
         waiting = [(source, _apart(source, shares, _unmatched(source))) for source in own if source.state.get("waiting")]
         found += [(side, "records", shares.gather(records, key)), (side, "waiting", shares.gather(waiting, key))]
     closed_to = {side: greatest(_parts(sources, side), "closed_to", BEFORE_ALL_TIME) for side in keys}
+    arrivals = _distinct([part for _, _, gathered in found for parts in gathered for part in parts])
     states = []
     for place, store in enumerate(shares.stores):
         state: dict[str, Any] = {side: {"closed_to": closed_to[side], "matched": []} for side in keys}
-        arrivals = _distinct([part for _, _, gathered in found for part in gathered[place]])
         for side, name, gathered in found:
             parts = [_numbered(part, arrivals) for part in gathered[place] if part.height]
             state[side][name] = [_KINDS[name].write(store, part) for part in parts]
@@ -138,23 +138,29 @@ def _buffer(sources: Sequence[Source], shares: Shares) -> States:
     )
 
 
-_ORDER = "_order"
+_BROUGHT = "_brought"
+_OWNER = "_owner"
 
 
 def _held(sources: Sequence[Source], shares: Shares) -> States:
-    """Share the rows held for the table, by the wall clock that brought them, those of one task in their order; number them anew."""
+    """Share the rows held for the table, by the wall clock that brought them, those of one task in their order; number them anew.
+
+    One count numbers those of all tasks, so that what is shared out and brought together again is in the order that it had.
+    """
     parts = []
     for source in sources:
         if frames := [frame for _, frame in read_all(QUEUE, [source.part("waiting")])]:
             frame = pl.concat(frames)
             latest = np.maximum.accumulate(frame.get_column(BUFFERED_AT).to_numpy())
-            parts.append((source, frame.with_columns(pl.Series(_ORDER, latest))))
+            parts.append((source, frame.with_columns(pl.Series(_BROUGHT, latest))))
+    gathered = shares.gather(parts, shares.key)
+    held = [(place, part) for place, own in enumerate(gathered) for part in own if part.height]
+    if not held:
+        return [{"next": 0, "waiting": []} for _ in shares.stores]
+    rows = pl.concat([part.with_columns(pl.lit(place).alias(_OWNER)) for place, part in held])
+    rows = rows.sort(_BROUGHT, TS, maintain_order=True).with_columns(pl.int_range(pl.len()).alias(TS)).drop(_BROUGHT)
     states = []
-    for store, own in zip(shares.stores, shares.gather(parts, shares.key), strict=True):
-        held = [part for part in own if part.height]
-        entries, count = [], sum(part.height for part in held)
-        if held:
-            rows = pl.concat(held).sort(_ORDER, maintain_order=True).drop(_ORDER)
-            entries.append(QUEUE.write(store, rows.with_columns(pl.Series(TS, np.arange(count)))))
-        states.append({"next": count, "waiting": entries})
+    for place, store in enumerate(shares.stores):
+        own = rows.filter(pl.col(_OWNER) == place).drop(_OWNER)
+        states.append({"next": rows.height, "waiting": [QUEUE.write(store, own)] if own.height else []})
     return states
