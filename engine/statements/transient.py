@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
-from engine.sql.statement_tree import Select, SelectItem
+from engine.sql.statement_tree import RelationKind, Select, SelectItem
 from engine.sql.tree import Binary, Chain, Column, Identifier, Node, Number
 from engine.statements.faults import StatementRefused
 from engine.statements.grouping import has_aggregates
@@ -33,11 +33,13 @@ class TransientQuery:
 
     Attributes:
         definition: it writes a stream of every row that it shows; its name is for the caller to give.
+        kind: what the rows are: a stream's records, or changes of a table's rows.
         types: of the columns that are shown.
         limit: how many rows are wanted at most.
     """
 
     definition: QueryDefinition
+    kind: RelationKind
     types: Schema
     limit: int | None
 
@@ -58,7 +60,7 @@ def transient_of(select: Select, session: Session, beginning: Literal["earliest"
     columns = plan.output.columns
     shown = tuple((name, kind) for name, kind in columns.items() if name in selected.columns and not name.startswith(_HIDDEN))
     limit = None if select.limit is None else int(select.limit)
-    return TransientQuery(definition.model_copy(update={"start": start}), Schema(shown), limit)
+    return TransientQuery(definition.model_copy(update={"start": start}), selected.kind, Schema(shown), limit)
 
 
 def _selected(select: Select, session: Session) -> Selected:

@@ -30,7 +30,7 @@ from app.store.sql.following import Beginning, FrameFollower, following
 from engine.definition.queries import QueryDefinition
 from engine.definition.types import Schema
 from engine.sql.scripts import Parsed
-from engine.sql.statement_tree import Select
+from engine.sql.statement_tree import RelationKind, Select
 from engine.statements.reading import OwnedRead, is_owned_read, read_of
 from engine.statements.session import Session
 from engine.statements.transient import transient_of
@@ -109,12 +109,14 @@ async def _pushed(services: Services, runner: ScriptRunner, parsed: Parsed, sele
     if read is not None:
         reader = await planned(services, partial(RowReader, read))
         async with _following(services, read.relation.kind, read.relation.definition_name, beginning) as follower:
-            yield Push(read.types, (), None, read.limit, _rows(services, follower, reader))
+            rows = _rows(services, follower, partial(_looked_at, reader), read.relation.kind)
+            yield Push(read.types, (), None, read.limit, rows)
         return
     asked = await runner.inspected(parsed, lambda known: transient_of(select, known, beginning))
     named = transient.named(asked.definition)
     async with _reader(services, named, parsed.text) as lease, _following(services, "stream", named.name, "earliest") as follower:
-        yield Push(asked.types, (), named.name, asked.limit, _rows(services, follower, asked.types.names, lease))
+        rows = _rows(services, follower, partial(_made, asked.types.names), asked.kind, lease)
+        yield Push(asked.types, (), named.name, asked.limit, rows)
 
 
 def _own(select: Select, session: Session) -> OwnedRead | None:
@@ -175,14 +177,18 @@ async def _edit(services: Services, work: Callable[[sa.Connection], Found]) -> F
 
 
 async def _rows(
-    services: Services, follower: FrameFollower, reader: RowReader | Sequence[str], lease: _Lease | None = None
+    services: Services,
+    follower: FrameFollower,
+    read: Callable[[pl.DataFrame], PushedRows],
+    kind: RelationKind,
+    lease: _Lease | None = None,
 ) -> AsyncIterator[PushedRows]:
     quiet_since = time.monotonic()
     while not services.tails.is_closing:
         if lease is not None:
             await lease.renew()
         for frame in await follower.next():
-            rows = await asyncio.to_thread(_shown, frame, reader)
+            rows = await asyncio.to_thread(read, _shown(frame, kind))
             if rows.frame.height:
                 quiet_since = time.monotonic()
                 yield rows
@@ -192,13 +198,19 @@ async def _rows(
         await follower.wait(1.0)
 
 
-def _shown(frame: pl.DataFrame, reader: RowReader | Sequence[str]) -> PushedRows:
-    if not isinstance(reader, RowReader):
-        return PushedRows(frame.select(reader), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
-    is_deleted = pl.col("_op") != 0
-    if reader.is_of_stream:  # where a record without a value is no row
-        frame = frame.filter(~is_deleted)
-    kept = reader.kept(frame.rename({"_ts": EVENT_TIME}), {"_deleted": is_deleted})
+def _shown(frame: pl.DataFrame, kind: RelationKind) -> pl.DataFrame:
+    """Leave out what is no row: a record of a stream without a value. Without one, a row of a table is gone."""
+    return frame.filter(pl.col("_op") == 0) if kind == "stream" else frame
+
+
+def _made(columns: Sequence[str], frame: pl.DataFrame) -> PushedRows:
+    """Return what a query of its own has made."""
+    return PushedRows(frame.select(columns), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
+
+
+def _looked_at(reader: RowReader, frame: pl.DataFrame) -> PushedRows:
+    """Return what is selected of a relation's single changes."""
+    kept = reader.kept(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
     shown = reader.shown(kept).with_columns(
         pl.when(kept["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)
         for name in reader.values  # of a row that is gone only the key is left

@@ -47,11 +47,6 @@ class RowReader:
         self._columns = [compile_scalar(text, read.frame).expr.alias(name) for name, text in read.columns]
 
     @property
-    def is_of_stream(self) -> bool:
-        """Whether the rows are records of a stream."""
-        return self._read.relation.kind == "stream"
-
-    @property
     def values(self) -> tuple[str, ...]:
         """Names of the result's columns that are not of the relation's key."""
         return tuple(name for name in self._read.types.names if name not in self._read.key)
