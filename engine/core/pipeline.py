@@ -34,6 +34,7 @@ class Step:
         wakes_at_ms: the earliest wall clock at which a task has something to do without input.
         failure: why the query must fail after this batch.
         lateness: gauge → histogram, over all tasks.
+        clocks: operator → the smallest stream time of its tasks, None where one of them has none.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class Step:
         self.wakes_at_ms: int | None = None
         self.failure: EngineError | None = None
         self.lateness: dict[str, Counted] = {}
+        self.clocks: dict[str, int | None] = {}
 
     def add(self, emission: Emission) -> None:
         """Take over what a task made, but for its changes: the last stage's alone are the query's."""
@@ -55,6 +57,9 @@ class Step:
         self.lateness = summed(self.lateness, emission.lateness)
         known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
         self.wakes_at_ms = min(known, default=None)
+        for name, clock in emission.clocks.items():
+            other = self.clocks.setdefault(name, clock)
+            self.clocks[name] = None if clock is None or other is None else min(clock, other)
 
 
 class Pipeline:
