@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -221,6 +222,33 @@ def comparable(plan: Plan, changes: list[tuple[Any, ...]]) -> Any:
     operators = [operator for stage in plan.stages for operator in stage.operators]
     has_finals = any(isinstance(operator, WindowedAggregation) and operator.emit != "changes" for operator in operators)
     return sorted(changes) if plan.output.kind == "stream" or has_finals else table(plan, changes)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["stream", "table"])
+def test_answers_that_another_to_the_same_record_supersedes_are_counted_and_change_no_table(kind: str, tasks: int) -> None:
+    body = {
+        "name": "q",
+        "from": {"table": "u", "as": "a"},
+        "joins": [{"table": "u", "as": "b", "on": "a.origin = b.id", "type": "inner"}],
+        "select": {"id": "a.id", "value": "b.id", "y": "b.y"},
+        "into": {kind: "out"},
+    }
+    plan = build_plan(QueryDefinition.model_validate(body), DRAWN)
+    plan = replace(plan, inputs=tuple(replace(item, feed=Feed(FEED, "log", "all"), start="earliest") for item in plan.inputs))
+    ring = "abcdef"
+    rows = [{"id": one, "y": float(turn), "origin": ring[(at + turn) % 6]} for turn in range(4) for at, one in enumerate(ring)]
+    records = [Record("u", row, place * 1_000, 0) for place, row in enumerate(rows)]
+    found = []
+    for number in (1, tasks):
+        running = Tasks(plan, number)
+        found.append(running.process(records, 0, 0)[0])
+    whole, shared = found
+    superseded = sum(count for (_, reason), count in running.counters.items() if reason == "superseded")
+    assert bool(superseded) == (tasks > 1)
+    assert (Counter(whole) - Counter(shared)).total() == superseded
+    assert Counter(shared) <= Counter(whole)
+    assert table(plan, shared) == table(plan, whole)
 
 
 def planned(kind: str) -> Plan:
