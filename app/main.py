@@ -43,7 +43,7 @@ from app.api.problems import install_error_handlers
 from app.api.scraping import Scraper
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
-from app.ksqldb.listener import create_listener, listen, refuse_taken
+from app.ksqldb.listener import create_listener, listen, opened
 from app.settings import Settings
 from app.store.api_keys import KeyRing
 from app.store.appender import Appender
@@ -184,10 +184,10 @@ def _lifespan(
             await stack.enter_async_context(services.appender)
             await stack.enter_async_context(services.tails)
             if (port := services.settings.ksql_port) is not None:
-                refuse_taken(services.settings.host, port)
+                door = opened(services.settings.host, port)
                 stopping = asyncio.Event()
                 listener = create_listener(services, app.state.door)
-                listening = background.create_task(listen(listener, services.settings.host, port, stopping))
+                listening = background.create_task(listen(listener, door, stopping))
                 stack.push_async_callback(asyncio.wait, [listening])
                 stack.callback(stopping.set)
             if supervisor is not None:

@@ -72,10 +72,17 @@ def create_listener(services: Services, door: Doorkeeper) -> FastAPI:
     return app
 
 
-async def listen(app: FastAPI, host: str, port: int, stopping: asyncio.Event) -> None:
-    """Serve until ``stopping`` is set."""
+async def listen(app: FastAPI, door: socket.socket, stopping: asyncio.Event) -> None:
+    """Serve until ``stopping`` is set.
+
+    Args:
+        app: what answers.
+        door: as ``opened`` gives it; it is closed in the end.
+        stopping: ends it.
+    """
+    host, port = door.getsockname()[:2]
     config = Config()
-    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    config.bind = [f"fd://{door.detach()}"]
     config.accesslog = None
     config.errorlog = None
     config.keep_alive_timeout = KEEP_ALIVE_S
@@ -85,18 +92,20 @@ async def listen(app: FastAPI, host: str, port: int, stopping: asyncio.Event) ->
     await serve(app, config, shutdown_trigger=stopping.wait)  # type: ignore[arg-type]
 
 
-def refuse_taken(host: str, port: int) -> None:
-    """Refuse a port that cannot be had before anything is started on it.
+def opened(host: str, port: int) -> socket.socket:
+    """Open the port before anything is started on it: who connects from then on waits, and nobody else can take it.
 
     Raises:
-        OSError: with the setting that says another one.
+        OSError: it cannot be had; with the setting that says another one.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise OSError(
-                error.errno, f"{host}:{port} cannot be had ({error.strerror}): set SLACKWATER_KSQL_PORT to another port"
-            ) from error
+    door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((host, port))
+        door.listen()
+    except OSError as error:
+        door.close()
+        raise OSError(
+            error.errno, f"{host}:{port} cannot be had ({error.strerror}): set SLACKWATER_KSQL_PORT to another port"
+        ) from error
+    return door

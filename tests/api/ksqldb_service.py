@@ -27,13 +27,14 @@ TOTALS = "CREATE TABLE totals AS SELECT item, COUNT(*) AS n, SUM(amount) AS tota
 def listening(settings: Settings) -> Iterator[str]:
     """Serve for the length of a block; yields the listener's address."""
     with ExitStack() as probes:
-        port, ksql_port = (_free_port(probes) for _ in range(2))
+        port, ksql_port = (free_port(probes) for _ in range(2))
     own = settings.model_copy(update={"port": port, "ksql_port": ksql_port})
     with live(create_app(own), port=port):
         yield f"http://127.0.0.1:{ksql_port}"
 
 
-def _free_port(probes: ExitStack) -> int:
+def free_port(probes: ExitStack) -> int:
+    """Find a port; nobody else has it until the stack is closed."""
     probe = probes.enter_context(socket.socket())
     probe.bind(("127.0.0.1", 0))
     return int(probe.getsockname()[1])
