@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from app.driver.launching import query_directory
+from app.driver.launching import checkpoint_directory, query_directory
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.settings import Settings
 from app.store.catalog import load_catalog
@@ -18,12 +18,12 @@ from app.store.files_root import check_directory
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.connectors.links import LinkedConnection
-from engine.connectors.sink import last_batch
+from engine.connectors.task_states import load_kept
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.spark.checkpoint import planned_batch, prepare_checkpoint
+from engine.spark.checkpoint import planned_batch
 from engine.spark.cluster import ClusterSettings
 from engine.spark.runner import CommittedBatch, RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, build_session
@@ -107,8 +107,8 @@ class SparkRunner:
         order.note_phase("planning")
         plan = self._plan(order)
         order.note_phase("restoring")
-        root = query_directory(self._checkpoints_dir, order.query_id)
-        directory = prepare_checkpoint(root, order.checkpoint_id, order.epoch)
+        # Links stay: executors on other hosts know the path that was set, and there a link may lead elsewhere.
+        directory = checkpoint_directory(self._checkpoints_dir.absolute(), order.query_id, order.checkpoint_id)
         options = RunOptions(
             on_first_commit=lambda: order.note_phase("committed"),
             on_commit=None if self._tracing is None else self._trace,
@@ -124,7 +124,7 @@ class SparkRunner:
         if planned is None:
             return False
         with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-            committed = last_batch(connection, query_id, checkpoint_id)
+            committed = load_kept(connection, query_id, checkpoint_id).batch_id
         return committed is None or planned > committed
 
     def close(self) -> None:

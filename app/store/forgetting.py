@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import psycopg
 import sqlalchemy as sa
 
-from app.store.log_tables import commit, counter, late_record
+from app.store.log_tables import commit, counter, late_record, task_state
 from app.store.tables import query_status
 from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
@@ -33,7 +33,7 @@ _STEP = "DELETE FROM log.late_record WHERE ctid = ANY(ARRAY(SELECT ctid FROM log
 
 
 def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: bool = False) -> None:
-    """Remove counters, late records and replays of them, and empty the commit row. Nobody waits for more in the logs it wrote.
+    """Remove counters, late records, replays of them and the state of tasks; empty the commit row. Nobody waits for more in the logs it wrote.
 
     Those of a query that is deleted stay for ``sweep_late_records``: nothing leads to them any more, and other edits wait for this one.
 
@@ -52,8 +52,11 @@ def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: boo
             position={},
             stream_time_ms=None,
             detail={},
+            cursor=None,
+            layout=None,
         )
     )
+    connection.execute(sa.delete(task_state).where(task_state.c.query_id == query_id))
     connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
     if not is_deleted:
         connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))

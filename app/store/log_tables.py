@@ -42,7 +42,11 @@ commit = sa.Table(
     sa.Column("position", JSONB),
     sa.Column("stream_time_ms", sa.BigInteger),
     sa.Column("detail", JSONB),
+    sa.Column("cursor", JSONB(none_as_null=True)),
+    sa.Column("layout", JSONB(none_as_null=True)),
 )
+
+task_state = sa.Table("task_state", _METADATA, sa.Column("query_id", sa.Uuid))
 
 counter = sa.Table(
     "counter",

@@ -252,6 +252,7 @@ def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
         if connection.execute(_PURGE, {"query": leased.query_id, "version": leased.version, "driver": driver_id}).rowcount != 1:
             return False
         connection.execute("DELETE FROM log.commit WHERE query_id = %s", (leased.query_id,))
+        connection.execute("DELETE FROM log.task_state WHERE query_id = %s", (leased.query_id,))
         connection.execute("DELETE FROM log.counter WHERE owner = %s", (leased.query_id,))
     return True
 

@@ -53,12 +53,12 @@ class ReadRequest:
     Attributes:
         inputs: the inputs that read this feed.
         now_ms: the batch's wall clock (T5).
-        tasks: task ids by ordinal.
+        tasks: number of the query's tasks.
     """
 
     inputs: Sequence[Input]
     now_ms: int
-    tasks: Sequence[int]
+    tasks: int
 
 
 class FeedReader(Protocol):

@@ -1,7 +1,7 @@
 """Which life of the log this is: it changes when the database is put back to an earlier time, or may have been.
 
 What was written behind the moment that was put back is gone, and its numbers are given again. So who keeps numbers outside of the database
-(Spark's offset log, cursors of followers) keeps the incarnation beside them, and what comes with another one is not believed.
+(cursors of followers) keeps the incarnation beside them, and what comes with another one is not believed.
 
 Two signs tell. A restored dump, another cluster, a copy that was recovered to a point in time and a replica that took over have another
 *fingerprint*. A copy of the files that was put in place has the same one, but its write-ahead log ends before what a driver has seen: a
@@ -100,7 +100,7 @@ def notice(connection: psycopg.Connection[Any], seen: Mark | None = None) -> boo
 
 
 def renew(connection: psycopg.Connection[Any]) -> None:
-    """Begin a new incarnation: cursors of followers count no more, and no batch that was planned before is carried out."""
+    """Begin a new incarnation: cursors of followers count no more."""
     row = connection.execute(_LOOK).fetchone()
     if row is not None:
         connection.execute(_RENEW, (row[2],))

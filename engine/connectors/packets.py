@@ -3,7 +3,8 @@
 A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream, for the stage that reads their input;
 ``tick`` packets bring every task the clock and how far feeds were read; ``replay`` packets bring late records to the stage that refused
 them, and ``replayed`` ones carry, like ``data``, what came of them; ``active`` packets tell the next stage's tasks that records came to this
-one's, where silence counts (T10); the other kinds (``progress``, ``reject``, ``late``, ``stats``) ride along to the sink untouched.
+one's, where silence counts (T10); the other kinds ride along to the sink untouched: ``progress``, ``reject``, ``late``, ``stats``, the ``state``
+that each task has behind the batch, and the ``cursor``, where the batch ends.
 Knows nothing of where records come from.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -22,7 +23,9 @@ import pyarrow as pa
 
 from engine.errors import ExternalError
 
-PacketKind = Literal["data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats"]
+PacketKind = Literal[
+    "data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats", "state", "cursor"
+]
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
@@ -60,7 +63,7 @@ class Packet:
     """One row of ``PACKET_SCHEMA``.
 
     Attributes:
-        task: id of the task (as chosen by ``engine.spark.task_ids``) it goes to.
+        task: the task it goes to, as ordinal.
         kind: what the blob holds.
         input: ``Input.index``; of what a stage emits ``emitted_by`` of that stage.
         partition: partition of the feed; of what a stage emits the task's ordinal.
@@ -69,7 +72,8 @@ class Packet:
         min_ts: least event time inside, None without records.
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
-        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats`` and ``tick``; empty for ``active``.
+        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick`` and ``cursor``, see ``TaskState`` for ``state``; empty for
+            ``active``.
         file: the file that holds the blob (``engine.connectors.blob_files``); None where the packet does.
     """
 
@@ -99,6 +103,11 @@ class HasBlob(Protocol):
 def emitted_by(stage_index: int) -> int:
     """Return what stands for an input in the packets that a stage emits: below every ``Input.index``."""
     return -1 - stage_index
+
+
+def stage_of(emitted: int) -> int:
+    """Return the stage whose ``emitted_by`` this is."""
+    return -1 - emitted
 
 
 def encode_frame(frame: pl.DataFrame) -> bytes:
@@ -151,10 +160,15 @@ def packet_batches(packets: Iterable[Packet], max_bytes: int = PACKET_BYTES) -> 
         yield packet_batch(together)
 
 
-def unpack(table: pa.Table | pa.RecordBatch) -> list[Packet]:
-    """Read packets back from Arrow rows, with their blobs; columns are taken by name."""
+def packets_in(table: pa.Table | pa.RecordBatch) -> list[Packet]:
+    """Read packets back from Arrow rows; their blobs may be in files (``blob_of``). Columns are taken by name."""
     columns = [table.column(field.name).to_pylist() for field in PACKET_SCHEMA]
-    packets = [Packet(*row) for row in zip(*columns, strict=True)]
+    return [Packet(*row) for row in zip(*columns, strict=True)]
+
+
+def unpack(table: pa.Table | pa.RecordBatch) -> list[Packet]:
+    """Read packets back from Arrow rows, with their blobs."""
+    packets = packets_in(table)
     return [packet if packet.file is None else replace(packet, blob=blob_of(packet), file=None) for packet in packets]
 
 
@@ -184,10 +198,9 @@ def split_by_ordinal(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [sorted_frame.slice(int(end - count), int(count)) for count, end in zip(counts, ends, strict=True)]
 
 
-def split_by_task(frame: pl.DataFrame, tasks: Sequence[int]) -> list[tuple[int, pl.DataFrame]]:
-    """Split records by task: ordinal = ``_key_hash % len(tasks)``, a null hash is ordinal 0. Empty parts are left out."""
-    parts = split_by_ordinal(frame, len(tasks))
-    return [(task, part) for task, part in zip(tasks, parts, strict=True) if part.height]
+def split_by_task(frame: pl.DataFrame, tasks: int) -> list[tuple[int, pl.DataFrame]]:
+    """Split records by task: ``_key_hash % tasks``, a null hash goes to task 0. Empty parts are left out."""
+    return [(task, part) for task, part in enumerate(split_by_ordinal(frame, tasks)) if part.height]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +212,7 @@ class Route:
     now_ms: int
 
 
-def data_packets(frame: pl.DataFrame, tasks: Sequence[int], route: Route) -> list[Packet]:
+def data_packets(frame: pl.DataFrame, tasks: int, route: Route) -> list[Packet]:
     """Split canonical records (``_offset`` rising) by task into ``data`` packets."""
     packets = []
     for task, part in split_by_task(frame, tasks):

@@ -103,9 +103,7 @@ class ReplayReader:
             "max_ts": None,
             "head": None,
         }
-        yield Packet(
-            request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, encode_json(progress)
-        )
+        yield Packet(0, "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, encode_json(progress))
 
     def _packets(self, index: int, records: pl.DataFrame, request: ReadRequest) -> Iterator[Packet]:
         stage = self.plan.stages[index]

@@ -207,12 +207,12 @@ def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, reque
 
 
 def _counted(counters: list[list[object]], source_input: Input, split: Split, request: ReadRequest) -> Packet:
-    stats = {"stage": 0, "task": request.tasks[0], "clocks": {}, "buffered": {}, "counters": counters}
+    stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
     return _packet("stats", split, request, encode_json(stats), source_input.index)
 
 
 def _packet(kind: PacketKind, split: Split, request: ReadRequest, blob: bytes, input_index: int, rows: int = 0) -> Packet:
-    return Packet(request.tasks[0], kind, input_index, split.partition, split.start, rows, None, None, request.now_ms, blob)
+    return Packet(0, kind, input_index, split.partition, split.start, rows, None, None, request.now_ms, blob)
 
 
 def _progress(feed: Feed, split: Split, seen: _Seen) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""The sink: everything one micro-batch caused, in one Postgres transaction, exactly once.
+"""The sink: everything one micro-batch caused, in one Postgres transaction, exactly once. It is the only commit there is.
 
-Rows or records, the change feed, late records, rejects, counters, position and clocks become visible together or not at all. The
-row of ``log.commit`` is both memory and fence: a batch that is already in it is skipped (Spark repeats a batch it could not
-mark as done), and a launch whose epoch is not the one in it is refused.
+Rows or records, the change feed, late records, rejects, counters, position and clocks, the state of the tasks and where the next batch begins
+become visible together or not at all. The row of ``log.commit`` is both memory and fence: a launch whose epoch is not the one in it is
+refused, and so is a batch that does not come next.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
 from engine.connectors.links import is_usable
-from engine.connectors.packets import Packet, decode_frame, unpack
+from engine.connectors.packets import Packet, decode_frame, stage_of, unpack
 from engine.connectors.postgres import connect
 from engine.connectors.sequences import append_rows, open_sequence
+from engine.connectors.task_states import Place, TaskState, write_states
 from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD
 from engine.core.order import CAUSE_COLUMNS, NO_LANE, declared_indices, lane_of
 from engine.core.sequence import Reach, numbered
-from engine.errors import STATE_CURE, BufferFull, DataInvalid, EpochFenced, SinkUnavailable, StateCorrupt
+from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
@@ -52,14 +53,6 @@ def change_feed(table: str) -> str:
     return f"changes:{table}"
 
 
-def last_batch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID) -> int | None:
-    """Return the newest batch of this checkpoint that the results hold, None before the first."""
-    row = conn.execute(
-        "SELECT batch_id FROM log.commit WHERE query_id = %s AND checkpoint_id = %s", (query_id, checkpoint_id)
-    ).fetchone()
-    return None if row is None else row[0]
-
-
 def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
     """Take the fence for a launch: from now on only this epoch commits. Waits for a commit of the old launch that is under way.
 
@@ -76,29 +69,24 @@ def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UU
                 position = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.position ELSE '{}' END,
                 detail = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.detail ELSE '{}' END,
                 stream_time_ms = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.stream_time_ms END,
+                cursor = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.cursor END,
+                layout = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.layout END,
                 checkpoint_id = excluded.checkpoint_id
             WHERE c.epoch < excluded.epoch
             RETURNING 1
             """,
             {"query": query_id, "checkpoint": checkpoint_id, "epoch": epoch},
         ).fetchone()
+        # Of a checkpoint that was given up, nothing is left above; and so nothing is to be found here.
+        conn.execute(
+            """
+            DELETE FROM log.task_state s USING log.commit c
+            WHERE s.query_id = %s AND c.query_id = s.query_id AND c.epoch = %s AND c.layout IS NULL
+            """,
+            (query_id, epoch),
+        )
     if taken is None:
         raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
-
-
-def note_start(conn: psycopg.Connection[Any], query_id: UUID, epoch: int, start: Mapping[str, Mapping[str, int]]) -> None:
-    """Note where a launch that has committed nothing begins to read: who reads its result asks how far it has come (P5).
-
-    Args:
-        conn: in autocommit mode.
-        query_id: the query.
-        epoch: the launch, which holds the fence.
-        start: feed → partition → next offset.
-    """
-    conn.execute(
-        "UPDATE log.commit SET position = %s WHERE query_id = %s AND epoch = %s AND batch_id IS NULL",
-        (Jsonb({feed: dict(partitions) for feed, partitions in start.items()}), query_id, epoch),
-    )
 
 
 def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
@@ -118,6 +106,8 @@ class _Batch:
         changes: by the task's ordinal, with the columns of their causes.
         replayed: by the task's ordinal; they stand behind the changes.
         earlier_ms: what became known of the batch before since that was committed.
+        states: of the tasks that did something.
+        cursor: where the batch ends.
     """
 
     now_ms: int
@@ -129,6 +119,8 @@ class _Batch:
     progress: list[Json] = field(default_factory=list)
     stats: list[Json] = field(default_factory=list)
     earlier_ms: Mapping[str, int] = field(default_factory=dict)
+    states: dict[Place, TaskState] = field(default_factory=dict)
+    cursor: Json | None = None
 
     @classmethod
     def of(cls, packets: Sequence[Packet]) -> _Batch:
@@ -149,6 +141,10 @@ class _Batch:
                     batch.progress.append(json.loads(packet.blob))
                 case "stats":
                     batch.stats.append(json.loads(packet.blob))
+                case "state":
+                    batch.states[stage_of(packet.input), packet.partition] = TaskState.decoded(packet.blob)
+                case "cursor":
+                    batch.cursor = json.loads(packet.blob)
                 case "tick" | "active" | "replay":
                     pass
         return batch
@@ -187,15 +183,16 @@ class Sink:
         self._conn: psycopg.Connection[Any] | None = None
 
     def commit(self, batch_id: int, packets: pa.Table, earlier_ms: Mapping[str, int] | None = None) -> None:
-        """Write everything a batch caused; does nothing where the batch is committed already.
+        """Write everything a batch caused.
 
         Args:
-            batch_id: counted per checkpoint.
+            batch_id: counted per checkpoint, over all launches.
             packets: what the last stage made.
             earlier_ms: phases of the batch before that are known only now, in milliseconds; told beside this batch's own.
 
         Raises:
             EpochFenced: another launch holds the fence.
+            InvariantBroken: the batch does not come next.
             SinkUnavailable: the database cannot be reached or refuses for now. Retryable.
             DataInvalid: Postgres cannot hold a value of the result, and never will.
             BufferFull: after the commit, where a task's buffer passed its bound.
@@ -220,9 +217,7 @@ class Sink:
         conn = self._connection()
         try:
             with conn.transaction(), conn.cursor() as cursor:
-                before = self._fence(cursor, batch_id)
-                if before is not None:
-                    self._write(cursor, batch_id, batch, before, begun)
+                self._write(cursor, batch_id, batch, self._fence(cursor, batch_id), begun)
         except BaseException:
             self._late.forget()
             raise
@@ -240,8 +235,8 @@ class Sink:
             self._conn = connect(self._dsn, sink_name(self._query_id, self._epoch))
         return self._conn
 
-    def _fence(self, cursor: Cursor, batch_id: int) -> CommitRow | None:
-        """Lock the commit row; None where this batch is in it already."""
+    def _fence(self, cursor: Cursor, batch_id: int) -> CommitRow:
+        """Lock the commit row, and return what it says."""
         row = cursor.execute(
             "SELECT checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = %s FOR UPDATE",
             (self._query_id,),
@@ -249,12 +244,8 @@ class Sink:
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
         last = -1 if row[2] is None else row[2]
-        if batch_id == last:
-            return None
         if batch_id != last + 1:
-            raise StateCorrupt(
-                f"the results hold batch {last}, the checkpoint goes on with {batch_id}: they do not belong together. {STATE_CURE}"
-            )
+            raise InvariantBroken(f"query {self._query_id}: batch {batch_id} is to be committed behind batch {last}")
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: CommitRow, begun: float) -> None:
@@ -282,13 +273,16 @@ class Sink:
         )
         own_ms = {"process": batch.process_ms(), "sink": round((perf_counter() - begun) * 1000)}
         after.detail["phases_ms"] = own_ms | dict(batch.earlier_ms)
+        ends_at = None if batch.cursor is None else Jsonb(batch.cursor)
         cursor.execute(
             """
-            UPDATE log.commit SET batch_id = %s, committed_at = clock_timestamp(), position = %s, stream_time_ms = %s, detail = %s
+            UPDATE log.commit SET batch_id = %s, committed_at = clock_timestamp(), position = %s, stream_time_ms = %s, detail = %s,
+                cursor = coalesce(%s, cursor)
             WHERE query_id = %s
             """,
-            (batch_id, Jsonb(after.position), stream_time_ms, Jsonb(after.detail), self._query_id),
+            (batch_id, Jsonb(after.position), stream_time_ms, Jsonb(after.detail), ends_at, self._query_id),
         )
+        write_states(cursor, self._query_id, batch.states)
         cursor.execute(f"SELECT pg_notify('{COMMIT_CHANNEL}', %s)", (str(self._query_id),))
 
     def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:

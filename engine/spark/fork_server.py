@@ -45,12 +45,11 @@ MODULES = (
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
-    "pyspark.sql.streaming.transform_with_state_driver_worker",
     "pandas",
     "engine.connectors.file_reader",
     "engine.connectors.log_reader",
-    "engine.spark.bridge",
     "engine.spark.source",
+    "engine.spark.stages",
 )
 """What Spark's Python processes run, and what that imports only when it is used."""
 

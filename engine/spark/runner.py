@@ -22,23 +22,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
-from engine.connectors.incarnation import current
 from engine.connectors.packets import PACKET_DDL
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
-from engine.connectors.sink import Sink, last_batch, note_start
+from engine.connectors.sink import Sink
 from engine.errors import EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
-from engine.spark.bridge import StageProcessor
-from engine.spark.checkpoint import Layout, finish_batch, open_layout
+from engine.spark.checkpoint import begin_run
 from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.failures import decoded, told_to_spark
+from engine.spark.launch_state import Launch, LaunchState, open_state
 from engine.spark.leftovers import remember_callback, sweep
-from engine.spark.one_history import require_one_history
-from engine.spark.repartition import fit_tasks
 from engine.spark.reports import spark_phases
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
+from engine.spark.stages import StageWork, StatePlace
 from engine.spark.surroundings import Surroundings
 
 REMEMBERED_BATCHES = 32
@@ -58,7 +56,7 @@ class CommittedBatch:
     Attributes:
         query: its name.
         epoch: the launch.
-        batch_id: counted from 0 in each checkpoint.
+        batch_id: counted from 0 in each checkpoint, over all launches.
         rows: input records.
         began_ns: when Spark began to carry it out, by the wall clock.
         ended_ns: when its results were committed.
@@ -100,7 +98,7 @@ class BatchProgress:
     """The newest batch that Spark has reported.
 
     Attributes:
-        batch_id: counted from 0 in each checkpoint.
+        batch_id: counted from 0 in each checkpoint, over all launches.
         rows: input records.
         duration_ms: from planning to Spark's commit.
     """
@@ -143,42 +141,37 @@ class RunningQuery:
             query_id: which query.
             checkpoint_id: names its state.
             epoch: this launch.
-            checkpoint_dir: as returned by ``prepare_checkpoint`` for this epoch.
+            checkpoint_dir: of the checkpoint.
             dsn: the database of feeds and results.
             options: how it runs.
 
         Raises:
             SourceUnavailable: a feed cannot be read now.
-            StateCorrupt: the checkpoint does not fit the plan.
+            StateCorrupt: the state is damaged or lacks files.
+            StateNewer: a newer version wrote it.
             RepartitionPremature: the number of tasks was changed too early.
             ClusterBusy: the cluster gives no executor.
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
         with connect(dsn, "slackwater-launch") as connection:
-            batch_id = last_batch(connection, query_id, checkpoint_id)
-            incarnation = current(connection)
-            finish_batch(checkpoint_dir, batch_id)
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        layout = open_layout(checkpoint_dir, plan.tasks, partitions, lambda: start_positions(dsn, plan.inputs))
-        with connect(dsn, "slackwater-launch") as connection:
-            require_one_history(connection, checkpoint_dir, batch_id, _feeds(plan, query_id), layout.start)
-            if batch_id is None:
-                note_start(connection, query_id, epoch, layout.start)
-        plan = replace(plan, hash_seed=layout.hash_seed)
-        layout = fit_tasks(spark, plan, checkpoint_dir, layout, batch_id, options.on_restoring)
+            launch = Launch(query_id, checkpoint_id, epoch, checkpoint_dir)
+            state = open_state(spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), options.on_restoring)
+        plan = replace(plan, hash_seed=state.layout.hash_seed)
+        scratch = begin_run(checkpoint_dir, epoch, state.first_batch)
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
         sink = Sink(dsn, plan, query_id, checkpoint_id, epoch)
-        aside = _blob_folder(spark, checkpoint_dir)
+        aside = _blob_folder(spark, scratch)
         if aside is not None:
             aside.open()
-        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options, aside)
+        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options, aside, state.first_batch)
         sweep(spark)
         with _STARTING:
-            packets = _packets(spark, plan, query_id, checkpoint_dir, dsn, options, layout, incarnation)
+            place = StatePlace(dsn, query_id, epoch, checkpoint_dir / state.layout.segments, state.first_batch)
+            packets = _packets(spark, plan, place, state, scratch, options)
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
-            writer = writer.option("checkpointLocation", str(checkpoint_dir / "spark"))
+            writer = writer.option("checkpointLocation", str(scratch))
             if options.is_available_now:
                 writer = writer.trigger(availableNow=True)
             else:
@@ -236,69 +229,54 @@ class RunningQuery:
         for report in reversed(self._query.recentProgress):
             rows = self._commits.rows(int(report["batchId"]))
             if rows is not None:
-                return BatchProgress(int(report["batchId"]), rows, int(report["durationMs"]["triggerExecution"]))
+                return BatchProgress(
+                    self._commits.first_batch + int(report["batchId"]), rows, int(report["durationMs"]["triggerExecution"])
+                )
         return None
 
 
 def _packets(
-    spark: SparkSession,
-    plan: Plan,
-    query_id: UUID,
-    checkpoint_dir: Path,
-    dsn: str,
-    options: RunOptions,
-    layout: Layout,
-    incarnation: UUID | None,
+    spark: SparkSession, plan: Plan, place: StatePlace, state: LaunchState, scratch: Path, options: RunOptions
 ) -> DataFrame:
     """Build the stream of what the last stage makes."""
-    surroundings, aside = _surroundings(spark, checkpoint_dir), _blob_folder(spark, checkpoint_dir)
-    limit = BatchLimit(options.max_rows, options.max_bytes)
-    clock = Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None
-    cores = spark.sparkContext.defaultParallelism
-    replays = _replays(plan, query_id, dsn)
+    surroundings, aside = _surroundings(spark, scratch), _blob_folder(spark, scratch)
     spec = SourceSpec(
-        dsn,
+        place.dsn,
         plan.inputs,
-        layout.tasks,
-        layout.start,
-        limit,
-        cores,
-        clock,
+        plan.tasks,
+        state.cursor,
+        BatchLimit(options.max_rows, options.max_bytes),
+        spark.sparkContext.defaultParallelism,
+        Clock(place.query_id, held_feeds(plan)) if needs_ticks(plan) else None,
         plan.release,
-        replays,
+        _replays(plan, place.query_id, place.dsn),
         surroundings,
-        layout.generation,
+        state.layout.generation,
         aside,
-        None if incarnation is None else str(incarnation),
     )
     packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
+    parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     for stage in plan.stages:
-        processor = StageProcessor(plan, stage.index, layout.tasks, checkpoint_dir / layout.segments, surroundings, aside)
-        packets = packets.groupBy("task").transformWithState(processor, PACKET_DDL, "Append", "None")
+        work = StageWork(plan, stage.index, place, surroundings, aside)
+        packets = packets.repartitionById(parallel, "task").mapInArrow(work, PACKET_DDL)
     return packets
 
 
-def _surroundings(spark: SparkSession, checkpoint_dir: Path) -> Surroundings | None:
+def _surroundings(spark: SparkSession, scratch: Path) -> Surroundings | None:
     """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own."""
     if not is_cluster(spark.sparkContext.master):
         return None
-    surroundings = Surroundings.of_driver(checkpoint_dir)
+    surroundings = Surroundings.of_driver(scratch)
     require_fit_workers(spark.sparkContext, surroundings)
     return surroundings
 
 
-def _blob_folder(spark: SparkSession, checkpoint_dir: Path) -> BlobFolder | None:
+def _blob_folder(spark: SparkSession, run: Path) -> BlobFolder | None:
     """Return where a launch's large blobs go; None where workers may be on other hosts."""
     if is_cluster(spark.sparkContext.master):
         return None
     scratch = Path(spark.conf.get("spark.local.dir") or "")
-    return BlobFolder(scratch / "blobs" / checkpoint_dir.parent.name / checkpoint_dir.name)
-
-
-def _feeds(plan: Plan, query_id: UUID) -> list[Feed]:
-    """Return what a query reads, replays of its late records included."""
-    name = replay_feed(query_id)
-    return [*(read.feed for read in plan.inputs), Feed(name, "log", name)]
+    return BlobFolder(scratch / "blobs" / run.parent.name / run.name)
 
 
 def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
@@ -311,6 +289,7 @@ class _Commits:
 
     Attributes:
         query: whose batches these are, for its reports; not known before the first batch may have come.
+        first_batch: number of the batch that Spark counts as 0.
     """
 
     def __init__(
@@ -320,7 +299,9 @@ class _Commits:
         launch: tuple[str, int],
         options: RunOptions,
         aside: BlobFolder | None,
+        first_batch: int,
     ) -> None:
+        self.first_batch = first_batch
         self._aside = aside
         self.failure: BaseException | None = None
         self.has_committed = False
@@ -338,7 +319,7 @@ class _Commits:
                 remember_callback(batch.sparkSession)
             packets = batch.toArrow()
             report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
-            self._sink.commit(batch_id, packets, spark_phases(report, batch_id))
+            self._sink.commit(self.first_batch + batch_id, packets, spark_phases(report, batch_id))
             if self._aside is not None:
                 self._aside.clear()
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
@@ -352,7 +333,7 @@ class _Commits:
         self._rows.append((batch_id, rows))
         self._log.debug("batch_committed", batch_id=batch_id, rows=rows)
         if self._on_commit is not None:
-            self._on_commit(CommittedBatch(*self._launch, batch_id, rows, began_ns, time.time_ns()))
+            self._on_commit(CommittedBatch(*self._launch, self.first_batch + batch_id, rows, began_ns, time.time_ns()))
 
     def rows(self, batch_id: int) -> int | None:
         return next((rows for known, rows in tuple(self._rows) if known == batch_id), None)

@@ -23,7 +23,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from engine.python_processes import SAFE_PATH_VARIABLE, make_children_safe
-from engine.spark.checkpoint import MIN_BATCHES_TO_RETAIN
 from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
@@ -52,7 +51,8 @@ _SETTINGS = {
     # The oldest batch first, so that each has its turn: fair pools that run nothing are served by their names, and the last ones starved.
     "spark.scheduler.mode": "FIFO",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.minBatchesToRetain": str(MIN_BATCHES_TO_RETAIN),
+    # Nobody goes back to what Spark writes down of a launch.
+    "spark.sql.streaming.minBatchesToRetain": "2",
     # The source itself waits for records; when it says that it found none, it has waited for long.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -63,6 +63,7 @@ _SETTINGS = {
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # For what versions before kept in Spark's state (``engine.spark.old_checkpoints``).
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",

@@ -1,8 +1,9 @@
 """A query's one source: reads all its feeds and yields packets.
 
 One reader per query sees the positions of every input, so it can let them advance together in event time
-(``engine.connectors.admission``), and it costs one planning process instead of one per input. Spark keeps what ``latestOffset`` returns in
-its offset log: positions, and the wall clock of the batch (T5), which is therefore the same in a replay.
+(``engine.connectors.admission``), and it costs one planning process instead of one per input. What ``latestOffset`` returns, positions
+and the wall clock of the batch (T5) among it, is the query's *cursor*: it travels with the batch, the sink commits it, and the next launch
+begins there. Spark's own offset log is read by nobody.
 """
 
 from __future__ import annotations
@@ -28,15 +29,13 @@ from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_ba
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
+from engine.connectors.task_states import Cursor
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.errors import STATE_CURE, StateCorrupt, StateNewer
+from engine.errors import StateCorrupt, StateNewer
 from engine.plan.model import Input
-from engine.spark.checkpoint import Positions
 from engine.spark.failures import marked
 from engine.spark.look_ahead import LookAhead
-from engine.spark.one_history import INCARNATION
-from engine.spark.seals import is_whole, sealed
 from engine.spark.silence import Silence
 from engine.spark.split_groups import Weighed, grouped, weigh
 from engine.spark.surroundings import Surroundings
@@ -50,10 +49,14 @@ SPEC_OPTION = "secret_spec"
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
 
-OFFSET_FORMAT = 1
-"""Of what is kept in Spark's offset log; raised when its meaning changes. Offsets of earlier versions name none."""
+CURSOR_FORMAT = 1
+"""Raised when a cursor's meaning changes."""
+
+Positions = Mapping[str, Mapping[str, int]]
+"""Feed → partition (text, as JSON has it) → next offset."""
 
 Offset = dict[str, Any]
+"""A cursor, as Spark passes it back."""
 Reach = dict[str, list[int | bool | None]]
 """Of derived feeds that are held for: how far their producers' sources have been read, and whether that is all (P5)."""
 
@@ -80,25 +83,24 @@ class SourceSpec:
     Attributes:
         dsn: database of the log.
         inputs: the plan's inputs.
-        tasks: task ids by ordinal.
-        start: positions where the first batch begins.
+        tasks: number of the query's tasks.
+        start: where the first batch of this launch begins.
         limit: bound of one batch.
         cores: how many splits are read at once.
         clock: what the tasks are told beside records.
-        release: the newest request to let go at once what is due (J11). Where the offset log has another number, the next batch brings
+        release: the newest request to let go at once what is due (J11). Where the cursor has another number, the next batch brings
             it to every task.
         replays: reads late records that are asked for again; None where the plan takes none.
         surroundings: what a worker on a cluster compares itself with before it reads.
-        generation: of the tasks (``Layout.generation``). Where the offset log has another one, the next batch brings every task a tick: each
-            then commits what it has taken over, and tells of it.
+        generation: of the tasks (``Layout.generation``). Where the cursor has another one, the next batch brings every task a tick: each
+            then tells of what it has taken over.
         aside: where large blobs go; None: through Spark.
-        incarnation: of the log (``engine.connectors.incarnation``): kept beside the positions, which mean nothing in another one.
     """
 
     dsn: str
     inputs: tuple[Input, ...]
-    tasks: tuple[int, ...]
-    start: Positions
+    tasks: int
+    start: Cursor
     limit: BatchLimit
     cores: int
     clock: Clock | None = None
@@ -107,7 +109,6 @@ class SourceSpec:
     surroundings: Surroundings | None = None
     generation: int = 0
     aside: BlobFolder | None = None
-    incarnation: str | None = None
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -159,6 +160,7 @@ class SplitGroup(InputPartition):
         is_release: which let go what is due.
         awake_ms: see ``Task.process``.
         cuts: inputs of whose partitions one ends inside one event time, to be counted.
+        end: where the batch ends, told by one of its groups; None for the others.
     """
 
     splits: tuple[tuple[int, Split], ...]
@@ -168,6 +170,7 @@ class SplitGroup(InputPartition):
     awake_ms: int
     is_release: bool = False
     cuts: tuple[Input, ...] = ()
+    end: Cursor | None = None
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -197,7 +200,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sources: tuple[tuple[str, int], ...] = ()
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        return self._sealed(self._spec.start, 0, 0)
+        return dict(self._spec.start)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         with marked():
@@ -219,7 +222,6 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self, start: Offset) -> Offset:
         with marked():
-            _require_whole(start)
             targets = self._ends_now() if self._targets is None else self._targets
             is_merged = _lanes(self._feeds, targets) > 1
             behind = self._behind
@@ -233,29 +235,28 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
             ):
                 is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
-                return self._sealed(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
+                return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
         self._ask_for_next(backlogs, admitted, is_merged=is_merged)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.ends.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return self._sealed(feeds, now_ms, self._awake_ms, _heads_behind(start, admitted), reach)
+        return self._cursor(feeds, now_ms, self._awake_ms, _heads_behind(start, admitted), reach)
 
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
         return reader.first_at(backlog.partition, start, end, bound_ms)
 
-    def _sealed(
+    def _cursor(
         self, feeds: Positions, now_ms: int, awake_ms: int, heads: Positions | None = None, reach: Reach | None = None
     ) -> Offset:
-        asked: Offset = {"release": self._spec.release, "generation": self._spec.generation}
-        asked |= ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
-        asked |= {INCARNATION: self._spec.incarnation} if self._spec.incarnation else {}
-        return sealed({"format": OFFSET_FORMAT, "feeds": feeds, "now_ms": now_ms, "awake_ms": awake_ms, **asked})
+        told = ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
+        begun = new_cursor(feeds, self._spec.release, self._spec.generation)
+        return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **told}
 
     def _has_news(self, start: Offset) -> bool:
         """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.
 
-        The batch that does is told from its offsets, also in a replay.
+        The batch that does is told from its cursors.
         """
         return bool(start.get("release", 0) != self._spec.release or start.get("generation", 0) != self._spec.generation)
 
@@ -263,8 +264,6 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Cut what a batch reads into groups of splits, about equally heavy."""
         weighed: list[Weighed] = []
         with marked():
-            _require_whole(start)
-            _require_whole(end)
             is_merged = _lanes(self._feeds, end["feeds"]) > 1
             for index, (reader, _) in enumerate(self._feeds):
                 before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
@@ -278,11 +277,19 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_release = start.get("release", 0) != end.get("release", 0)
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
-        if has_ticks and not groups:
-            groups = [[]]
+        groups = groups or [[]]
         awake_ms, cuts = end.get("awake_ms", 0), self._cuts(start, end)
         return [
-            SplitGroup(tuple(group), end["now_ms"], held, has_ticks and place == 0, awake_ms, is_release, () if place else cuts)
+            SplitGroup(
+                tuple(group),
+                end["now_ms"],
+                held,
+                has_ticks and place == 0,
+                awake_ms,
+                is_release,
+                () if place else cuts,
+                None if place else end,
+            )
             for place, group in enumerate(groups)
         ]
 
@@ -302,6 +309,9 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked():
             if self._spec.surroundings is not None:
                 self._spec.surroundings.require()
+            if partition.end is not None:
+                blob = encode_json(partition.end)
+                yield packet_batch([Packet(0, "cursor", 0, 0, 0, 0, None, None, partition.now_ms, blob)])
             if partition.has_tick:
                 readings = [
                     (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)
@@ -318,10 +328,9 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _counted(self, group: SplitGroup) -> Packet:
         """Return the packet that counts the batch's cuts inside one event time (P2)."""
-        task = self._spec.tasks[0]
         counters = [[source.alias, "cut_inside_time", 1] for source in group.cuts]
-        stats = {"stage": 0, "task": task, "clocks": {}, "buffered": {}, "counters": counters}
-        return Packet(task, "stats", group.cuts[0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
+        stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
+        return Packet(0, "stats", group.cuts[0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
 
     def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
         """Pass a split's packets on; where the feed is held for, tell every task how far it was read."""
@@ -337,7 +346,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
     ) -> Iterator[Packet]:
         blob = encode_json({"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release})
-        for task in self._spec.tasks:
+        for task in range(self._spec.tasks):
             yield Packet(task, "tick", 0, 0, 0, 0, None, None, group.now_ms, blob)
 
     def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
@@ -468,11 +477,19 @@ def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
     return positions
 
 
-def _require_whole(offset: Offset) -> None:
-    if not is_whole(offset):
-        raise StateCorrupt(f"the checkpoint's offset log is damaged: {offset} is not what was written. {STATE_CURE}")
-    if offset.get("format", OFFSET_FORMAT) > OFFSET_FORMAT:
-        raise StateNewer.of("the checkpoint's offset log", offset["format"], OFFSET_FORMAT)
+def new_cursor(start: Positions, release: int, generation: int) -> Cursor:
+    """Return the cursor of a query that has read nothing yet."""
+    return {"format": CURSOR_FORMAT, "feeds": start, "now_ms": 0, "awake_ms": 0, "release": release, "generation": generation}
+
+
+def require_readable(cursor: Cursor) -> None:
+    """Refuse a cursor of a newer version.
+
+    Raises:
+        StateNewer: it has another format.
+    """
+    if cursor.get("format", CURSOR_FORMAT) > CURSOR_FORMAT:
+        raise StateNewer.of("the cursor", cursor["format"], CURSOR_FORMAT)
 
 
 def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:

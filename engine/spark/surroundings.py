@@ -20,9 +20,6 @@ from engine.errors import ExternalError
 PACKAGES = ("numpy", "polars", "polars-hash", "pyarrow", "pyspark")
 """What results depend on: hashes, rounding, formats of state. Python's own version is compared by Spark."""
 
-MARKER = "layout.json"
-"""A file that the driver writes into every checkpoint directory, and nobody else."""
-
 _ADVICE = "Every worker needs the driver's Python environment at the same path: the same image, or one directory that all see"
 
 
@@ -39,7 +36,7 @@ class Surroundings:
     Attributes:
         code: fingerprint of the engine's sources.
         packages: name and version.
-        directory: of the query's checkpoint.
+        directory: which the driver has made for this launch, below the query's checkpoint.
     """
 
     code: str
@@ -61,7 +58,7 @@ class Surroundings:
         found = _versions()
         if other := [f"{name} {found[name]} instead of {version}" for name, version in self.packages if found[name] != version]:
             raise WorkersUnfit(f"{_here()} has {', '.join(other)}. {_ADVICE}")
-        if not (self.directory / MARKER).exists():
+        if not self.directory.exists():
             raise WorkersUnfit(
                 f"{_here()} does not see {self.directory}. SLACKWATER_CHECKPOINT_URL must name a directory on a file system that is "
                 "mounted at the same path on the driver's host and on every worker's"

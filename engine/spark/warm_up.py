@@ -25,7 +25,6 @@ import structlog
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from pyspark.sql.types import StructType
 
 from engine.connectors.packets import PACKET_DDL, PACKET_SCHEMA, Packet, packet_batch
@@ -79,22 +78,8 @@ class _NothingReader(DataSourceStreamReader):
         yield packet_batch(Packet(task, "tick", 0, 0, 0, 0, None, None, 0, b"") for task in _TASKS)
 
 
-class _KeepsNothing(StatefulProcessor):
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("manifest", "manifest string")
-
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name
-        self,
-        key: Any,  # noqa: ARG002
-        rows: Iterator[Row],
-        timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
-    ) -> Iterator[Row]:
-        self._state.get()
-        self._state.update(("{}",))
-        yield from rows
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 def warm_up(session: SparkSession) -> None:
@@ -102,7 +87,7 @@ def warm_up(session: SparkSession) -> None:
     checkpoint = mkdtemp(prefix="warm-up-", dir=session.conf.get("spark.local.dir"))
     session.dataSource.register(_Nothing)
     packets = session.readStream.format(FORMAT).load()
-    packets = packets.groupBy("task").transformWithState(_KeepsNothing(), PACKET_DDL, "Append", "None")
+    packets = packets.repartitionById(1, "task").mapInArrow(_pass_on, PACKET_DDL)
     writer = packets.writeStream.foreachBatch(_take).outputMode("append").queryName(FORMAT)
     query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 milliseconds").start()
     try:

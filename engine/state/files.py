@@ -1,9 +1,8 @@
 """Segments as Arrow files below a directory: written and synced before the manifest that names them is committed.
 
 One directory belongs to one task. Per batch: ``begin``, then any number of saves, loads and releases, then the caller commits
-the manifest. A segment that a manifest stopped naming stays for ``keep_manifests`` more batches, for a restart from an older one;
-that list survives in small files ``<batch>.dead``. What neither the manifest nor such a list names was left by an attempt that
-never committed; ``sweep`` removes it.
+the manifest, ``released`` included. A segment that a manifest stopped naming stays for ``keep_manifests`` more batches. What the committed
+manifest neither names nor has released was left by an attempt that never committed; ``sweep`` removes it.
 
 A segment's id ends with the CRC-32 of its file, so the manifest that names it says what it must hold. A process checks each file once,
 when it first opens it: 0.35 s per gigabyte, which at that moment must be read anyway. Ids without one, of earlier versions, are not checked.
@@ -13,13 +12,12 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import mmap
 import os
 import uuid
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -43,8 +41,13 @@ CHECKSUM_AT: Final = len("000000000000-00000000-")
 
 _SEGMENT: Final = ".arrow"
 _DEAD: Final = ".dead"
+"""Lists of released segments that earlier versions kept beside them."""
+
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space, no quota, no larger file allowed."""
+
+Released = Mapping[str, Sequence[str]]
+"""Batch (text, as JSON has it) → ids of the segments that its manifest stopped naming."""
 
 _checked: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 """Path → what was there when it was checked: inode, size, time of the last change."""
@@ -55,13 +58,19 @@ class FileSegmentStore:
 
     Args:
         root: the task's directory; made if it does not exist.
-        keep_manifests: how many manifests before the newest can still be asked for; as many as the state store retains versions.
+        keep_manifests: for how many batches a released segment stays.
         cached_segments: how many segments stay open.
         hashing: see ``SegmentStore``.
+        released: as the committed manifest has it.
     """
 
     def __init__(
-        self, root: Path, keep_manifests: int, cached_segments: int = CACHED_SEGMENTS, hashing: KeyHash = UNSEEDED
+        self,
+        root: Path,
+        keep_manifests: int,
+        cached_segments: int = CACHED_SEGMENTS,
+        hashing: KeyHash = UNSEEDED,
+        released: Released | None = None,
     ) -> None:
         self.hashing = hashing
         self._root = root
@@ -69,20 +78,19 @@ class FileSegmentStore:
         self._cached = cached_segments
         self._batch = 0
         self._open: OrderedDict[str, pl.DataFrame] = OrderedDict()
-        self._dead: set[str] = set()
+        self._released = {batch: list(ids) for batch, ids in (released or {}).items()}
         root.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def released(self) -> Released:
+        """What the manifest of this batch has to say, so that later ones know what to remove."""
+        return self._released
+
     def begin(self, batch_id: int) -> None:
-        """Start a batch, or repeat one: forget what a failed attempt released, remove what no manifest can name any more."""
+        """Start a batch: remove what was released so long ago that nobody asks for it. That it was is committed."""
         self._batch = batch_id
-        self._dead = set()
-        for path in self._root.glob(f"*{_DEAD}"):
-            released_in = int(path.stem)
-            if released_in >= batch_id:
-                path.unlink(missing_ok=True)
-            elif released_in < batch_id - self._keep:
-                self._remove(_listed(path))
-                path.unlink(missing_ok=True)
+        for batch in [batch for batch in self._released if int(batch) < batch_id - self._keep]:
+            self._remove(self._released.pop(batch))
 
     def save(self, frame: pl.DataFrame) -> str:
         """See ``SegmentStore``.
@@ -122,10 +130,9 @@ class FileSegmentStore:
     def release(self, segment_ids: Collection[str]) -> None:
         if not segment_ids:
             return
-        self._dead.update(segment_ids)
+        self._released.setdefault(str(self._batch), []).extend(sorted(segment_ids))
         for segment_id in segment_ids:
             self._open.pop(segment_id, None)
-        self._write(self._root / f"{self._batch:012d}{_DEAD}", json.dumps(sorted(self._dead)).encode())
 
     def sweep(self, named: Collection[str]) -> int:
         """Remove what attempts that never committed have left in earlier batches.
@@ -134,16 +141,13 @@ class FileSegmentStore:
             named: every segment the newest committed manifest names (``named_segments``).
 
         Returns:
-            How many files were removed. Files of the current batch stay: another attempt at it may be writing them. Those of the batch
-            before stay as well: it may have been carried out on two hosts, and each of them holds the manifest that it wrote.
+            How many files were removed. Files of the current batch stay: another attempt at it may be writing them.
         """
-        kept = set(named)
+        kept = {*named}.union(*self._released.values())
         for path in self._root.glob(f"*{_DEAD}"):
-            kept.update(_listed(path))
+            path.unlink(missing_ok=True)
         orphans = [
-            path.stem
-            for path in self._root.glob(f"*{_SEGMENT}")
-            if path.stem not in kept and int(path.stem[:12]) < self._batch - 1
+            path.stem for path in self._root.glob(f"*{_SEGMENT}") if path.stem not in kept and int(path.stem[:12]) < self._batch
         ]
         self._remove(orphans)
         return len(orphans)
@@ -187,18 +191,6 @@ def sync_directory(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _listed(path: Path) -> list[str]:
-    """Read what a batch released; nothing of a damaged list.
-
-    Its segments then go as orphans: only going back by several batches would need them, and there is no such way.
-    """
-    try:
-        released = json.loads(path.read_bytes())
-    except ValueError:
-        return []
-    return [each for each in released if isinstance(each, str)] if isinstance(released, list) else []
 
 
 def _check(path: Path) -> None:

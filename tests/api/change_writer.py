@@ -12,7 +12,8 @@ import pyarrow as pa
 from app.store.catalog import load_catalog
 from engine.connectors.packets import Packet, encode_frame, packet_batch
 from engine.connectors.postgres import connect
-from engine.connectors.sink import Sink, claim_epoch, last_batch
+from engine.connectors.sink import Sink, claim_epoch
+from engine.connectors.task_states import load_kept
 from engine.core.hashing import key_hash
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -44,7 +45,7 @@ class ChangeWriter:
             self.epoch = following if epoch is None else epoch
             self._plan = build_plan(QueryDefinition.model_validate(definition), load_catalog(connection))
             claim_epoch(connection, self.query_id, checkpoint_id, self.epoch)
-            last = last_batch(connection, self.query_id, checkpoint_id)
+            last = load_kept(connection, self.query_id, checkpoint_id).batch_id
         self.batch_id = -1 if last is None else last
         self._tasks = tasks
         self._sink = Sink(dsn, self._plan, self.query_id, checkpoint_id, self.epoch)

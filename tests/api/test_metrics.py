@@ -58,9 +58,9 @@ async def committed(dsn: str, client: httpx.AsyncClient, sources: None, settings
             (*found, json.dumps(position), json.dumps(DETAIL)),
         )
         connection.execute("INSERT INTO log.counter VALUES (%s, 'departures', 'window_closed', 6)", (found[0],))
-    state = checkpoint_directory(settings.checkpoints_dir, *found) / "epoch-0000000004"
+    state = checkpoint_directory(settings.checkpoints_dir, *found) / "segments"
     state.mkdir(parents=True)
-    (state / "layout.json").write_bytes(b"12345")
+    (state / "000000000000-0badbeef.arrow").write_bytes(b"12345")
 
 
 def samples(text: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -109,9 +110,11 @@ def test_released_files_go_when_no_kept_manifest_can_name_them(tmp_path: Path) -
     for batch in (2, 3):
         store.begin(batch)
         assert files(tmp_path) == {f"{old}.arrow"}
-    again = FileSegmentStore(tmp_path, keep_manifests=2)
+    released = json.loads(json.dumps(store.released))
+    assert released == {"1": [old]}
+    again = FileSegmentStore(tmp_path, keep_manifests=2, released=released)
     again.begin(4)
-    assert files(tmp_path) == set()
+    assert again.released == {}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,12 +122,12 @@ def test_what_a_failed_attempt_released_stays(tmp_path: Path) -> None:
     store = FileSegmentStore(tmp_path, keep_manifests=0)
     store.begin(0)
     kept = store.save(FRAME)
+    committed = json.loads(json.dumps(store.released))
     store.begin(1)
     store.release([kept])
-    again = FileSegmentStore(tmp_path, keep_manifests=0)
-    again.begin(1)
-    again.begin(2)
-    again.begin(3)
+    again = FileSegmentStore(tmp_path, keep_manifests=0, released=committed)
+    for batch in (1, 2, 3):
+        again.begin(batch)
     assert again.load(kept).equals(FRAME)
 
 
@@ -153,22 +156,23 @@ def test_sweeping_removes_what_nothing_names_but_not_the_current_batch(tmp_path:
         store.load(orphan)
 
 
-def test_what_two_hosts_wrote_for_the_batch_before_stays_for_either_manifest(tmp_path: Path) -> None:
-    """Spark repeats a task elsewhere when it lost only what the task had made; the first host still holds its own manifest."""
-    written = []
-    for _ in range(2):
-        host = FileSegmentStore(tmp_path, keep_manifests=5)
-        host.begin(4)
-        written.append(host.save(FRAME))
-    first, second = written
-    other = FileSegmentStore(tmp_path, keep_manifests=5)
-    other.begin(5)
-    assert other.sweep({second}) == 0
-    again = FileSegmentStore(tmp_path, keep_manifests=5)
-    again.begin(5)
-    assert again.load(first).equals(FRAME)
-    again.begin(6)
-    assert again.sweep({first}) == 1
+def test_an_older_launch_that_still_runs_takes_nothing_from_a_newer_one(tmp_path: Path) -> None:
+    """Both begin behind the same commit; the newer one goes on, the older one can commit nothing any more."""
+    older = FileSegmentStore(tmp_path, keep_manifests=1)
+    older.begin(3)
+    named = older.save(FRAME)
+    committed = json.loads(json.dumps(older.released))
+    older.begin(4)
+    older.release([named])
+    newer = FileSegmentStore(tmp_path, keep_manifests=1, released=committed)
+    newer.begin(4)
+    newer.sweep({named})
+    mine = newer.save(FRAME)
+    for batch in range(5, 9):
+        newer.begin(batch)
+    older.sweep({named})
+    assert newer.load(named).equals(FRAME)
+    assert {path.stem for path in tmp_path.glob("*.arrow")} >= {named, mine}
 
 
 def test_a_torn_file_is_corrupt_state(tmp_path: Path) -> None:
@@ -213,21 +217,14 @@ def test_a_segment_of_a_version_without_checksums_is_read(tmp_path: Path) -> Non
     assert FileSegmentStore(tmp_path, keep_manifests=1).load("000000000003-0123abcd").equals(FRAME)
 
 
-@pytest.mark.parametrize("content", [b"", b'["000000000', b"\xff\xfe", b'{"a": 1}', b"[1]"])
-def test_a_damaged_list_of_what_was_released_costs_no_segment_that_is_named(tmp_path: Path, content: bytes) -> None:
+def test_lists_that_earlier_versions_kept_are_removed_with_what_they_name(tmp_path: Path) -> None:
     store = FileSegmentStore(tmp_path, keep_manifests=1)
     store.begin(2)
     named, released = store.save(FRAME), store.save(FRAME)
-    store.begin(3)
-    store.release([released])
-    (tmp_path / "000000000003.dead").write_bytes(content)
-    again = FileSegmentStore(tmp_path, keep_manifests=1)
-    again.begin(4)
-    assert again.sweep({named}) == 1
-    again.begin(5)
-    again.begin(6)
-    assert again.load(named).equals(FRAME)
-    assert [path.name for path in tmp_path.iterdir()] == [f"{named}.arrow"]
+    (tmp_path / "000000000003.dead").write_text(json.dumps([released]))
+    store.begin(4)
+    assert store.sweep({named}) == 1
+    assert [path.stem for path in tmp_path.iterdir()] == [named]
 
 
 def test_a_segment_that_does_not_fit_leaves_nothing_and_can_be_saved_once_there_is_space(tmp_path: Path) -> None:

@@ -1,17 +1,17 @@
 """``python -m tests.faults.armed_driver``: the real driver, which dies where ``points`` are passed."""
 
-from app.driver import process, spark_runner
+from app.driver import process
 from app.driver.entry import main
 from app.driver.launching import discard_query
 from engine.spark import runner, session
-from engine.spark.checkpoint import prepare_checkpoint
-from tests.faults.points import ArmedProcessor, ArmedRunner, ArmedSink, ArmedSource, passing_after
+from engine.spark.launch_state import open_state
+from tests.faults.points import ArmedRunner, ArmedSink, ArmedSource, ArmedWork, passing_after
 
 ARMED = (
     (runner, "Sink", ArmedSink),
-    (runner, "StageProcessor", ArmedProcessor),
+    (runner, "StageWork", ArmedWork),
+    (runner, "open_state", passing_after("state opened", open_state)),
     (session, "PacketSource", ArmedSource),
-    (spark_runner, "prepare_checkpoint", passing_after("checkpoint taken over", prepare_checkpoint)),
     (process, "discard_query", passing_after("purging", discard_query)),
 )
 

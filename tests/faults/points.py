@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -27,24 +24,23 @@ from app.driver.process_group import session_members
 from app.driver.spark_runner import SparkRunner
 from engine.connectors.packets import Packet
 from engine.connectors.sink import Sink
-from engine.spark.bridge import StageProcessor
 from engine.spark.source import Offset, PacketReader, PacketSource
+from engine.spark.stages import StageWork
 
 POINT, PASSAGE, MARK = "FAULTS_POINT", "FAULTS_PASSAGE", "FAULTS_MARK"
 
 DATA_POINTS = {
     "batch planned": "Spark has written down what the batch reads, nothing else has happened",
-    "before state commit": "a task's segments are on disk and its manifest is handed to Spark's state store, which has not committed it",
-    "between state commits": "the first stage's state is committed, the second's is not",
-    "before sink transaction": "every task's state is committed, the sink has not begun",
+    "task worked": "its segments are on disk, its manifest is on its way to the sink",
+    "between stages": "the first stage has done its work, the second has not begun",
+    "before sink transaction": "every task has done its work, the sink has not begun",
     "in sink transaction": "everything is written, not committed",
     "between sink and Spark": "the results are visible, Spark does not know that the batch is done",
     "batch done": "Spark knows",
-    "during snapshot upload": "files of a snapshot of the state store are in the checkpoint, what names them is not",
 }
 LIFECYCLE_POINTS = {
-    "fence taken": "a launch holds the fence, the checkpoint has not been taken over",
-    "checkpoint taken over": "it has been renamed, nothing runs yet",
+    "fence taken": "a launch holds the fence, its state has not been opened",
+    "state opened": "it is what the launch goes on from, nothing runs yet",
     "launched": "the query runs, nobody has noted it",
     "stopping": "the query is told to stop",
     "stopped": "it has stopped, nobody has noted it",
@@ -100,13 +96,13 @@ class ArmedSource(PacketSource):
         return ArmedReader(reader._spec, reader._feeds)
 
 
-class ArmedProcessor(StageProcessor):
+class ArmedWork(StageWork):
     def _work(self, *arguments: Any) -> list[Packet]:
         if self._stage.index == 1:
-            # Spark begins a stage when all tasks of the one before have committed.
-            passing("between state commits")
+            # Spark begins a stage when all tasks of the one before are done.
+            passing("between stages")
         packets = super()._work(*arguments)
-        passing("before state commit")
+        passing("task worked")
         return packets
 
 
@@ -146,46 +142,8 @@ class ArmedHandle:
 
 
 class ArmedRunner(SparkRunner):
-    def open(self) -> None:
-        super().open()
-        if os.environ.get(POINT) == "during snapshot upload":
-            # Else it takes ten batches and a minute until there is one.
-            self._session.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "200ms")
-            self._session.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "1")
-            threading.Thread(target=_watch_uploads, args=(self._checkpoints_dir, self._jvm()), daemon=True).start()
-
     def launch(self, order: LaunchOrder) -> QueryHandle:
         passing("fence taken")
         handle = ArmedHandle(super().launch(order))
         passing("launched")
         return handle
-
-    def _jvm(self) -> psutil.Process:
-        gateway = self._session.sparkContext._gateway
-        return psutil.Process(gateway.proc.pid)
-
-
-def _watch_uploads(checkpoints: Path, jvm: psutil.Process) -> None:
-    """Stop the JVM whenever a file of a snapshot appears; die if what names the file is still missing, else let it go on."""
-    while True:
-        for store in checkpoints.glob("*/*/epoch-*/spark/state/*/*"):
-            if _is_half_uploaded(store):
-                jvm.suspend()
-                if _is_half_uploaded(store):
-                    passing("during snapshot upload")
-                jvm.resume()
-        time.sleep(0.001)
-
-
-def _is_half_uploaded(store: Path) -> bool:
-    """Whether the newest file of a snapshot is newer than the newest archive, which lists the files and comes last."""
-    files, archives = (_newest(store.glob(pattern)) for pattern in ("SSTs/*.sst", "[0-9]*.zip"))
-    return files > archives
-
-
-def _newest(paths: Iterable[Path]) -> int:
-    found = 0
-    for path in paths:
-        with suppress(FileNotFoundError):
-            found = max(found, path.stat().st_mtime_ns)
-    return found

@@ -157,5 +157,5 @@ def test_a_frozen_driver_that_wakes_up_commits_nothing_and_harms_nothing() -> No
         restart_all(client)
         assert_exact(client, feeder, sent)
         assert_one_story(client)
-        epochs = [path.name for path in running.data_dir.glob("checkpoints/*/*/epoch-*")]
-        assert sorted(epochs) == sorted(f"epoch-{client.status(name)['epoch']:010d}" for name in QUERIES)
+        runs = [path.name.rpartition("-")[0] for path in running.data_dir.glob("checkpoints/*/*/run-*")]
+        assert sorted(runs) == sorted(f"run-{client.status(name)['epoch']:010d}" for name in QUERIES)

@@ -37,8 +37,8 @@ QUERIES = ("regions", "copies")
 
 ACTIONS: dict[str, tuple[tuple[str, int], ...]] = {
     # Both queries are launched before the action: its own launch is the third.
-    "edit": (("stopping", 1), ("stopped", 1), ("fence taken", 3), ("checkpoint taken over", 3), ("launched", 3)),
-    "restart": (("stopping", 1), ("stopped", 1), ("fence taken", 3), ("checkpoint taken over", 3), ("launched", 3)),
+    "edit": (("stopping", 1), ("stopped", 1), ("fence taken", 3), ("state opened", 3), ("launched", 3)),
+    "restart": (("stopping", 1), ("stopped", 1), ("fence taken", 3), ("state opened", 3), ("launched", 3)),
     "stop": (("stopping", 1), ("stopped", 1)),
     "delete": (("stopping", 1), ("stopped", 1), ("purging", 1)),
 }

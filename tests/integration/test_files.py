@@ -45,7 +45,7 @@ def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since:
     """Read everything from ``start`` on, as an input does that starts at ``since``; returns the packets and the position."""
     end = reader.ends()[0]
     chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1], start=since)
-    request = ReadRequest([chosen], NOW_MS, (0,))
+    request = ReadRequest([chosen], NOW_MS, 1)
     return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request)], end
 
 
@@ -269,7 +269,7 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
     (tmp_path / "a").unlink()
     with pytest.raises(SourceUnavailable):
         reader.splits(0, 0, end, None) and [
-            list(reader.read(s, ReadRequest([], NOW_MS, (0,)))) for s in reader.splits(0, 0, end, None)
+            list(reader.read(s, ReadRequest([], NOW_MS, 1))) for s in reader.splits(0, 0, end, None)
         ]
 
 
@@ -364,7 +364,7 @@ def read_between(reader: FeedReader, start: int, end: int) -> list[Packet]:
 
 
 def request_of(reader: FeedReader) -> ReadRequest:
-    return ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, (0,))
+    return ReadRequest([Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, ("k",))], NOW_MS, 1)
 
 
 def test_row_groups_of_a_parquet_file_decide_nothing(tmp_path: Path, dsn: str) -> None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from app.driver.state_root import StateRoot, StateRootDamaged
-from engine.connectors.incarnation import current, mark, notice, renew
-from engine.connectors.log import append_batches, encode_batch, ensure_feed
+from engine.connectors.incarnation import current, mark, notice
 from engine.connectors.postgres import Connection, connect
-from engine.errors import StateCorrupt
-from engine.plan.model import Feed
-from engine.spark.inspection import write_synced
-from engine.spark.one_history import require_one_history
 from tests.conftest import database
-
-FEED = Feed("log:orders", "log", "orders")
 
 
 @pytest.fixture
@@ -96,84 +86,3 @@ def test_a_root_keeps_its_id_and_refuses_a_file_that_is_none(tmp_path: Path) -> 
     (tmp_path / "a" / "root.json").write_text("{}")
     with pytest.raises(StateRootDamaged, match=r"root\.json is damaged"):
         StateRoot.open(tmp_path / "a")
-
-
-class Checkpoint:
-    """The part of a checkpoint directory that is looked at."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def planned(self, number: int, position: int, incarnation: uuid.UUID | None = None) -> Checkpoint:
-        of = {} if incarnation is None else {"incarnation": str(incarnation)}
-        offsets = {"feeds": {FEED.name: {"0": position}}, **of}
-        write_synced(self._path("offsets", number), f"v1\n{{}}\n{json.dumps(offsets)}")
-        return self
-
-    def done(self, number: int) -> Checkpoint:
-        write_synced(self._path("commits", number), "v1\n{}")
-        return self
-
-    def _path(self, kind: str, number: int) -> Path:
-        path = self.directory / "spark" / kind / str(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-
-
-@pytest.fixture
-def checkpoint(connection: Connection, tmp_path: Path) -> Checkpoint:
-    """A checkpoint beside a log of five records."""
-    records = pl.DataFrame({"_ts": list(range(5)), "_op": [0] * 5, "n": [0] * 5})
-    feed = ensure_feed(connection, FEED.log_feed, 1)
-    append_batches(connection, feed.id, [(0, encode_batch(records, 0))])
-    return Checkpoint(tmp_path)
-
-
-def test_a_checkpoint_of_the_same_history_is_believed(connection: Connection, checkpoint: Checkpoint) -> None:
-    require_one_history(connection, checkpoint.directory, None, [FEED], {FEED.name: {"0": 5}})
-    checkpoint.planned(0, 3)
-    require_one_history(connection, checkpoint.directory, None, [FEED], {})
-    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
-    checkpoint.done(0).planned(1, 5)
-    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
-    renew(connection)
-    checkpoint.planned(1, 5, current(connection))
-    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
-
-
-def test_results_that_are_older_than_the_checkpoint_are_refused_at_the_launch(
-    connection: Connection, checkpoint: Checkpoint
-) -> None:
-    checkpoint.planned(0, 3).done(0).planned(1, 5)
-    for results in (None,):
-        with pytest.raises(StateCorrupt, match=r"results hold no batch.*PUT /v1/queries/<name>\?state=discard"):
-            require_one_history(connection, checkpoint.directory, results, [FEED], {})
-    checkpoint.done(1)
-    with pytest.raises(StateCorrupt, match="results hold batch 0"):
-        require_one_history(connection, checkpoint.directory, 0, [FEED], {})
-    require_one_history(connection, checkpoint.directory, 1, [FEED], {})
-
-
-def test_a_plan_behind_the_end_of_the_log_is_refused(connection: Connection, checkpoint: Checkpoint) -> None:
-    checkpoint.planned(0, 3).planned(1, 8)
-    with pytest.raises(StateCorrupt, match="goes on at 8, but the feed ends at 5"):
-        require_one_history(connection, checkpoint.directory, 0, [FEED], {})
-    with pytest.raises(StateCorrupt, match="goes on at 6, but the feed ends at 5"):
-        require_one_history(connection, checkpoint.directory.parent, None, [FEED], {FEED.name: {"0": 6}})
-
-
-def test_a_batch_that_was_planned_before_the_database_was_put_back_is_planned_anew(
-    connection: Connection, checkpoint: Checkpoint
-) -> None:
-    checkpoint.planned(0, 3).planned(1, 5)
-    renew(connection)
-    offsets = checkpoint.directory / "spark" / "offsets"
-    # What the results hold already is not read again.
-    require_one_history(connection, checkpoint.directory, 1, [FEED], {})
-    assert (offsets / "1").exists()
-    require_one_history(connection, checkpoint.directory, 0, [FEED], {})
-    assert [path.name for path in offsets.iterdir()] == ["0"]
-    # Behind the end of the log it shows that records are gone.
-    checkpoint.planned(1, 8)
-    with pytest.raises(StateCorrupt, match="goes on at 8, but the feed ends at 5"):
-        require_one_history(connection, checkpoint.directory, 0, [FEED], {})

@@ -201,7 +201,7 @@ def removed(conn: Connection, start: int, end: int) -> None:
     own = reader(conn)
     for head in (None, BEFORE_ALL_TIME):
         with pytest.raises(DataInvalid, match="removed by its retention"):
-            [list(own.read(split, ReadRequest((), 0, (0,)))) for split in own.splits(0, start, end, head)]
+            [list(own.read(split, ReadRequest((), 0, 1))) for split in own.splits(0, start, end, head)]
 
 
 def age(conn: Connection, before: int) -> None:

@@ -18,9 +18,10 @@ import pytest
 from engine.connectors.packets import Packet, encode_frame, packet_batch
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import Sink, change_feed, claim_epoch
+from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
-from engine.errors import DataInvalid, EpochFenced, StateCorrupt
+from engine.errors import DataInvalid, EpochFenced, InvariantBroken
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.foreign_key_join import ForeignKeyResult
 from engine.plan.operators.row_operators import Projection
@@ -61,6 +62,14 @@ def stats(clock: int, counters: list[Any] | None = None) -> Packet:
     return Packet(0, "stats", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
 
 
+def state(task: int, kept: TaskState) -> Packet:
+    return Packet(task, "state", -1, task, 0, 0, None, None, 1_000, kept.encoded())
+
+
+def cursor(end: int) -> Packet:
+    return Packet(0, "cursor", 0, 0, 0, 0, None, None, 1_000, json.dumps({"feeds": {"log:s": {"0": end}}}).encode())
+
+
 def changes(**columns: Any) -> pl.DataFrame:
     frame = pl.DataFrame(columns)
     return caused(
@@ -76,7 +85,7 @@ def table(*packets: Packet) -> pa.Table:
 def conn(dsn: str) -> Any:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
-            "DROP TABLE IF EXISTS views.result; TRUNCATE log.commit, log.counter, log.late_record; DELETE FROM log.feed"
+            "DROP TABLE IF EXISTS views.result; TRUNCATE log.commit, log.task_state, log.counter, log.late_record; DELETE FROM log.feed"
         )
         yield connection
 
@@ -112,15 +121,40 @@ def test_a_delete_removes_the_row_and_a_later_upsert_in_the_batch_brings_it_back
     sink.close()
 
 
-def test_a_repeated_batch_writes_nothing(conn: Any, dsn: str) -> None:
+def test_state_and_cursor_are_committed_with_the_results_and_not_otherwise(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
-    for _ in range(2):
-        sink.commit(0, table(data(changes(k=["a"])), progress(1), stats(1, [["s", "null_key", 2]])))
-    assert derived_rows(conn, "result").height == 1
-    assert conn.execute("SELECT input, reason, count FROM log.counter WHERE owner = %s", (QUERY,)).fetchall() == [
-        ("s", "null_key", 2)
-    ]
+    begin_state(conn, QUERY, 1, Layout(2, 0, 2**63), {"feeds": {"log:s": {"0": 0}}}, {})
+    old, new = TaskState.of({"next_pos": 1}), TaskState.of({"next_pos": 2})
+    sink.commit(0, table(data(changes(k=["a"])), state(0, old), state(1, old), cursor(1)))
+    sink.commit(1, table(data(changes(k=["b"])), state(1, new), cursor(2)))
+    late = Sink(dsn, plan("stream", {"k": "string"}, ()), QUERY, CHECKPOINT, 0)
+    with pytest.raises(EpochFenced):
+        late.commit(2, table(state(0, new), cursor(3)))
+    late.close()
+    assert load_kept(conn, QUERY, CHECKPOINT) == Kept(1, {"feeds": {"log:s": {"0": 2}}}, Layout(2, 0, 2**63))
+    assert load_states(conn, QUERY) == {(0, 0): old, (0, 1): new}
+    assert load_changed(conn, QUERY, 0, {0: old.token, 1: old.token, 2: None}) == {1: new, 2: None}
     sink.close()
+
+
+def test_another_checkpoint_has_nothing_of_the_one_before(conn: Any, dsn: str) -> None:
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
+    begin_state(conn, QUERY, 1, Layout(1), {"feeds": {}}, {})
+    sink.commit(0, table(state(0, TaskState.of({})), cursor(1)))
+    claim_epoch(conn, QUERY, CHECKPOINT, 2)
+    assert load_kept(conn, QUERY, CHECKPOINT).layout == Layout(1)
+    other = uuid4()
+    claim_epoch(conn, QUERY, other, 3)
+    assert load_kept(conn, QUERY, other) == Kept()
+    assert load_states(conn, QUERY) == {}
+    sink.close()
+
+
+def test_state_begins_for_the_launch_that_holds_the_fence_alone(conn: Any, dsn: str) -> None:
+    sink_for(conn, dsn, plan("stream", {"k": "string"}, ()), epoch=4).close()
+    with pytest.raises(EpochFenced):
+        begin_state(conn, QUERY, 3, Layout(1), {"feeds": {}}, {(0, 0): TaskState.of({})})
+    assert load_states(conn, QUERY) == {}
 
 
 def test_an_older_epoch_is_fenced_and_writes_nothing(conn: Any, dsn: str) -> None:
@@ -334,16 +368,17 @@ def test_a_large_result_is_appended_in_batches_that_can_be_read(conn: Any, dsn: 
     sink.close()
 
 
-def test_a_checkpoint_that_does_not_go_on_where_the_results_end_is_refused(conn: Any, dsn: str) -> None:
+def test_a_batch_that_does_not_come_next_is_refused(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, ()))
     sink.commit(0, table(data(changes(k=["a"]))))
-    with pytest.raises(StateCorrupt, match="do not belong together"):
-        sink.commit(2, table(data(changes(k=["b"]))))
+    for batch_id in (0, 2):
+        with pytest.raises(InvariantBroken, match=f"batch {batch_id} is to be committed behind batch 0"):
+            sink.commit(batch_id, table(data(changes(k=["b"]))))
     sink.close()
     another = uuid4()
     claim_epoch(conn, QUERY, another, 2)
     lost = Sink(dsn, plan("stream", {"k": "string"}, ()), QUERY, another, 2)
-    with pytest.raises(StateCorrupt):
+    with pytest.raises(InvariantBroken):
         lost.commit(1, table(data(changes(k=["b"]))))
     assert derived_rows(conn, "result").height == 1
     lost.close()

@@ -61,13 +61,3 @@ def test_open_rows_are_no_changes_and_are_not_counted(conn: psycopg.Connection[A
     assert detail is not None
     assert detail[0]["emitted_rows"] == 1
     sink.close()
-
-
-def test_a_repeated_batch_writes_no_open_rows_again(conn: psycopg.Connection[Any], dsn: str) -> None:
-    sink = sink_for(conn, dsn, PLAN, epoch=3)
-    batch = table(opened(("a", 1, OPEN_ROW)))
-    sink.commit(0, batch)
-    conn.execute("DELETE FROM open.result")
-    sink.commit(0, batch)
-    assert found(conn, "open") == []
-    sink.close()

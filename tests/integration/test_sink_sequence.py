@@ -85,15 +85,6 @@ def test_rows_of_several_tasks_stand_by_what_caused_them(conn: Connection, dsn: 
     sink.close()
 
 
-def test_a_repeated_batch_appends_nothing_to_any_partition(conn: Connection, dsn: str) -> None:
-    sink = sink_for(conn, dsn, of_tasks("stream", 2))
-    for _ in range(2):
-        sink.commit(0, table(made(0, ("a", 1, 0)), made(1, ("b", 2, 1))))
-    assert keys(conn) == ["a", "b"]
-    assert facts(conn)[0] == 2
-    sink.close()
-
-
 def test_what_was_read_without_a_result_moves_on_how_far_the_merge_has_come(conn: Connection, dsn: str) -> None:
     sink = sink_for(conn, dsn, of_tasks("stream", 2))
     sink.commit(0, table(read(3, None)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +18,13 @@ from engine.connectors.log import append_batches, encode_batch, ensure_feed, rou
 from engine.connectors.postgres import close_shared_connections
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import change_feed, claim_epoch
+from engine.connectors.task_states import Kept, load_kept
 from engine.connectors.views import create_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Plan
-from engine.spark.checkpoint import prepare_checkpoint
 from engine.spark.runner import RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, session_of
 from tests.conftest import CLASSES
@@ -86,8 +85,10 @@ class Launcher:
         """Launch a query whose id and checkpoint id are ``identity``."""
         with self.connect() as connection:
             claim_epoch(connection, identity, identity, epoch)
-        directory = prepare_checkpoint(self.root, identity, epoch)
-        return RunningQuery.start(self.spark, plan, identity, identity, epoch, directory, self.dsn, RunOptions(**options))
+        options_of_launch = RunOptions(**options)
+        return RunningQuery.start(
+            self.spark, plan, identity, identity, epoch, self.directory(identity), self.dsn, options_of_launch
+        )
 
     def run(self, plan: Plan, identity: UUID | None = None, epoch: int = 1, **options: Any) -> UUID:
         """Launch a query and let it read what is there."""
@@ -125,15 +126,14 @@ class Launcher:
         return {(name, reason): count for name, reason, count in rows}
 
     def directory(self, identity: UUID) -> Path:
-        (found,) = (self.root / str(identity)).iterdir()
-        return found
+        return self.root / str(identity)
 
     def segments(self, identity: UUID) -> list[Path]:
         return sorted(self.directory(identity).glob("segments/**/*.arrow"))
 
-    def layout(self, identity: UUID) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads((self.directory(identity) / "layout.json").read_text())
-        return value
+    def kept(self, identity: UUID) -> Kept:
+        with self.connect() as connection:
+            return load_kept(connection, identity, identity)
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn, autocommit=True)
@@ -142,7 +142,7 @@ class Launcher:
 @pytest.fixture
 def launcher(spark: SparkSession, dsn: str, tmp_path: Path) -> Iterator[Launcher]:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("TRUNCATE log.feed, log.commit, log.counter, log.late_record, log.reject CASCADE")
+        connection.execute("TRUNCATE log.feed, log.commit, log.task_state, log.counter, log.late_record, log.reject CASCADE")
         connection.execute("DROP SCHEMA views CASCADE")
         connection.execute("CREATE SCHEMA views")
         connection.execute("DROP SCHEMA history CASCADE")

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from app.testing.service import command_of
 from engine.spark.java import find_java
-from engine.spark.task_ids import murmur3_of_int, spark_partition
 
 pytestmark = pytest.mark.spark
 
@@ -31,14 +30,6 @@ if __name__ == "__main__":
         java = spark.sparkContext._jvm.java.lang.System
         print(java.getProperty("java.version"), java.getProperty("java.home"), spark.range(3).mapInArrow(same, "id long").count())
 """
-
-
-def test_our_hash_is_the_one_spark_spreads_keys_by(spark: SparkSession) -> None:
-    values = [0, 1, 2, 3, 41, -1, 2**31 - 1, -(2**31), *range(1000, 1100)]
-    frame = spark.createDataFrame([(value,) for value in values], "v int")
-    for value, hashed, third in frame.selectExpr("v", "hash(v)", "pmod(hash(v), 7)").collect():
-        assert murmur3_of_int(value, 42) == hashed
-        assert spark_partition(value, 7) == third
 
 
 def test_the_session_believes_nobody_without_its_secret_which_no_command_tells(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from engine.connectors.task_states import Layout
 from engine.errors import StateCorrupt
 from engine.plan.model import Plan
 from tests.spark.conftest import Launcher
@@ -58,6 +59,12 @@ def rows(launcher: Launcher) -> list[tuple[Any, ...]]:
     return [row[:4] for row in launcher.view("counted")]
 
 
+def layout(launcher: Launcher, identity: UUID) -> Layout:
+    found = launcher.kept(identity).layout
+    assert found is not None
+    return found
+
+
 def waiting(launcher: Launcher, identity: UUID) -> int:
     return sum(launcher.commit(identity)["detail"]["buffered"]["w"].values())
 
@@ -72,7 +79,7 @@ def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: Launcher, p
         detail = launcher.commit(identity)["detail"]
         assert waiting(launcher, identity) == 3 * len(KEYS), "every task has told of what it took over"
         assert {*detail["clocks"]["w"]} == {str(task) for task in range(tasks)}
-        assert len(launcher.layout(identity)["tasks"]) == tasks
+        assert layout(launcher, identity).tasks == tasks
         fly(launcher, minute)
         launcher.run(plan, identity, epoch=2 * minute + 1)
         assert rows(launcher) == released([*range(1, minute)])
@@ -87,22 +94,21 @@ def test_a_change_that_was_cut_off_is_made_again_and_one_that_counts_is_not(laun
     fly(launcher, 1)
     identity = launcher.run(plan)
     directory = launcher.directory(identity)
-    # As if the process had died before the layout was replaced: the new folder is there, half of it.
-    left = directory / "segments-1" / "0"
+    # As if the process had died before the new layout was committed: the new folder is there, half of it.
+    left = directory / "segments-1" / "0" / "0"
     left.mkdir(parents=True)
-    (left / "0.json").write_text('{"format"')
+    (left / "000000000000-0badbeef.arrow").write_bytes(b"half")
     kept = launcher.root / "kept"
     shutil.copytree(directory / "segments", kept)
     plan = replace(plan, tasks=3)
     query = launcher.launch(plan, identity, epoch=2)
     assert query.stop(120)
     # As if it had died before the old folder was removed, and before any batch.
-    directory = launcher.directory(identity)
     shutil.copytree(kept, directory / "segments")
     fly(launcher, 2)
     launcher.run(plan, identity, epoch=3)
     assert rows(launcher) == released([1])
-    assert launcher.layout(identity)["generation"] == 1
+    assert layout(launcher, identity).generation == 1
     assert not (launcher.directory(identity) / "segments").exists()
 
 
@@ -132,4 +138,4 @@ def test_damaged_state_is_refused_before_anything_has_changed(launcher: Launcher
     fly(launcher, 2)
     launcher.run(plan, identity, epoch=3)
     assert rows(launcher) == released([1])
-    assert launcher.layout(identity)["generation"] == 0
+    assert layout(launcher, identity).generation == 0

@@ -19,13 +19,11 @@ import polars as pl
 
 from app.api.paging import encode_cursor
 from app.domain.change_cursors import ChangeCursor, identity_of
-from engine.connectors.admission import BatchLimit
 from engine.connectors.log import encode_batch
 from engine.core.task import STATE_FORMAT
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import normalise
-from engine.spark.checkpoint import Layout, write_layout
-from engine.spark.source import PacketReader, SourceSpec
+from engine.spark.source import new_cursor
 from tests.stored.archive import FOLDER, SUFFIX, catalog_of, pack, plan_of, run
 from tests.stored.kinds import KINDS, SOURCES, closing, definition, records
 
@@ -68,10 +66,7 @@ def store_rest(folder: Path) -> None:
     (folder / "log" / "batch.arrow").write_bytes(encode_batch(frame, 5).payload)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    start = {"log:a": {"0": 7}}
-    write_layout(checkpoint, Layout(2, (2, 0), start, 1, (4,)))
-    spec = SourceSpec("", (), (2, 0), start, BatchLimit(10, 10), 1, release=3, generation=1)
-    write(checkpoint / "offset.json", PacketReader(spec, []).initialOffset())
+    write(checkpoint / "offset.json", new_cursor({"log:a": {"0": 7}}, 3, 1))
     change = ChangeCursor(identity_of(UUID(int=5), 9), (3, 4), ("JFK", "7"))
     write(folder / "cursors.json", {"change": change.encode(), "page": encode_cursor(["a", 7])})
 

@@ -3,7 +3,7 @@
 ``kinds/<kind>/`` has, for each kind of ``tests.stored.kinds``, ``definition.json`` (as the database keeps it), ``before.json`` and
 ``after.json`` (records, and what the query made of them), ``state.json`` (the manifests between the two, by stage and task) and
 ``segments/<stage>/<task>/*.arrow``. ``relations.json`` has the sources' definitions. ``log/`` has batches of the log with every type,
-``checkpoint/`` the driver's own files, ``cursors.json`` texts that clients keep.
+``checkpoint/`` a cursor of a query, ``cursors.json`` texts that clients keep.
 """
 
 from __future__ import annotations

@@ -10,16 +10,16 @@ from pathlib import Path
 import psycopg
 
 from app.settings import ENV_PREFIX
+from engine.connectors.task_states import LAYOUT_FORMAT
 from engine.core.task import STATE_FORMAT
 from engine.python_processes import SAFE_PATH_VARIABLE
-from engine.spark.checkpoint import LAYOUT_FORMAT
-from engine.spark.source import OFFSET_FORMAT
+from engine.spark.source import CURSOR_FORMAT
 from tests.stored.archive import unpack
 from tests.stored.code import newest, revision_of
 from tests.stored.tour import tour
 
-FORMATS = {"state": 2, "layout": 3, "offset": 1}
-SINCE = "0010"
+FORMATS = {"state": 2, "layout": 4, "cursor": 1}
+SINCE = "0022"
 """The revision of the schema since which these formats are written."""
 
 
@@ -57,5 +57,5 @@ def test_code_that_cannot_read_a_newer_format_does_not_run_beside_its_writer(dsn
 
     Else a driver of the version before could take a query over whose state it cannot read, and the query would fail.
     """
-    assert {"state": STATE_FORMAT, "layout": LAYOUT_FORMAT, "offset": OFFSET_FORMAT} == FORMATS
+    assert {"state": STATE_FORMAT, "layout": LAYOUT_FORMAT, "cursor": CURSOR_FORMAT} == FORMATS
     assert supported(dsn) >= SINCE

@@ -8,22 +8,24 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 import pytest
+from psycopg.types.json import Jsonb
 
 from app.api.paging import decode_cursor
 from app.domain.change_cursors import ChangeCursor
 from app.store.stored import opened
 from engine.connectors.packets import decode_frame
+from engine.connectors.postgres import connect
+from engine.connectors.task_states import LAYOUT_FORMAT, load_kept
 from engine.core.task import STATE_FORMAT, build_task
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer
 from engine.plan.folding import folded
-from engine.spark.checkpoint import LAYOUT_FORMAT, finish_batch, open_layout
 from engine.spark.failures import decoded, marked
-from engine.spark.seals import sealed
-from engine.spark.source import OFFSET_FORMAT, _require_whole
+from engine.spark.source import CURSOR_FORMAT, require_readable
 from engine.state.memory import MemorySegmentStore
 from tests.stored.archive import archives, catalog_of, plan_of, run, unpack
 from tests.stored.kinds import KINDS, Record
@@ -107,13 +109,9 @@ def test_stored_batches_of_the_log_are_read(stored: Path) -> None:
     assert frame.schema["_op"] == pl.Int8
 
 
-def test_stored_checkpoints_and_cursors_are_read(stored: Path) -> None:
-    layout = open_layout(stored / "checkpoint", 9, 9, dict)
-    assert (layout.partitions, layout.tasks, layout.start) == (2, (2, 0), {"log:a": {"0": 7}})
-    assert (layout.generation, layout.retired, layout.segments) == (1, (4,), "segments-1")
-    assert layout.hash_seed == 0
+def test_stored_cursors_are_read(stored: Path) -> None:
     offset = read(stored / "checkpoint" / "offset.json")
-    _require_whole(offset)
+    require_readable(offset)
     assert (offset["feeds"], offset["release"], offset["generation"]) == ({"log:a": {"0": 7}}, 3, 1)
     cursors = read(stored / "cursors.json")
     change = ChangeCursor.decode(cursors["change"])
@@ -130,20 +128,23 @@ def test_state_of_a_newer_version_is_refused_with_the_way_out(stored: Path) -> N
         build_task(plan.stages[0], plan, state, MemorySegmentStore())
 
 
-def test_offsets_of_a_newer_version_are_refused_with_the_way_out() -> None:
-    with pytest.raises(StateNewer, match=f"format {OFFSET_FORMAT + 1}.*run the version of Slackwater.*state=discard"):
-        _require_whole({"format": OFFSET_FORMAT + 1})
+def test_a_cursor_of_a_newer_version_is_refused_with_the_way_out() -> None:
+    with pytest.raises(StateNewer, match=f"format {CURSOR_FORMAT + 1}.*run the version of Slackwater.*state=discard"):
+        require_readable({"format": CURSOR_FORMAT + 1})
 
 
-def test_a_checkpoint_of_a_newer_version_is_refused_with_the_way_out(stored: Path, tmp_path: Path) -> None:
-    layout = read(stored / "checkpoint" / "layout.json") | {"format": LAYOUT_FORMAT + 1}
-    (tmp_path / "layout.json").write_text(json.dumps(sealed(layout)))
-    for launch in (lambda: open_layout(tmp_path, 9, 9, dict), lambda: finish_batch(tmp_path, 0)):
+def test_a_layout_of_a_newer_version_is_refused_with_the_way_out(dsn: str) -> None:
+    newer = {"format": LAYOUT_FORMAT + 1, "tasks": 1, "generation": 0, "hash_seed": "0"}
+    with connect(dsn, "test") as connection, connection.transaction(force_rollback=True):
+        connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, layout, cursor) VALUES (%(id)s, %(id)s, 1, %(layout)s, '{}')",
+            {"id": (identity := uuid4()), "layout": Jsonb(newer)},
+        )
         with pytest.raises(
             StateNewer, match=f"format {LAYOUT_FORMAT + 1}.*run the version of Slackwater.*state=discard"
         ) as refused:
-            launch()
-        assert refused.value.code == "state_newer"
+            load_kept(connection, identity, identity)
+    assert refused.value.code == "state_newer"
 
 
 def test_that_a_newer_version_wrote_it_is_told_across_spark() -> None:

@@ -22,7 +22,7 @@ def test_what_a_condition_cannot_compute_is_counted_with_the_input() -> None:
     source = Input(0, "s", columns, FEED, ("n",), ("n",), where="n + 1 > 0")
     times = np.arange(3), np.full(3, NOW_MS)
     pieces = [Piece(3, lambda _relation, _where: (raw, pl.DataFrame(schema={"offset": pl.Int64})), lambda: times)]
-    packets = [*shape(pieces, Split(0, 0, 3), FEED, ReadRequest([source], NOW_MS, [0]), POSTED)]
+    packets = [*shape(pieces, Split(0, 0, 3), FEED, ReadRequest([source], NOW_MS, 1), POSTED)]
     (stats,) = [json.loads(packet.blob) for packet in packets if packet.kind == "stats"]
     assert stats["counters"] == [["s", "number_overflow", 1]]
     assert sum(packet.rows for packet in packets if packet.kind == "data") == 1

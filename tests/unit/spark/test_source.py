@@ -17,7 +17,7 @@ from engine.connectors.packets import Packet
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.spark.silence import Silence
-from engine.spark.source import Clock, PacketReader, SourceSpec, SplitGroup, open_feeds
+from engine.spark.source import Clock, PacketReader, SourceSpec, SplitGroup, new_cursor, open_feeds
 from engine.spark.wall_clock import WallClock
 
 FUTURE_MS = 9_999_999_999_999
@@ -64,7 +64,7 @@ class FakeFeed:
         return [Split(partition, first, min(first + 50, end), head) for first in range(start, end, 50)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        yield Packet(request.tasks[0], "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
+        yield Packet(0, "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
 
 
 def a_reader(
@@ -72,7 +72,7 @@ def a_reader(
 ) -> PacketReader:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
-    spec = SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), cores, release=release)
+    spec = SourceSpec("", inputs, 2, new_cursor(start, release, 0), BatchLimit(max_rows, 10**9), cores, release=release)
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
     return PacketReader(spec, pairs, silence=silence)
 
@@ -102,7 +102,9 @@ def test_a_stream_is_never_read_further_than_what_was_in_the_table_then(is_avail
     inputs = (an_input(0, "prices", "prices", "table"), an_input(1, "orders", "orders"))
     table, stream = a_feed("prices", p0=10), Frozen(Feed("log:orders", "log", "orders"), {0: 10})
     stream.meanwhile = table
-    spec = SourceSpec("", inputs, (0,), {"log:prices": {"0": 0}, "log:orders": {"0": 0}}, BatchLimit(10**6, 10**9), 2)
+    spec = SourceSpec(
+        "", inputs, 1, new_cursor({"log:prices": {"0": 0}, "log:orders": {"0": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2
+    )
     reader = PacketReader(spec, [(table, inputs[:1]), (stream, inputs[1:])])
     if is_available_now:
         reader.prepareForTriggerAvailableNow()
@@ -129,12 +131,11 @@ def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
     reader = a_reader(feed, release=1)
     after = latest(reader, before)
     assert after["feeds"] == before["feeds"]
-    for launch in (reader, a_reader(feed, release=2)):  # also in a replay by a later launch
-        (group,) = launch.partitions(before, after)
-        (batch,) = launch.read(group)
-        assert batch.column("kind").to_pylist() == ["tick", "tick"]
-        assert batch.column("task").to_pylist() == [2, 0]
-        assert [json.loads(blob)["is_release"] for blob in batch.column("blob").to_pylist()] == [True, True]
+    (group,) = reader.partitions(before, after)
+    _, batch = reader.read(group)
+    assert batch.column("kind").to_pylist() == ["tick", "tick"]
+    assert batch.column("task").to_pylist() == [0, 1]
+    assert [json.loads(blob)["is_release"] for blob in batch.column("blob").to_pylist()] == [True, True]
     assert latest(reader, after) is after
 
 
@@ -159,7 +160,7 @@ def test_the_clock_never_goes_backwards() -> None:
 def test_a_launch_wakes_every_task_also_where_the_hosts_clock_was_set_back_before_it() -> None:
     feed = a_feed("a", p0=0)
     inputs = (an_input(0, "a", "a"),)
-    spec = SourceSpec("", inputs, (2, 0), {"log:a": {"0": 0}}, BatchLimit(10, 10**9), 2, Clock(uuid4(), frozenset()))
+    spec = SourceSpec("", inputs, 2, new_cursor({"log:a": {"0": 0}}, 0, 0), BatchLimit(10, 10**9), 2, Clock(uuid4(), frozenset()))
     elapsed_ms = iter((0, 0, 10))
     reader = PacketReader(spec, [(feed, inputs)], WallClock(lambda: 1_000, lambda: next(elapsed_ms)))
     start = {"feeds": {"log:a": {"0": 0}}, "now_ms": 5_000}
@@ -209,9 +210,10 @@ def test_a_large_batch_is_a_multiple_of_the_cores_in_equal_groups() -> None:
 def test_packets_carry_the_clock_of_their_batch() -> None:
     reader = a_reader(a_feed("a", p0=10))
     (group,) = reader.partitions(reader.initialOffset(), {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
-    (batch,) = reader.read(group)
-    assert batch.column("now_ms").to_pylist() == [77]
-    assert batch.column("task").to_pylist() == [2]
+    cursor, batch = reader.read(group)
+    assert batch.column("now_ms").to_pylist() == cursor.column("now_ms").to_pylist() == [77]
+    assert cursor.column("kind").to_pylist() == ["cursor"]
+    assert json.loads(cursor.column("blob")[0].as_py()) == {"feeds": {"log:a": {"0": 10}}, "now_ms": 77}
 
 
 def test_a_feed_that_two_inputs_share_is_opened_once() -> None:
@@ -222,7 +224,9 @@ def test_a_feed_that_two_inputs_share_is_opened_once() -> None:
 
 
 def test_the_specification_survives_its_way_as_an_option() -> None:
-    spec = SourceSpec("postgresql://u:p@h/d", (an_input(0, "a", "a"),), (2, 0), {"log:a": {"0": 3}}, BatchLimit(1, 2), 2)
+    spec = SourceSpec(
+        "postgresql://u:p@h/d", (an_input(0, "a", "a"),), 2, new_cursor({"log:a": {"0": 3}}, 0, 0), BatchLimit(1, 2), 2
+    )
     assert SourceSpec.decoded(spec.encoded()) == spec
 
 

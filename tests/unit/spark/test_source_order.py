@@ -1,4 +1,4 @@
-"""P2 as the source plans it: batches end at one event time, heads go on in Spark's offset log and into the splits."""
+"""P2 as the source plans it: batches end at one event time, heads go on in the cursor and into the splits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, Split
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
-from engine.spark.source import PacketReader, SourceSpec, SplitGroup
+from engine.spark.source import PacketReader, SourceSpec, SplitGroup, new_cursor
 from tests.unit.spark.test_source import FakeFeed, a_feed, a_reader, an_input, latest
 
 Offset = dict[str, Any]
@@ -55,7 +55,7 @@ def test_the_first_splits_of_several_partitions_begin_before_all_time() -> None:
 def test_replayed_late_records_are_no_partition_to_be_merged_with() -> None:
     only, replays = a_feed("a", p0=30), a_feed("replays", p0=30)
     inputs = (an_input(0, "a", "a"),)
-    spec = SourceSpec("", inputs, (0,), {"log:a": {"0": 0}, "log:replays": {"0": 0}}, BatchLimit(10**6, 10**9), 2)
+    spec = SourceSpec("", inputs, 1, new_cursor({"log:a": {"0": 0}, "log:replays": {"0": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2)
     reader = PacketReader(spec, [(only, inputs), (replays, ())])
     begun = reader.initialOffset()
     end = latest(reader, begun)
@@ -82,7 +82,7 @@ def standing(max_rows: int = 20) -> PacketReader:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {"0": 0} for feed in feeds}
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
-    return PacketReader(SourceSpec("", inputs, (2, 0), start, BatchLimit(max_rows, 10**9), 2), pairs)
+    return PacketReader(SourceSpec("", inputs, 2, new_cursor(start, 0, 0), BatchLimit(max_rows, 10**9), 2), pairs)
 
 
 def batches(reader: PacketReader) -> list[Offset]:
@@ -114,7 +114,7 @@ def test_ties_are_read_in_the_order_of_feeds_and_each_record_once() -> None:
 
 def test_a_batch_that_leaves_a_partition_alone_keeps_its_head() -> None:
     reader = standing()
-    start = reader._sealed({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})
+    start = reader._cursor({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})
     after = latest(reader, start)
     assert (after["feeds"]["log:a"]["0"], after["feeds"]["log:b"]["0"]) == (40, 0)
     assert after["heads"] == {"log:a": {"0": 7}, "log:b": {"0": 50}}

@@ -10,20 +10,19 @@ from pathlib import Path
 import pytest
 
 from engine.spark.cluster import AUTHENTICATED, ClusterSettings, cluster_conf, code_archive
-from engine.spark.surroundings import MARKER, Surroundings, WorkersUnfit, code_fingerprint
+from engine.spark.surroundings import Surroundings, WorkersUnfit, code_fingerprint
 
 IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import engine.spark.bridge
+import engine.spark.stages
 from engine.spark.surroundings import code_fingerprint
-print(engine.spark.bridge.__file__, code_fingerprint())
+print(engine.spark.stages.__file__, code_fingerprint())
 """
 
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> Surroundings:
-    (tmp_path / MARKER).touch()
     return Surroundings.of_driver(tmp_path)
 
 
@@ -53,7 +52,7 @@ def test_the_archive_holds_the_code_of_the_driver(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [archive]
     command = [sys.executable, "-c", IMPORT, archive]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
-    assert done.stdout.split() == [f"{archive}/engine/spark/bridge.pyc", code_fingerprint()]
+    assert done.stdout.split() == [f"{archive}/engine/spark/stages.pyc", code_fingerprint()]
 
 
 def test_what_is_not_set_for_a_cluster_is_left_to_spark() -> None:

@@ -1,0 +1,110 @@
+"""What a launch goes on from: committed state, that of an older version, that of another number of tasks, or none yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import structlog
+
+from engine.connectors.postgres import Connection
+from engine.connectors.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
+from engine.core.ports import named_segments
+from engine.plan.model import Plan
+from engine.spark.checkpoint import remove_other_segments, require_segments
+from engine.spark.old_checkpoints import remove_old, take_over
+from engine.spark.repartition import shared_out
+from engine.spark.source import Positions, new_cursor, require_readable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchState:
+    """What is committed as the launch begins.
+
+    Attributes:
+        first_batch: number of its first batch.
+        cursor: where that begins.
+        layout: of the state, for the plan's number of tasks.
+    """
+
+    first_batch: int
+    cursor: Cursor
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Which launch it is, and where its query keeps what.
+
+    Attributes:
+        query_id: the query.
+        checkpoint_id: names its state; another one is another beginning.
+        epoch: the launch; it holds the fence (``claim_epoch``).
+        directory: of the checkpoint.
+    """
+
+    query_id: UUID
+    checkpoint_id: UUID
+    epoch: int
+    directory: Path
+
+
+def open_state(
+    spark: SparkSession,
+    connection: Connection,
+    plan: Plan,
+    launch: Launch,
+    start: Callable[[], Positions],
+    tell: Callable[[], None] | None,
+) -> LaunchState:
+    """Return what a launch goes on from, after making it fit the plan.
+
+    Args:
+        spark: the driver's session; reads what versions before kept in Spark's state store.
+        connection: in autocommit mode.
+        plan: of the query.
+        launch: which one.
+        start: asked where reading begins, if the query has never begun.
+        tell: see ``shared_out``.
+
+    Raises:
+        StateCorrupt: it is damaged or lacks segments.
+        StateNewer: a newer version wrote it.
+        RepartitionPremature: the number of tasks was changed too early.
+        EpochFenced: a newer launch has begun.
+    """
+    launch.directory.mkdir(parents=True, exist_ok=True)
+    kept = load_kept(connection, launch.query_id, launch.checkpoint_id)
+    first_batch = 0 if kept.batch_id is None else kept.batch_id + 1
+    states: Mapping[Place, TaskState]
+    if kept.layout is not None and kept.cursor is not None:
+        layout, cursor, is_begun = kept.layout, kept.cursor, True
+        states = load_states(connection, launch.query_id)
+    elif old := take_over(spark, plan, launch.directory, kept.batch_id):
+        layout, cursor, states, is_begun = old.layout, old.cursor, old.states, False
+        log.info("old_checkpoint_taken_over", query=plan.query, tasks=layout.tasks)
+    else:
+        layout, states, is_begun = new_layout(plan.tasks), {}, False
+        cursor = new_cursor(start(), plan.release, layout.generation)
+    require_readable(cursor)
+    require_segments(
+        launch.directory, layout, {place: named_segments(json.loads(state.manifest)) for place, state in states.items()}
+    )
+    if plan.tasks != layout.tasks:
+        before, is_begun = layout.tasks, False
+        layout, states = shared_out(plan, launch.directory, layout, states, first_batch, tell)
+        log.info("tasks_changed", query=plan.query, before=before, after=layout.tasks)
+    if not is_begun:
+        begin_state(connection, launch.query_id, launch.epoch, layout, cursor, states)
+    remove_old(launch.directory)
+    remove_other_segments(launch.directory, layout)
+    return LaunchState(first_batch, cursor, layout)

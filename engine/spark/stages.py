@@ -1,0 +1,327 @@
+"""One stage of a query: gives its tasks their packets, lets them work, hands their state on to the sink.
+
+State is committed by the sink alone, with the results of the batch (``engine.connectors.task_states``). A worker keeps the tasks it built,
+for it often gets the same ones again, and asks the database once per batch whether they are at the committed state: what a failed batch,
+another worker's turn or a restart has made of them is thrown away. A part that Spark repeats writes segments that nobody names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+import pyarrow as pa
+from pyspark import TaskContext
+
+from engine.connectors.blob_files import BlobFolder
+from engine.connectors.packets import (
+    PACKET_BYTES,
+    Packet,
+    PacketKind,
+    Route,
+    blob_of,
+    data_packets,
+    decode_frame,
+    emitted_by,
+    encode_frame,
+    encode_json,
+    packet_batches,
+    packets_in,
+)
+from engine.connectors.postgres import shared_connection
+from engine.connectors.slicing import slices
+from engine.connectors.task_states import TaskState, load_changed
+from engine.core.frames import Emission
+from engine.core.hashing import KeyHash
+from engine.core.order import UPSTREAM, Slice
+from engine.core.progress import Reading
+from engine.core.task import Replays, Task, build_task
+from engine.errors import EngineError
+from engine.plan.model import Plan
+from engine.spark.failures import marked
+from engine.spark.surroundings import Surroundings
+from engine.state.files import FileSegmentStore
+from engine.state.ports import named_segments
+
+KEPT_TASKS = 64
+"""Built tasks kept per worker process. One holds its newest segments in memory: of a busy join about 10 MB."""
+
+KEPT_BATCHES = 5
+"""For so many batches a segment stays behind the one that released it: room for looking at what happened."""
+
+PACKET_ROWS = 262_144
+"""Rows of a result per packet."""
+
+RELEASED = "released"
+"""In a manifest: see ``FileSegmentStore.released``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A task that this process has built, at the state of a token."""
+
+    token: str
+    segments: Path
+    task: Task
+    store: FileSegmentStore
+
+
+_kept: OrderedDict[tuple[UUID, int, int, int], _Kept] = OrderedDict()
+"""By query, launch, stage and task: of another launch the plan may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlace:
+    """Where a query's state is.
+
+    Attributes:
+        dsn: database of the manifests.
+        query_id: whose.
+        epoch: the launch.
+        segments: folder of the segments.
+        first_batch: number of the batch that Spark counts as 0 in this launch.
+    """
+
+    dsn: str
+    query_id: UUID
+    epoch: int
+    segments: Path
+    first_batch: int
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A task's part of one batch."""
+
+    slices: list[Slice]
+    readings: list[Reading]
+    now_ms: int | None = None
+    awake_ms: int | None = None
+    is_upstream_active: bool = False
+    is_release: bool = False
+    replayed_records: list[pl.DataFrame] = field(default_factory=list)
+    replayed_slices: list[Slice] = field(default_factory=list)
+
+    @property
+    def replays(self) -> Replays | None:
+        is_none = not self.replayed_records and not self.replayed_slices
+        return None if is_none else Replays(self.replayed_records, self.replayed_slices)
+
+
+class StageWork:
+    """What Spark's workers do for one stage of a plan; a function for ``mapInArrow``.
+
+    Args:
+        plan: the query's plan.
+        stage_index: which stage.
+        place: where its state is.
+        surroundings: what a worker on a cluster compares itself with before it works.
+        aside: where large blobs go; None: through Spark.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        stage_index: int,
+        place: StatePlace,
+        surroundings: Surroundings | None = None,
+        aside: BlobFolder | None = None,
+    ) -> None:
+        self._plan = plan
+        self._stage = plan.stages[stage_index]
+        self._place = place
+        self._surroundings = surroundings
+        self._aside = aside
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Handle a partition's packets of one batch; those of other stages and those for the sink pass untouched."""
+        with marked():
+            made = self._made(packet for batch in batches for packet in packets_in(batch))
+            yield from packet_batches(made)
+
+    def _made(self, packets: Iterator[Packet]) -> Iterator[Packet]:
+        tasks: dict[int, _Batch] = {}
+        for packet in packets:
+            if not self._is_own(packet):
+                yield packet
+                continue
+            self._take(tasks.setdefault(packet.task, _Batch([], [])), packet)
+            if packet.kind == "tick":
+                yield packet
+        due = {ordinal: batch for ordinal, batch in sorted(tasks.items()) if batch.now_ms is not None}
+        if not due:
+            return
+        if self._surroundings is not None:
+            self._surroundings.require()
+        for ordinal, (task, store) in self._at_state(list(due)).items():
+            for packet in self._work(ordinal, task, store, due[ordinal]):
+                yield packet if self._aside is None else self._aside.lay_aside(packet)
+
+    def _is_own(self, packet: Packet) -> bool:
+        match packet.kind:
+            case "tick":
+                return True
+            case "active":
+                return packet.input == emitted_by(self._stage.index - 1)
+            case "data" | "replayed":
+                return self._reads(packet.input)
+            case "replay":
+                return packet.input == self._stage.index
+            case _:
+                return False
+
+    def _take(self, batch: _Batch, packet: Packet) -> None:
+        match packet.kind:
+            case "active":
+                batch.is_upstream_active = True
+            case "tick":
+                tick = json.loads(blob_of(packet))
+                batch.awake_ms = tick["awake_ms"]
+                batch.is_release = batch.is_release or tick.get("is_release", False)
+                batch.readings += [Reading(*item) for item in tick["readings"]]
+            case "data":
+                batch.slices.append(self._slice(packet))
+            case "replay":
+                batch.replayed_records.append(decode_frame(blob_of(packet)))
+            case _:
+                batch.replayed_slices.append(self._slice(packet))
+        batch.now_ms = max(batch.now_ms or 0, packet.now_ms)
+
+    def _reads(self, source: int) -> bool:
+        """Whether this stage reads what a packet of this input holds."""
+        if source < 0:
+            return source == emitted_by(self._stage.index - 1)
+        return self._plan.inputs[source].stage == self._stage.index
+
+    def _slice(self, packet: Packet) -> Slice:
+        if packet.input < 0:
+            return Slice(UPSTREAM, "", packet.partition, decode_frame(blob_of(packet)))
+        return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, decode_frame(blob_of(packet)))
+
+    def _work(self, ordinal: int, task: Task, store: FileSegmentStore, batch: _Batch) -> list[Packet]:
+        assert batch.now_ms is not None  # noqa: S101 - only such batches are due
+        begun = perf_counter()
+        emission = task.process(
+            batch.slices,
+            batch.now_ms,
+            batch.readings,
+            batch.awake_ms,
+            is_upstream_active=batch.is_upstream_active,
+            is_release=batch.is_release,
+            replays=batch.replays,
+        )
+        state = TaskState.of(task.snapshot() | {RELEASED: store.released})
+        self._keep(ordinal, _Kept(state.token, self._place.segments, task, store))
+        packets = self._packets(ordinal, emission, batch.now_ms, round((perf_counter() - begun) * 1000))
+        packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
+        return packets
+
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, tuple[Task, FileSegmentStore]]:
+        """Return tasks at their committed state: kept ones, or built anew; what failed attempts left is removed then."""
+        kept = {ordinal: _kept.pop(self._key(ordinal), None) for ordinal in ordinals}
+        known = {ordinal: None if found is None else found.token for ordinal, found in kept.items()}
+        with shared_connection(self._place.dsn) as connection:
+            changed = load_changed(connection, self._place.query_id, self._stage.index, known)
+        batch_id = self._place.first_batch + _batch_id()
+        tasks = {}
+        for ordinal, found in kept.items():
+            if found is None or ordinal in changed:
+                tasks[ordinal] = self._built(ordinal, changed.get(ordinal), batch_id)
+            else:
+                found.store.begin(batch_id)
+                tasks[ordinal] = found.task, found.store
+        return tasks
+
+    def _key(self, ordinal: int) -> tuple[UUID, int, int, int]:
+        return self._place.query_id, self._place.epoch, self._stage.index, ordinal
+
+    def _keep(self, ordinal: int, built: _Kept) -> None:
+        """Keep a task; forget the oldest beyond the bound, and those of launches that are over: what is mapped would hold its disk space."""
+        own = self._place.query_id, self._place.epoch
+        for place, kept in list(_kept.items()):
+            if (place[0] == own[0] and place[1] != own[1]) or (place[0] != own[0] and not kept.segments.exists()):
+                del _kept[place]
+        _kept[self._key(ordinal)] = built
+        while len(_kept) > KEPT_TASKS:
+            _kept.popitem(last=False)
+
+    def _built(self, ordinal: int, kept: TaskState | None, batch_id: int) -> tuple[Task, FileSegmentStore]:
+        state = None if kept is None else json.loads(kept.manifest)
+        root = self._place.segments / str(self._stage.index) / str(ordinal)
+        released = (state or {}).get(RELEASED)
+        store = FileSegmentStore(root, KEPT_BATCHES, hashing=KeyHash(self._plan.hash_seed), released=released)
+        store.begin(batch_id)
+        store.sweep(named_segments(state))
+        return build_task(self._stage, self._plan, state, store), store
+
+    def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int) -> list[Packet]:
+        is_last = self._stage.index + 1 == len(self._plan.stages)
+        packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
+        packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
+        packets += [replace(packet, kind="opened") for packet in self._changes(ordinal, emission.opened, now_ms)]
+        if emission.is_active and self._plan.idle_after_ms is not None and not is_last:
+            # T10: a task of the next stage is silent only while all tasks of this one are.
+            source = emitted_by(self._stage.index)
+            packets += [
+                Packet(task, "active", source, ordinal, 0, 0, None, None, now_ms, b"") for task in range(self._plan.tasks)
+            ]
+        if emission.late.height:
+            packets += self._numbered("late", list(slices(emission.late, PACKET_ROWS, PACKET_BYTES)), ordinal, now_ms)
+        counters = [[name, reason, count] for (name, reason), count in sorted(emission.counters.items())]
+        stats = {
+            "stage": self._stage.index,
+            "task": ordinal,
+            "clocks": emission.clocks,
+            "buffered": emission.buffered,
+            "buffered_bytes": emission.buffered_bytes,
+            "oldest_ms": emission.oldest_ms,
+            "counters": counters,
+            "wakes_at_ms": emission.wakes_at_ms,
+            "work_ms": work_ms,
+            "lateness": emission.lateness,
+            "waiting": emission.waiting,
+            "failure": _failure(emission.failure),
+        }
+        packets.append(self._packet("stats", ordinal, now_ms, encode_json(stats)))
+        return packets
+
+    def _changes(self, ordinal: int, changes: pl.DataFrame, now_ms: int) -> list[Packet]:
+        """Pack what the task emitted: for the next stage by the next key's task, for the sink as it is."""
+        parts = [part for part in slices(changes, PACKET_ROWS, PACKET_BYTES) if part.height]
+        if self._stage.index + 1 < len(self._plan.stages):
+            route = Route(emitted_by(self._stage.index), ordinal, now_ms)
+            return [packet for part in parts for packet in data_packets(part, self._plan.tasks, route)]
+        return self._numbered("data", parts, ordinal, now_ms)
+
+    def _numbered(self, kind: PacketKind, parts: Sequence[pl.DataFrame], ordinal: int, now_ms: int) -> list[Packet]:
+        """Pack parts of a frame for the sink, which puts them together by the numbers of their first rows."""
+        firsts = accumulate((part.height for part in parts), initial=0)
+        return [
+            self._packet(kind, ordinal, now_ms, encode_frame(part), part.height, first)
+            for first, part in zip(firsts, parts, strict=False)
+        ]
+
+    def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:
+        return Packet(ordinal, kind, emitted_by(self._stage.index), ordinal, first, rows, None, None, now_ms, blob)
+
+
+def _failure(failure: EngineError | None) -> dict[str, Any] | None:
+    """Describe why a query must fail once the batch is committed."""
+    if failure is None:
+        return None
+    return {"detail": str(failure), "position": getattr(failure, "position", 0)}
+
+
+def _batch_id() -> int:
+    """Return the batch Spark is working on, counted from 0 in each launch."""
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 - we are in a task
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
