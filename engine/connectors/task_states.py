@@ -39,16 +39,13 @@ class Layout:
         tasks: their number.
         generation: how often it has changed.
         hash_seed: of the hashes of keys (``engine.core.hashing``); 0 in state that was begun by a version that knew none.
+        segments: name of the folder of segments.
     """
 
     tasks: int
     generation: int = 0
     hash_seed: int = 0
-
-    @property
-    def segments(self) -> str:
-        """Name of the folder of segments."""
-        return f"{FIRST_SEGMENTS}-{self.generation}" if self.generation else FIRST_SEGMENTS
+    segments: str = FIRST_SEGMENTS
 
 
 def new_layout(tasks: int) -> Layout:
@@ -118,7 +115,7 @@ def load_kept(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> Ke
     batch_id, position, layout = row
     if layout["format"] > LAYOUT_FORMAT:
         raise StateNewer.of("the layout of the state", layout["format"], LAYOUT_FORMAT)
-    return Kept(batch_id, position, Layout(layout["tasks"], layout["generation"], int(layout["hash_seed"])))
+    return Kept(batch_id, position, Layout(layout["tasks"], layout["generation"], int(layout["hash_seed"]), layout["segments"]))
 
 
 def load_states(connection: Connection, query_id: UUID) -> dict[Place, TaskState]:

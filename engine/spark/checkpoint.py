@@ -1,8 +1,10 @@
 """What a query keeps in files: segments of its state, and scratch files of the launch that runs.
 
-``<root>/<checkpoint id>/segments/<stage>/<task>`` (after a change of the number of tasks ``segments-<n>``) holds segments, which count where
-a committed manifest names them (``engine.connectors.task_states``). ``run-<epoch>-<first batch>`` is what Spark writes down about the launch of
-that epoch. No recovery reads it; it only tells, once a driver is gone, whether a batch was under way.
+``<root>/<checkpoint id>/segments/<stage>/<task>`` (after a change of the number of tasks ``segments-<n>-<epoch>``) holds segments, which count
+where a committed manifest names them (``engine.connectors.task_states``). ``run-<epoch>-<first batch>`` is what Spark writes down about the
+launch of that epoch. No recovery reads it; it only tells, once a driver is gone, whether a batch was under way.
+
+A launch removes what launches before it left, and nothing of one behind it: it may be frozen, and wake up when others are long at work.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from engine.connectors.task_states import FIRST_SEGMENTS, Layout, Place
 from engine.errors import STATE_CURE, StateCorrupt
 
 _RUN: Final = re.compile(r"run-(\d{10})-(\d+)")
+_SEGMENTS: Final = re.compile(rf"{FIRST_SEGMENTS}(?:-\d+(?:-(\d+))?)?")
+"""Versions before wrote no epoch into the name."""
+
 SEGMENT_SUFFIX: Final = ".arrow"
 
 
@@ -29,8 +34,9 @@ def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
         epoch: the launch.
         first_batch: number of its first batch.
     """
-    for left in directory.glob("run-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for left, match in _runs(directory):
+        if int(match[1]) <= epoch:
+            shutil.rmtree(left, ignore_errors=True)
     run = directory / f"run-{epoch:010d}-{first_batch}"
     run.mkdir(parents=True, exist_ok=True)
     return run
@@ -71,8 +77,20 @@ def require_segments(directory: Path, layout: Layout, named: Mapping[Place, Iter
                 raise StateCorrupt(f"the state file {folder / segment}{SEGMENT_SUFFIX} is missing. {STATE_CURE}")
 
 
-def remove_other_segments(directory: Path, layout: Layout) -> None:
-    """Remove the segments of other numbers of tasks: those before, and those of changes that never came to count."""
+def segments_of(generation: int, epoch: int) -> str:
+    """Return the name of the folder for another number of tasks that a launch makes."""
+    return f"{FIRST_SEGMENTS}-{generation}-{epoch}"
+
+
+def remove_other_segments(directory: Path, layout: Layout, epoch: int) -> None:
+    """Remove the segments of other numbers of tasks: those before, and those of changes that never came to count.
+
+    Args:
+        directory: of the checkpoint.
+        layout: of the state, as a launch found or made it.
+        epoch: the launch.
+    """
     for folder in directory.glob(f"{FIRST_SEGMENTS}*"):
-        if folder.name != layout.segments:
+        match = _SEGMENTS.fullmatch(folder.name)
+        if match is not None and folder.name != layout.segments and int(match[1] or 0) < epoch:
             shutil.rmtree(folder)

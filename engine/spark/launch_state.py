@@ -101,10 +101,10 @@ def open_state(
     )
     if plan.tasks != layout.tasks:
         before, is_begun = layout.tasks, False
-        layout, states = shared_out(plan, launch.directory, layout, states, first_batch, tell)
+        layout, states = shared_out(plan, launch.directory, layout, states, first_batch, launch.epoch, tell)
         log.info("tasks_changed", query=plan.query, before=before, after=layout.tasks)
     if not is_begun:
         begin_state(connection, launch.query_id, launch.epoch, layout, cursor, states)
     remove_old(launch.directory)
-    remove_other_segments(launch.directory, layout)
+    remove_other_segments(launch.directory, layout, launch.epoch)
     return LaunchState(first_batch, cursor, layout)

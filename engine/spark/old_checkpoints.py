@@ -74,7 +74,8 @@ def take_over(spark: SparkSession, plan: Plan, directory: Path, batch_id: int | 
     if said["format"] > NEWEST_FORMAT:
         raise StateNewer.of("the checkpoint's layout", said["format"], NEWEST_FORMAT)
     ids, generation = said["tasks"], said.get("generation", 0)
-    layout = Layout(len(ids), generation, said.get("hash_seed", 0))
+    folder = f"{FIRST_SEGMENTS}-{generation}" if generation else FIRST_SEGMENTS
+    layout = Layout(len(ids), generation, said.get("hash_seed", 0), folder)
     segments = _moved(old / layout.segments, directory / layout.segments)
     if batch_id is None:
         return OldState(layout, new_cursor(said["start"], plan.release, generation), {})

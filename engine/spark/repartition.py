@@ -1,6 +1,6 @@
 """Another number of tasks: every stage's state is shared out among new tasks, and these take its place at once.
 
-What the new tasks keep goes into a new folder, ``segments-<n>``. One transaction makes it count: it puts their manifests and the new layout in
+What the new tasks keep goes into a new folder of this launch. One transaction makes it count: it puts their manifests and the new layout in
 the place of the old ones. A crash before it leaves a folder that nobody names, one after it the old folder; the next launch removes either.
 """
 
@@ -20,6 +20,7 @@ from engine.core.hashing import KeyHash
 from engine.core.repartition.tasks import repartitioned
 from engine.errors import InvariantBroken
 from engine.plan.model import Plan, Stage
+from engine.spark.checkpoint import segments_of
 from engine.spark.stages import KEPT_BATCHES
 from engine.state.files import FileSegmentStore
 
@@ -44,7 +45,13 @@ class _TellingStore(FileSegmentStore):
 
 
 def shared_out(
-    plan: Plan, directory: Path, before: Layout, states: Mapping[Place, TaskState], batch_id: int, tell: Tell | None = None
+    plan: Plan,
+    directory: Path,
+    before: Layout,
+    states: Mapping[Place, TaskState],
+    batch_id: int,
+    epoch: int,
+    tell: Tell | None = None,
 ) -> tuple[Layout, dict[Place, TaskState]]:
     """Share the state out among the plan's number of tasks.
 
@@ -54,6 +61,7 @@ def shared_out(
         before: of the state.
         states: of all tasks that have any.
         batch_id: the next batch.
+        epoch: the launch.
         tell: called for each segment on the way: large state takes minutes.
 
     Returns:
@@ -64,7 +72,8 @@ def shared_out(
         RepartitionPremature: see there.
     """
     tell = tell or _tell_nobody
-    after = replace(before, tasks=plan.tasks, generation=before.generation + 1)
+    generation = before.generation + 1
+    after = replace(before, tasks=plan.tasks, generation=generation, segments=segments_of(generation, epoch))
     shutil.rmtree(directory / after.segments, ignore_errors=True)
     found: dict[Place, TaskState] = {}
     for stage in plan.stages:

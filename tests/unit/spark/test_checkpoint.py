@@ -35,6 +35,12 @@ def test_a_launch_begins_with_an_empty_directory_and_removes_those_before(direct
     assert [path.name for path in directory.iterdir()] == [second.name]
 
 
+def test_a_launch_that_wakes_up_late_removes_nothing_of_the_next_one(directory: Path) -> None:
+    newer = begin_run(directory, 6, 9)
+    begin_run(directory, 5, 9)
+    assert newer.exists()
+
+
 def test_segments_outlive_the_launch(directory: Path) -> None:
     kept = directory / "segments" / "0" / "0"
     kept.mkdir(parents=True)
@@ -54,14 +60,15 @@ def test_state_that_names_what_is_not_there_is_refused(directory: Path) -> None:
     folder = directory / "segments-2" / "1" / "0"
     folder.mkdir(parents=True)
     (folder / "000000000001-0123abcd-00000000.arrow").touch()
-    layout = Layout(1, 2)
+    layout = Layout(1, 2, segments="segments-2")
     require_segments(directory, layout, {(1, 0): {"000000000001-0123abcd-00000000"}, (0, 0): ()})
     with pytest.raises(StateCorrupt, match=r"segments-2/1/0/000000000009-x\.arrow is missing.*state=discard"):
         require_segments(directory, layout, {(1, 0): {"000000000009-x"}})
 
 
 def test_segments_of_other_numbers_of_tasks_are_removed(directory: Path) -> None:
-    for name in ("segments", "segments-1", "segments-2", "run-0000000001-0"):
+    for name in ("segments", "segments-1", "segments-2-4", "segments-3-5", "segments-3-6", "segments-3-9", "run-0000000001-0"):
         (directory / name).mkdir(parents=True)
-    remove_other_segments(directory, Layout(3, 1))
-    assert sorted(path.name for path in directory.iterdir()) == ["run-0000000001-0", "segments-1"]
+    remove_other_segments(directory, Layout(3, 3, segments="segments-3-5"), 7)
+    kept = ["run-0000000001-0", "segments-3-5", "segments-3-9"]
+    assert sorted(path.name for path in directory.iterdir()) == kept, "a launch behind this one is at work in its own"
