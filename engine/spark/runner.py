@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from engine.plan.model import Feed, Plan
 from engine.spark.checkpoint import begin_run
 from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.failures import decoded, told_to_spark
-from engine.spark.launch_state import Launch, LaunchState, open_state
+from engine.spark.launch_state import Launch, open_state
 from engine.spark.leftovers import remember_callback, sweep
 from engine.spark.reports import spark_phases
 from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
@@ -165,11 +165,31 @@ class RunningQuery:
         aside = _blob_folder(spark, scratch)
         if aside is not None:
             aside.open()
-        commits = _Commits(sink, log.bind(**bound), (plan.query, epoch), options, aside, state.first_batch)
+        surroundings = _surroundings(spark, scratch)
+        place = StatePlace(dsn, query_id, epoch, checkpoint_dir / state.layout.segments, state.first_batch)
+        stages = tuple(StageWork(plan, stage.index, place, surroundings, aside) for stage in plan.stages)
+        parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+        commits = _Commits(
+            sink, _Stages(stages, parallel), log.bind(**bound), (plan.query, epoch), options, aside, state.first_batch
+        )
         sweep(spark)
         with _STARTING:
-            place = StatePlace(dsn, query_id, epoch, checkpoint_dir / state.layout.segments, state.first_batch)
-            packets = _packets(spark, plan, place, state, scratch, options)
+            spec = SourceSpec(
+                dsn,
+                plan.inputs,
+                plan.tasks,
+                state.cursor,
+                BatchLimit(options.max_rows, options.max_bytes),
+                spark.sparkContext.defaultParallelism,
+                Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None,
+                plan.release,
+                _replays(plan, query_id, dsn),
+                surroundings,
+                state.layout.generation,
+                aside,
+                stages,
+            )
+            packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
             writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
             writer = writer.option("checkpointLocation", str(scratch))
             if options.is_available_now:
@@ -235,31 +255,20 @@ class RunningQuery:
         return None
 
 
-def _packets(
-    spark: SparkSession, plan: Plan, place: StatePlace, state: LaunchState, scratch: Path, options: RunOptions
-) -> DataFrame:
-    """Build the stream of what the last stage makes."""
-    surroundings, aside = _surroundings(spark, scratch), _blob_folder(spark, scratch)
-    spec = SourceSpec(
-        place.dsn,
-        plan.inputs,
-        plan.tasks,
-        state.cursor,
-        BatchLimit(options.max_rows, options.max_bytes),
-        spark.sparkContext.defaultParallelism,
-        Clock(place.query_id, held_feeds(plan)) if needs_ticks(plan) else None,
-        plan.release,
-        _replays(plan, place.query_id, place.dsn),
-        surroundings,
-        state.layout.generation,
-        aside,
-    )
-    packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
-    parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    for stage in plan.stages:
-        work = StageWork(plan, stage.index, place, surroundings, aside)
-        packets = packets.repartitionById(parallel, "task").mapInArrow(work, PACKET_DDL)
-    return packets
+class _Stages:
+    """The stages of a query, for the batches that Spark hands over."""
+
+    def __init__(self, stages: Sequence[StageWork], parallel: int) -> None:
+        self._stages = stages
+        self._parallel = parallel
+
+    def done(self, batch: DataFrame) -> DataFrame:
+        """Return what the last stage makes of a batch. One that was read in one part comes with all stages done (``PacketReader.read``)."""
+        if batch._jdf.queryExecution().toRdd().getNumPartitions() == 1:  # noqa: SLF001 - ``DataFrame.rdd`` would set a conversion up
+            return batch
+        for stage in self._stages:
+            batch = batch.repartitionById(self._parallel, "task").mapInArrow(stage, PACKET_DDL)
+        return batch
 
 
 def _surroundings(spark: SparkSession, scratch: Path) -> Surroundings | None:
@@ -295,6 +304,7 @@ class _Commits:
     def __init__(
         self,
         sink: Sink,
+        stages: _Stages,
         logger: structlog.stdlib.BoundLogger,
         launch: tuple[str, int],
         options: RunOptions,
@@ -310,6 +320,7 @@ class _Commits:
         self._on_commit, self._on_first_commit = options.on_commit, options.on_first_commit
         self._log = logger
         self._sink = sink
+        self._stages = stages
         self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
 
     def commit(self, batch: DataFrame, batch_id: int) -> None:
@@ -317,7 +328,7 @@ class _Commits:
         try:
             if not self.has_committed:
                 remember_callback(batch.sparkSession)
-            packets = batch.toArrow()
+            packets = self._stages.done(batch).toArrow()
             report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
             self._sink.commit(self.first_batch + batch_id, packets, spark_phases(report, batch_id))
             if self._aside is not None:

@@ -25,7 +25,7 @@ from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, ad
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.incarnation import beyond_the_end
-from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batch, packet_batches
+from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
@@ -38,6 +38,7 @@ from engine.spark.failures import marked
 from engine.spark.look_ahead import LookAhead
 from engine.spark.silence import Silence
 from engine.spark.split_groups import Weighed, grouped, weigh
+from engine.spark.stages import StageWork
 from engine.spark.surroundings import Surroundings
 from engine.spark.wall_clock import WallClock
 
@@ -95,6 +96,7 @@ class SourceSpec:
         generation: of the tasks (``Layout.generation``). Where the cursor has another one, the next batch brings every task a tick: each
             then tells of what it has taken over.
         aside: where large blobs go; None: through Spark.
+        stages: what is done with the packets of a batch that is read as a whole, right where it is read.
     """
 
     dsn: str
@@ -109,6 +111,7 @@ class SourceSpec:
     surroundings: Surroundings | None = None
     generation: int = 0
     aside: BlobFolder | None = None
+    stages: tuple[StageWork, ...] = ()
 
     def encoded(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -161,6 +164,7 @@ class SplitGroup(InputPartition):
         awake_ms: see ``Task.process``.
         cuts: inputs of whose partitions one ends inside one event time, to be counted.
         end: where the batch ends, told by one of its groups; None for the others.
+        is_whole: it is all of the batch.
     """
 
     splits: tuple[tuple[int, Split], ...]
@@ -171,6 +175,7 @@ class SplitGroup(InputPartition):
     is_release: bool = False
     cuts: tuple[Input, ...] = ()
     end: Cursor | None = None
+    is_whole: bool = False
 
 
 class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -289,6 +294,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 is_release,
                 () if place else cuts,
                 None if place else end,
+                len(groups) == 1,
             )
             for place, group in enumerate(groups)
         ]
@@ -304,27 +310,34 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the packets of a group of splits; runs in a worker."""
+        """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker."""
         assert isinstance(partition, SplitGroup)  # noqa: S101
         with marked():
             if self._spec.surroundings is not None:
                 self._spec.surroundings.require()
-            if partition.end is not None:
-                blob = encode_json(partition.end)
-                yield packet_batch([Packet(0, "cursor", 0, 0, 0, 0, None, None, partition.now_ms, blob)])
-            if partition.has_tick:
-                readings = [
-                    (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)
-                    for (index, number), held in partition.held.items()
-                ]
-                yield packet_batch(self._ticks(readings, partition, is_release=partition.is_release))
-            if partition.cuts:
-                yield packet_batch([self._counted(partition)])
-            for index, split in partition.splits:
-                reader, inputs = self._feeds[index]
-                packets = reader.read(split, ReadRequest(inputs, partition.now_ms, self._spec.tasks))
-                told = self._told(packets, partition, index)
-                yield from packet_batches(told if self._spec.aside is None else map(self._spec.aside.lay_aside, told))
+            packets = self._packets(partition)
+            if partition.is_whole:
+                for stage in self._spec.stages:
+                    packets = stage.done(packets)
+            elif self._spec.aside is not None:
+                packets = map(self._spec.aside.lay_aside, packets)
+            yield from packet_batches(packets)
+
+    def _packets(self, group: SplitGroup) -> Iterator[Packet]:
+        if group.end is not None:
+            yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(group.end))
+        if group.has_tick:
+            readings = [
+                (self._feeds[index][0].feed.name, number, held.read_to_ms, held.is_at_end)
+                for (index, number), held in group.held.items()
+            ]
+            yield from self._ticks(readings, group, is_release=group.is_release)
+        if group.cuts:
+            yield self._counted(group)
+        for index, split in group.splits:
+            reader, inputs = self._feeds[index]
+            packets = reader.read(split, ReadRequest(inputs, group.now_ms, self._spec.tasks))
+            yield from self._told(packets, group, index)
 
     def _counted(self, group: SplitGroup) -> Packet:
         """Return the packet that counts the batch's cuts inside one event time (P2)."""

@@ -144,10 +144,10 @@ class StageWork:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle a partition's packets of one batch; those of other stages and those for the sink pass untouched."""
         with marked():
-            made = self._made(packet for batch in batches for packet in packets_in(batch))
-            yield from packet_batches(made)
+            yield from packet_batches(self.done(packet for batch in batches for packet in packets_in(batch)))
 
-    def _made(self, packets: Iterator[Packet]) -> Iterator[Packet]:
+    def done(self, packets: Iterator[Packet]) -> Iterator[Packet]:
+        """Do the stage's work for the tasks that packets are for; yield what comes of it, and what is not this stage's."""
         tasks: dict[int, _Batch] = {}
         for packet in packets:
             if not self._is_own(packet):

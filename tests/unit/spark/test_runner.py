@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.sink import Sink
 from engine.plan.model import LateRecords, Plan
-from engine.spark.runner import RunningQuery, RunOptions, _Commits
+from engine.spark.runner import RunningQuery, RunOptions, _Commits, _Stages
 
 
 class EndedQuery:
@@ -30,7 +30,7 @@ def test_a_query_that_failed_between_batches_lets_go_of_its_blobs_and_its_connec
     aside.open()
     plan = cast("Plan", SimpleNamespace(late_records=LateRecords(0, 0)))
     sink = Sink("", plan, uuid4(), uuid4(), 1)
-    commits = _Commits(sink, structlog.stdlib.get_logger(), ("q", 1), RunOptions(), aside, 0)
+    commits = _Commits(sink, _Stages((), 1), structlog.stdlib.get_logger(), ("q", 1), RunOptions(), aside, 0)
     query = RunningQuery(cast("StreamingQuery", EndedQuery()), commits)
     error = query.error()
     assert error is not None

@@ -132,10 +132,10 @@ def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
     after = latest(reader, before)
     assert after["feeds"] == before["feeds"]
     (group,) = reader.partitions(before, after)
-    _, batch = reader.read(group)
-    assert batch.column("kind").to_pylist() == ["tick", "tick"]
-    assert batch.column("task").to_pylist() == [0, 1]
-    assert [json.loads(blob)["is_release"] for blob in batch.column("blob").to_pylist()] == [True, True]
+    (batch,) = reader.read(group)
+    assert batch.column("kind").to_pylist() == ["cursor", "tick", "tick"]
+    assert batch.column("task").to_pylist()[1:] == [0, 1]
+    assert [json.loads(blob)["is_release"] for blob in batch.column("blob").to_pylist()[1:]] == [True, True]
     assert latest(reader, after) is after
 
 
@@ -186,12 +186,12 @@ def test_available_now_reads_what_was_there_at_the_start_and_no_more() -> None:
     assert latest(reader, offset) is offset
 
 
-def test_a_small_batch_is_one_spark_task() -> None:
+def test_a_small_batch_is_one_spark_task_with_all_its_stages() -> None:
     reader = a_reader(a_feed("a", p0=100, p1=100), a_feed("b", p0=10))
     end = latest(reader, reader.initialOffset())
     (group,) = reader.partitions(reader.initialOffset(), end)
     assert isinstance(group, SplitGroup)
-    assert group.now_ms == end["now_ms"]
+    assert (group.now_ms, group.is_whole) == (end["now_ms"], True)
     assert {(index, split.partition, split.start, split.end) for index, split in group.splits} == {
         (0, 0, 0, 50), (0, 0, 50, 100), (0, 1, 0, 50), (0, 1, 50, 100), (1, 0, 0, 10)
     }  # fmt: skip
@@ -202,6 +202,7 @@ def test_a_large_batch_is_a_multiple_of_the_cores_in_equal_groups() -> None:
     start, end = {"feeds": {"log:a": {"0": 0}}, "now_ms": 0}, {"feeds": {"log:a": {"0": 200_000}}, "now_ms": 1}
     groups = reader.partitions(start, end)
     assert len(groups) == 6
+    assert not any(group.is_whole for group in groups if isinstance(group, SplitGroup)), "stages follow behind a shuffle"
     sizes = [sum(split.end - split.start for _, split in group.splits) for group in groups if isinstance(group, SplitGroup)]
     assert sum(sizes) == 200_000
     assert max(sizes) - min(sizes) <= 50
@@ -210,10 +211,10 @@ def test_a_large_batch_is_a_multiple_of_the_cores_in_equal_groups() -> None:
 def test_packets_carry_the_clock_of_their_batch() -> None:
     reader = a_reader(a_feed("a", p0=10))
     (group,) = reader.partitions(reader.initialOffset(), {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
-    cursor, batch = reader.read(group)
-    assert batch.column("now_ms").to_pylist() == cursor.column("now_ms").to_pylist() == [77]
-    assert cursor.column("kind").to_pylist() == ["cursor"]
-    assert json.loads(cursor.column("blob")[0].as_py()) == {"feeds": {"log:a": {"0": 10}}, "now_ms": 77}
+    (batch,) = reader.read(group)
+    assert batch.column("now_ms").to_pylist() == [77, 77]
+    assert batch.column("kind").to_pylist() == ["cursor", "progress"]
+    assert json.loads(batch.column("blob")[0].as_py()) == {"feeds": {"log:a": {"0": 10}}, "now_ms": 77}
 
 
 def test_a_feed_that_two_inputs_share_is_opened_once() -> None:
