@@ -15,7 +15,7 @@ from engine.connectors.packets import decode_frame
 from engine.core.frames import HEAD, POS
 from engine.core.order import Slice, order_batch
 from engine.plan.model import Input
-from engine.spark.source import PacketReader, SourceSpec, SplitGroup, open_feeds, start_positions
+from engine.spark.source import PacketReader, SourceSpec, SplitGroup, new_cursor, open_feeds, start_positions
 
 Record = tuple[int, int, int]
 """Input, partition, offset."""
@@ -44,7 +44,7 @@ class Backlog:
     def read(self) -> list[Record]:
         """Return all records in the order in which a query with one task handles them."""
         limit = BatchLimit(self.max_rows, self.max_bytes)
-        spec = SourceSpec(self.dsn, self.inputs, (0,), start_positions(self.dsn, self.inputs), limit, 2)
+        spec = SourceSpec(self.dsn, self.inputs, 1, new_cursor(start_positions(self.dsn, self.inputs), 0, 0), limit, 2)
         reader = PacketReader(spec, open_feeds(self.dsn, self.inputs))
         offset = reader.initialOffset()
         order: list[Record] = []

@@ -50,8 +50,8 @@ def test_records_are_split_by_hash_in_their_order_and_null_hashes_go_to_the_firs
 def test_data_packets_describe_their_records() -> None:
     packets = data_packets(frame(10), 2, Route(1, 3, 9))
     assert [(p.task, p.kind, p.input, p.partition, p.rows, p.now_ms) for p in packets] == [
-        (2, "data", 1, 3, 6, 9),
-        (0, "data", 1, 3, 4, 9),
+        (0, "data", 1, 3, 6, 9),
+        (1, "data", 1, 3, 4, 9),
     ]
     assert [(p.first_offset, p.min_ts, p.max_ts) for p in packets] == [(100, 0, 4), (101, 0, 4)]
 
