@@ -25,7 +25,8 @@ from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.spark.checkpoint import planned_batch
 from engine.spark.cluster import ClusterSettings
-from engine.spark.runner import CommittedBatch, RunningQuery, RunOptions
+from engine.spark.fleet import Fleet
+from engine.spark.runner import CommittedBatch, RunOptions
 from engine.spark.session import SparkSettings, build_session
 from engine.spark.warm_up import make_class_archive, warm_up
 
@@ -77,6 +78,7 @@ class SparkRunner:
         )
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
+        self._fleet: Fleet | None = None
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
 
     def open(self) -> None:
@@ -101,7 +103,7 @@ class SparkRunner:
 
         Raises:
             DefinitionInvalid: a relation it reads has gone or changed since it was accepted.
-            EngineError: see ``RunningQuery.start``.
+            EngineError: see ``RunningQuery.opened``.
         """
         self._is_wanted.set()
         order.note_phase("planning")
@@ -114,9 +116,9 @@ class SparkRunner:
             on_commit=None if self._tracing is None else self._trace,
             on_restoring=lambda: order.note_phase("restoring"),
         )
-        return RunningQuery.start(
-            self._opened, plan, order.query_id, order.checkpoint_id, order.epoch, directory, self._dsn, options
-        )
+        if self._fleet is None:
+            self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)
+        return self._fleet.launch(plan, order.query_id, order.checkpoint_id, order.epoch, directory, options)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
         """Whether Spark has planned a batch that the results lack. See ``Runner``."""

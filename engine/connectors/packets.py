@@ -4,7 +4,7 @@ A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an A
 ``tick`` packets bring every task the clock and how far feeds were read; ``replay`` packets bring late records to the stage that refused
 them, and ``replayed`` ones carry, like ``data``, what came of them; ``active`` packets tell the next stage's tasks that records came to this
 one's, where silence counts (T10); the other kinds ride along to the sink untouched: ``progress``, ``reject``, ``late``, ``stats``, the ``state``
-that each task has behind the batch, and the ``cursor``, where the batch ends.
+that each task has behind the batch, and the ``cursor``, where the batch ends. ``failed`` stands for a whole batch of a query.
 Knows nothing of where records come from.
 """
 
@@ -24,12 +24,12 @@ import pyarrow as pa
 from engine.errors import ExternalError
 
 PacketKind = Literal[
-    "data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats", "state", "cursor"
+    "data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats", "state", "cursor", "failed"
 ]
 
 PACKET_DDL = (
     "task int, kind string, input int, partition int, first_offset long, rows int, "
-    "min_ts long, max_ts long, now_ms long, blob binary, file string"
+    "min_ts long, max_ts long, now_ms long, blob binary, file string, member int"
 )
 PACKET_SCHEMA = pa.schema(
     [
@@ -44,6 +44,7 @@ PACKET_SCHEMA = pa.schema(
         ("now_ms", pa.int64()),
         ("blob", pa.binary()),
         ("file", pa.string()),
+        ("member", pa.int32()),
     ]
 )
 
@@ -75,6 +76,7 @@ class Packet:
         blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick`` and ``cursor``, see ``TaskState`` for ``state``; empty for
             ``active``.
         file: the file that holds the blob (``engine.connectors.blob_files``); None where the packet does.
+        member: which of a carrier's queries it belongs to (``engine.spark.carrier``).
     """
 
     task: int
@@ -88,6 +90,7 @@ class Packet:
     now_ms: int
     blob: bytes
     file: str | None = None
+    member: int = 0
 
 
 class HasBlob(Protocol):

@@ -17,14 +17,13 @@ from uuid import UUID
 
 import polars as pl
 import psycopg
-import pyarrow as pa
 from psycopg.types.json import Jsonb
 
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
 from engine.connectors.links import is_usable
-from engine.connectors.packets import Packet, decode_frame, stage_of, unpack
+from engine.connectors.packets import Packet, decode_frame, stage_of
 from engine.connectors.postgres import connect
 from engine.connectors.sequences import append_rows, open_sequence
 from engine.connectors.task_states import Place, TaskState, write_states
@@ -145,7 +144,7 @@ class _Batch:
                     batch.states[stage_of(packet.input), packet.partition] = TaskState.decoded(packet.blob)
                 case "cursor":
                     batch.cursor = json.loads(packet.blob)
-                case "tick" | "active" | "replay":
+                case "tick" | "active" | "replay" | "failed":
                     pass
         return batch
 
@@ -182,12 +181,12 @@ class Sink:
         self._late = LateLog(query_id, plan.late_records)
         self._conn: psycopg.Connection[Any] | None = None
 
-    def commit(self, batch_id: int, packets: pa.Table, earlier_ms: Mapping[str, int] | None = None) -> None:
+    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> None:
         """Write everything a batch caused.
 
         Args:
             batch_id: counted per checkpoint, over all launches.
-            packets: what the last stage made.
+            packets: what the last stage made, with their blobs.
             earlier_ms: phases of the batch before that are known only now, in milliseconds; told beside this batch's own.
 
         Raises:
@@ -198,7 +197,7 @@ class Sink:
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
         begun = perf_counter()
-        batch = _Batch.of(unpack(packets))
+        batch = _Batch.of(packets)
         batch.earlier_ms = earlier_ms or {}
         try:
             self._transact(batch_id, batch, begun)

@@ -1,17 +1,19 @@
 """What a query keeps in files: segments of its state, and scratch files of the launch that runs.
 
 ``<root>/<checkpoint id>/segments/<stage>/<task>`` (after a change of the number of tasks ``segments-<n>-<epoch>``) holds segments, which count
-where a committed manifest names them (``engine.connectors.task_states``). ``run-<epoch>-<first batch>`` is what Spark writes down about the
-launch of that epoch. No recovery reads it; it only tells, once a driver is gone, whether a batch was under way.
+where a committed manifest names them (``engine.connectors.task_states``). ``run-<epoch>-<first batch>`` says in one file
+which batch the launch of that epoch has planned. No recovery reads it; it only tells, once a driver is gone, whether a batch was under way.
 
 A launch removes what launches before it left, and nothing of one behind it: it may be frozen, and wake up when others are long at work.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -22,6 +24,9 @@ from engine.errors import STATE_CURE, StateCorrupt
 _RUN: Final = re.compile(r"run-(\d{10})-(\d+)")
 _SEGMENTS: Final = re.compile(rf"{FIRST_SEGMENTS}(?:-\d+(?:-(\d+))?)?")
 """Versions before wrote no epoch into the name."""
+
+_PLANNED: Final = "planned"
+"""Versions before had Spark's offset log in its place."""
 
 SEGMENT_SUFFIX: Final = ".arrow"
 
@@ -42,12 +47,28 @@ def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
     return run
 
 
+def note_planned(run: Path, batch_id: int) -> None:
+    """Write down which batch is planned, before anything of it is done.
+
+    Args:
+        run: scratch directory of the launch.
+        batch_id: counted per checkpoint.
+    """
+    file = os.open(run / _PLANNED, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(file, f"{batch_id:020d}".encode(), 0)
+    finally:
+        os.close(file)
+
+
 def planned_batch(root: Path, checkpoint_id: UUID) -> int | None:
     """Return the newest batch that the newest launch of a checkpoint has planned; None for no batch, and where nothing is known."""
     found = [(int(match[1]), int(match[2]), path) for path, match in _runs(root / str(checkpoint_id))]
     if not found:
         return None
     _, first_batch, run = max(found)
+    with suppress(FileNotFoundError, ValueError):
+        return int((run / _PLANNED).read_text())
     planned = [int(path.name) for path in run.glob("offsets/*") if path.name.isdecimal()]
     return first_batch + max(planned) if planned else None
 

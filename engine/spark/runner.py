@@ -1,52 +1,40 @@
-"""One running query: its streaming DataFrame, its life, its errors, its speed."""
+"""One running query: where it stands, its life, its errors, its speed. It is a member of a carrier (``engine.spark.carrier``)."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
-from engine.connectors.packets import PACKET_DDL
+from engine.connectors.packets import Packet
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.connectors.sink import Sink
+from engine.connectors.task_states import Cursor
 from engine.errors import EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
-from engine.spark.checkpoint import begin_run
+from engine.spark.carrier import Carrier
+from engine.spark.checkpoint import begin_run, planned_batch
 from engine.spark.cluster import is_cluster, require_fit_workers
-from engine.spark.failures import decoded, told_to_spark
-from engine.spark.launch_state import Launch, open_state
-from engine.spark.leftovers import remember_callback, sweep
-from engine.spark.reports import spark_phases
-from engine.spark.source import FORMAT, SPEC_OPTION, Clock, SourceSpec, start_positions
+from engine.spark.failures import decoded
+from engine.spark.launch_state import Launch, LaunchState, open_state
+from engine.spark.source import Clock, SourceSpec, start_positions
 from engine.spark.stages import StageWork, StatePlace
 from engine.spark.surroundings import Surroundings
-
-REMEMBERED_BATCHES = 32
-_WAITING = "Waiting for data to arrive"
-"""What Spark says of a query that has looked and found nothing."""
+from engine.spark.weight import Weight, worked_ms
 
 log = structlog.stdlib.get_logger(__name__)
-
-_STARTING = threading.Lock()
-"""Queries start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +46,7 @@ class CommittedBatch:
         epoch: the launch.
         batch_id: counted from 0 in each checkpoint, over all launches.
         rows: input records.
-        began_ns: when Spark began to carry it out, by the wall clock.
+        began_ns: when its commit began, by the wall clock.
         ended_ns: when its results were committed.
     """
 
@@ -95,12 +83,12 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """The newest batch that Spark has reported.
+    """The newest batch.
 
     Attributes:
         batch_id: counted from 0 in each checkpoint, over all launches.
         rows: input records.
-        duration_ms: from planning to Spark's commit.
+        duration_ms: how long its commit took, and of the round before everything else.
     """
 
     batch_id: int
@@ -113,16 +101,60 @@ class BatchProgress:
 
 
 class RunningQuery:
-    """A launched query. Made by ``start``; methods may be called from any thread."""
+    """A launched query: what it is, where it stands, what has become of it. Methods may be called from any thread.
 
-    def __init__(self, query: StreamingQuery, commits: _Commits) -> None:
-        self._query = query
-        self._commits = commits
-        commits.query = query
-        self._is_stopping = False
+    Attributes:
+        carrier: that has it now; None while it moves.
+        moving: held while it goes from one carrier to another.
+        on_weight: told after a commit whether it is heavy.
+        on_settled: told after each commit.
+
+    Args:
+        plan: what it does.
+        launch: which launch.
+        state: what it goes on from.
+        dsn: the database of feeds and results.
+        options: how it runs.
+        run: the launch's scratch directory.
+        surroundings: what workers elsewhere must have; None where they are this process's own.
+        parallel: how many tasks of Spark do a stage of a large batch.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        launch: Launch,
+        state: LaunchState,
+        dsn: str,
+        options: RunOptions,
+        run: Path,
+        surroundings: Surroundings | None = None,
+        parallel: int = 1,
+    ) -> None:
+        self.name = f"{plan.query}@{launch.epoch}"
+        self.parallel = parallel
+        self.carrier: Carrier | None = None
+        self._plan, self._launch, self._dsn, self._options, self._run = plan, launch, dsn, options, run
+        self._layout, self._surroundings = state.layout, surroundings
+        self._cursor: Cursor = state.cursor
+        self._next_batch = state.first_batch
+        self._has_committed = False
+        self._failure: BaseException | None = None
+        self._is_over = False
+        self._aside: BlobFolder | None = None
+        self._progress: BatchProgress | None = None
+        self._sink = Sink(dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
+        self._committing = threading.Lock()
+        self.moving = threading.Lock()
+        self.on_weight: Callable[[RunningQuery, bool], None] | None = None
+        self.on_settled: Callable[[], None] | None = None
+        self._weight = Weight()
+        # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
+        bound = {"query": plan.query, "epoch": launch.epoch} | structlog.contextvars.get_contextvars()
+        self._log = log.bind(**bound)
 
     @classmethod
-    def start(
+    def opened(
         cls,
         spark: SparkSession,
         plan: Plan,
@@ -133,7 +165,7 @@ class RunningQuery:
         dsn: str,
         options: RunOptions | None = None,
     ) -> RunningQuery:
-        """Start a query. Its fence is taken (``claim_epoch``) and its output exists.
+        """Find out where a query goes on, for a carrier to take it. Its fence is taken (``claim_epoch``) and its output exists.
 
         Args:
             spark: the driver's session.
@@ -154,121 +186,174 @@ class RunningQuery:
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
+        launch = Launch(query_id, checkpoint_id, epoch, checkpoint_dir)
         with connect(dsn, "slackwater-launch") as connection:
-            launch = Launch(query_id, checkpoint_id, epoch, checkpoint_dir)
             state = open_state(spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), options.on_restoring)
         plan = replace(plan, hash_seed=state.layout.hash_seed)
-        scratch = begin_run(checkpoint_dir, epoch, state.first_batch)
-        # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
-        bound = {"query": plan.query, "epoch": epoch} | structlog.contextvars.get_contextvars()
-        sink = Sink(dsn, plan, query_id, checkpoint_id, epoch)
-        aside = _blob_folder(spark, scratch)
-        if aside is not None:
-            aside.open()
-        surroundings = _surroundings(spark, scratch)
-        place = StatePlace(dsn, query_id, epoch, checkpoint_dir / state.layout.segments, state.first_batch)
-        stages = tuple(StageWork(plan, stage.index, place, surroundings, aside) for stage in plan.stages)
+        run = begin_run(checkpoint_dir, epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        commits = _Commits(
-            sink, _Stages(stages, parallel), log.bind(**bound), (plan.query, epoch), options, aside, state.first_batch
+        return cls(plan, launch, state, dsn, options, run, _surroundings(spark, run), parallel)
+
+    @classmethod
+    def start(
+        cls,
+        spark: SparkSession,
+        plan: Plan,
+        query_id: UUID,
+        checkpoint_id: UUID,
+        epoch: int,
+        checkpoint_dir: Path,
+        dsn: str,
+        options: RunOptions | None = None,
+    ) -> RunningQuery:
+        """Start a query in a carrier of its own; see ``opened``."""
+        query = cls.opened(spark, plan, query_id, checkpoint_id, epoch, checkpoint_dir, dsn, options)
+        query.ride_alone(spark, lambda _carrier, error: query.fail(error))
+        return query
+
+    def ride_alone(self, spark: SparkSession, on_end: Callable[[Carrier, BaseException | None], None]) -> None:
+        """Go on in a carrier of its own, and start that. See ``Carrier``."""
+        carrier = Carrier(spark, self.name, is_shared=False, on_end=on_end)
+        carrier.join(self)
+        self.carrier = carrier
+        carrier.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
+
+    def spec(self, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
+        """See ``Member``."""
+        plan, query_id = self._plan, self._launch.query_id
+        self._aside = aside
+        return SourceSpec(
+            self._dsn,
+            plan.inputs,
+            plan.tasks,
+            self._cursor,
+            limit or BatchLimit(self._options.max_rows, self._options.max_bytes),
+            cores,
+            Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None,
+            plan.release,
+            _replays(plan, query_id, self._dsn),
+            self._surroundings,
+            self._layout.generation,
+            aside,
+            self._works(),
+            self._next_batch,
+            self._run,
         )
-        sweep(spark)
-        with _STARTING:
-            spec = SourceSpec(
-                dsn,
-                plan.inputs,
-                plan.tasks,
-                state.cursor,
-                BatchLimit(options.max_rows, options.max_bytes),
-                spark.sparkContext.defaultParallelism,
-                Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None,
-                plan.release,
-                _replays(plan, query_id, dsn),
-                surroundings,
-                state.layout.generation,
-                aside,
-                stages,
-            )
-            packets = spark.readStream.format(FORMAT).option(SPEC_OPTION, spec.encoded()).load()
-            writer = packets.writeStream.foreachBatch(commits.commit).outputMode("append").queryName(f"{plan.query}@{epoch}")
-            writer = writer.option("checkpointLocation", str(scratch))
-            if options.is_available_now:
-                writer = writer.trigger(availableNow=True)
-            else:
-                writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
+
+    def stages(self) -> tuple[StageWork, ...]:
+        """See ``Member``."""
+        return tuple(work.of_batch(self._next_batch) for work in self._works())
+
+    def _works(self) -> tuple[StageWork, ...]:
+        place = StatePlace(self._dsn, self._launch.query_id, self._launch.epoch, self._launch.directory / self._layout.segments)
+        return tuple(StageWork(self._plan, stage.index, place, self._surroundings, self._aside) for stage in self._plan.stages)
+
+    def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
+        """See ``Member``."""
+        began_ns = time.time_ns()
+        with self._committing:
+            if self._is_over:
+                return None
             try:
-                return cls(writer.start(), commits)
-            except Exception as error:
-                raise decoded(error) from error
+                self._sink.commit(self._next_batch, packets, phases_ms)
+            except BaseException as error:  # noqa: BLE001 - remembered
+                self._end(error)
+                return error
+            batch_id, self._next_batch = self._next_batch, self._next_batch + 1
+            self._cursor = next((json.loads(packet.blob) for packet in packets if packet.kind == "cursor"), self._cursor)
+        is_first, self._has_committed = not self._has_committed, True
+        if is_first and self._options.on_first_commit is not None:
+            self._options.on_first_commit()
+        ended_ns = time.time_ns()
+        rows = sum(int(json.loads(packet.blob)["rows"]) for packet in packets if packet.kind == "progress")
+        self._progress = BatchProgress(batch_id, rows, (ended_ns - began_ns) // 1_000_000 + sum(phases_ms.values()))
+        self._log.debug("batch_committed", batch_id=batch_id, rows=rows)
+        if self._options.on_commit is not None:
+            self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, rows, began_ns, ended_ns))
+        if self.on_weight is not None:
+            work_ms = (ended_ns - began_ns) // 1_000_000 + worked_ms(packets)
+            self.on_weight(self, self._weight.after(rows, work_ms, time.monotonic()))
+        if self.on_settled is not None:
+            self.on_settled()
+        return None
+
+    def fail(self, error: BaseException | None) -> None:
+        """Take note of the end, and of what brought it about; what came first counts."""
+        with self._committing:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self._is_over:
+            self._failure, self._is_over = error, True
+        self._sink.close()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a batch is planned that is not committed."""
+        planned = planned_batch(self._launch.directory.parent, self._launch.checkpoint_id)
+        return planned is not None and planned >= self._next_batch
+
+    def is_light(self) -> bool:
+        """Whether it has had little to do for a while."""
+        return not self._weight.after(0, 0, time.monotonic())
+
+    @property
+    def next_batch(self) -> int:
+        """Number of the batch that is to be committed next."""
+        return self._next_batch
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether a batch of this launch is committed."""
+        return self._has_committed
 
     @property
     def is_active(self) -> bool:
         """It has neither failed nor ended."""
-        return bool(self._query.isActive)
+        return not self._is_over
 
     @property
     def phase(self) -> Literal["preparing", "first_batch"] | None:
         """What it does before its first commit; None after that."""
-        if self._commits.has_committed:
+        if self._has_committed or (self.carrier is not None and self.carrier.has_looked_at(self)):
             return None
-        status = self._query.status
-        if status["isDataAvailable"]:
-            return "first_batch"
-        return None if status["message"] == _WAITING else "preparing"
+        return "first_batch" if self.is_under_way else "preparing"
 
     def error(self) -> EngineError | None:
         """Return why it ended; None while it runs, and after an orderly end."""
-        if self._query.isActive:
-            return None
-        # Outside of a batch nobody else does: what failed may have been its planning.
-        self._commits.close()
-        if self._is_stopping:
-            return None
-        failure = self._commits.failure or self._query.exception()
-        return None if failure is None else decoded(failure)
+        return None if self._failure is None else decoded(self._failure)
 
     def stop(self, timeout: float) -> bool:
-        """Stop after the batch at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
-        self._is_stopping = self._is_stopping or self.is_active
-        stopper = threading.Thread(target=self._query.stop, daemon=True)
-        stopper.start()
-        stopper.join(timeout)
-        if stopper.is_alive():
+        """Stop: the batch at hand, if it is not being committed, is abandoned. Returns whether it stopped within ``timeout`` seconds."""
+        if not self._committing.acquire(timeout=timeout):
             return False
-        self._commits.close()
-        return True
+        try:
+            self._end(None)
+        finally:
+            self._committing.release()
+        # From here on no carrier takes it any more.
+        if not self.moving.acquire(timeout=timeout):
+            return False
+        try:
+            carrier = self.carrier
+            if carrier is None or not carrier.is_shared:
+                return carrier is None or carrier.stop(timeout)
+            carrier.leave(self)
+            return True
+        finally:
+            self.moving.release()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until it ended; returns whether it did. Does not raise: see ``error``."""
-        with suppress(StreamingQueryException):
-            self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # fractions work
-        return not self._query.isActive
+        """Wait until a carrier of its own ended; returns whether it did. Does not raise: see ``error``."""
+        assert self.carrier is not None  # noqa: S101 - it was started
+        is_over = self.carrier.await_end(timeout)
+        if is_over:
+            self.fail(self.carrier.failure)
+        return is_over
 
     def progress(self) -> BatchProgress | None:
-        """Return the newest batch that was reported, None before the first."""
-        for report in reversed(self._query.recentProgress):
-            rows = self._commits.rows(int(report["batchId"]))
-            if rows is not None:
-                return BatchProgress(
-                    self._commits.first_batch + int(report["batchId"]), rows, int(report["durationMs"]["triggerExecution"])
-                )
-        return None
-
-
-class _Stages:
-    """The stages of a query, for the batches that Spark hands over."""
-
-    def __init__(self, stages: Sequence[StageWork], parallel: int) -> None:
-        self._stages = stages
-        self._parallel = parallel
-
-    def done(self, batch: DataFrame) -> DataFrame:
-        """Return what the last stage makes of a batch. One that was read in one part comes with all stages done (``PacketReader.read``)."""
-        if batch._jdf.queryExecution().toRdd().getNumPartitions() == 1:  # noqa: SLF001 - ``DataFrame.rdd`` would set a conversion up
-            return batch
-        for stage in self._stages:
-            batch = batch.repartitionById(self._parallel, "task").mapInArrow(stage, PACKET_DDL)
-        return batch
+        """Return the newest batch that was committed, None before the first."""
+        return self._progress
 
 
 def _surroundings(spark: SparkSession, scratch: Path) -> Surroundings | None:
@@ -280,83 +365,6 @@ def _surroundings(spark: SparkSession, scratch: Path) -> Surroundings | None:
     return surroundings
 
 
-def _blob_folder(spark: SparkSession, run: Path) -> BlobFolder | None:
-    """Return where a launch's large blobs go; None where workers may be on other hosts."""
-    if is_cluster(spark.sparkContext.master):
-        return None
-    scratch = Path(spark.conf.get("spark.local.dir") or "")
-    return BlobFolder(scratch / "blobs" / run.parent.name / run.name)
-
-
 def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
     name = replay_feed(query_id)
     return ReplayReader(dsn, Feed(name, "log", name), plan) if can_replay(plan) else None
-
-
-class _Commits:
-    """The callback Spark hands each batch to. Remembers the failure itself: Spark only passes its text on.
-
-    Attributes:
-        query: whose batches these are, for its reports; not known before the first batch may have come.
-        first_batch: number of the batch that Spark counts as 0.
-    """
-
-    def __init__(
-        self,
-        sink: Sink,
-        stages: _Stages,
-        logger: structlog.stdlib.BoundLogger,
-        launch: tuple[str, int],
-        options: RunOptions,
-        aside: BlobFolder | None,
-        first_batch: int,
-    ) -> None:
-        self.first_batch = first_batch
-        self._aside = aside
-        self.failure: BaseException | None = None
-        self.has_committed = False
-        self.query: StreamingQuery | None = None
-        self._launch = launch
-        self._on_commit, self._on_first_commit = options.on_commit, options.on_first_commit
-        self._log = logger
-        self._sink = sink
-        self._stages = stages
-        self._rows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
-
-    def commit(self, batch: DataFrame, batch_id: int) -> None:
-        began_ns = time.time_ns()
-        try:
-            if not self.has_committed:
-                remember_callback(batch.sparkSession)
-            packets = self._stages.done(batch).toArrow()
-            report = None if self.query is None else self.query.lastProgress  # one call to the JVM; recentProgress makes hundreds
-            self._sink.commit(self.first_batch + batch_id, packets, spark_phases(report, batch_id))
-            if self._aside is not None:
-                self._aside.clear()
-        except BaseException as error:  # noqa: BLE001 - told to Spark, short
-            self.failure = error
-            self.close()
-            raise told_to_spark(error) from None
-        is_first, self.has_committed = not self.has_committed, True
-        if is_first and self._on_first_commit is not None:
-            self._on_first_commit()
-        rows = _rows_read(packets)
-        self._rows.append((batch_id, rows))
-        self._log.debug("batch_committed", batch_id=batch_id, rows=rows)
-        if self._on_commit is not None:
-            self._on_commit(CommittedBatch(*self._launch, self.first_batch + batch_id, rows, began_ns, time.time_ns()))
-
-    def rows(self, batch_id: int) -> int | None:
-        return next((rows for known, rows in tuple(self._rows) if known == batch_id), None)
-
-    def close(self) -> None:
-        self._sink.close()
-        if self._aside is not None:
-            self._aside.close()
-
-
-def _rows_read(packets: pa.Table) -> int:
-    """Add up what the batch's ``progress`` packets say."""
-    progress = packets.filter(pc.equal(packets.column("kind"), "progress")).column("blob")
-    reports: list[dict[str, Any]] = [json.loads(blob) for blob in progress.to_pylist()]
-    return sum(int(report["rows"]) for report in reports)

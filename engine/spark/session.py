@@ -27,7 +27,7 @@ from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
 from engine.spark.java import Java, find_java, launchable_home
-from engine.spark.source import PacketSource
+from engine.spark.rounds import PacketSource
 
 JAR = Path(__file__).parent / "jars" / "slackwater.jar"
 """Our own classes for the JVM, made of ``java`` by ``make jar``."""

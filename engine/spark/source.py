@@ -1,31 +1,25 @@
-"""A query's one source: reads all its feeds and yields packets.
+"""What a query reads: plans its batches over all its feeds, and yields their packets.
 
 One reader per query sees the positions of every input, so it can let them advance together in event time
-(``engine.connectors.admission``), and it costs one planning process instead of one per input. What ``latestOffset`` returns, positions
-and the wall clock of the batch (T5) among it, is the query's *cursor*: it travels with the batch, the sink commits it, and the next launch
-begins there. Spark's own offset log is read by nobody.
+(``engine.connectors.admission``). What ``next_cursor`` returns, positions and the wall clock of the batch (T5) among it, is the query's
+*cursor*: it travels with the batch, the sink commits it, and the next launch begins there. Who calls this is ``engine.spark.rounds``.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
 from engine.connectors.incarnation import beyond_the_end
-from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
+from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
 from engine.connectors.sink import earliest_wake
@@ -34,18 +28,11 @@ from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.errors import StateCorrupt, StateNewer
 from engine.plan.model import Input
-from engine.spark.failures import marked
 from engine.spark.look_ahead import LookAhead
-from engine.spark.silence import Silence
 from engine.spark.split_groups import Weighed, grouped, weigh
 from engine.spark.stages import StageWork
 from engine.spark.surroundings import Surroundings
 from engine.spark.wall_clock import WallClock
-
-FORMAT = "slackwater"
-
-SPEC_OPTION = "secret_spec"
-"""Spark hides the value of options called secret when it prints a plan; ours holds the database's password."""
 
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
@@ -56,8 +43,6 @@ CURSOR_FORMAT = 1
 Positions = Mapping[str, Mapping[str, int]]
 """Feed → partition (text, as JSON has it) → next offset."""
 
-Offset = dict[str, Any]
-"""A cursor, as Spark passes it back."""
 Reach = dict[str, list[int | bool | None]]
 """Of derived feeds that are held for: how far their producers' sources have been read, and whether that is all (P5)."""
 
@@ -87,7 +72,7 @@ class SourceSpec:
         tasks: number of the query's tasks.
         start: where the first batch of this launch begins.
         limit: bound of one batch.
-        cores: how many splits are read at once.
+        cores: how many splits are read at once; 0: it is read as a whole, beside other queries.
         clock: what the tasks are told beside records.
         release: the newest request to let go at once what is due (J11). Where the cursor has another number, the next batch brings
             it to every task.
@@ -97,6 +82,8 @@ class SourceSpec:
             then tells of what it has taken over.
         aside: where large blobs go; None: through Spark.
         stages: what is done with the packets of a batch that is read as a whole, right where it is read.
+        next_batch: number of the first batch of this launch, counted per checkpoint.
+        run: the launch's scratch directory (``engine.spark.checkpoint``); None: nothing is noted there.
     """
 
     dsn: str
@@ -112,31 +99,22 @@ class SourceSpec:
     generation: int = 0
     aside: BlobFolder | None = None
     stages: tuple[StageWork, ...] = ()
+    next_batch: int = 0
+    run: Path | None = None
 
-    def encoded(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
+    def encoded(self) -> bytes:
+        return pickle.dumps(self)
 
     @classmethod
-    def decoded(cls, text: str) -> SourceSpec:
-        spec = pickle.loads(base64.b64decode(text))  # noqa: S301 - written by our own driver
+    def decoded(cls, written: bytes) -> SourceSpec:
+        spec = pickle.loads(written)  # noqa: S301 - written by our own driver
         assert isinstance(spec, cls)  # noqa: S101
         return spec
 
-
-class PacketSource(DataSource):
-    """The source as Spark knows it; registered once per session under ``FORMAT``."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        return PACKET_DDL
-
-    def streamReader(self, schema: StructType) -> PacketReader:  # noqa: ARG002, N802 - Spark's name
-        spec = SourceSpec.decoded(self.options[SPEC_OPTION])
-        feeds = open_feeds(spec.dsn, spec.inputs)
-        return PacketReader(spec, feeds if spec.replays is None else [*feeds, (spec.replays, ())], silence=Silence())
+    def opened(self) -> PacketReader:
+        """Return a reader for it."""
+        feeds = open_feeds(self.dsn, self.inputs)
+        return PacketReader(self, feeds if self.replays is None else [*feeds, (self.replays, ())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +131,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitGroup(InputPartition):
-    """What one Spark task reads, at the batch's wall clock.
+class SplitGroup:
+    """What one Spark task reads of a query, at the batch's wall clock.
 
     Attributes:
         splits: with the index of their feed.
@@ -178,69 +156,56 @@ class SplitGroup(InputPartition):
     is_whole: bool = False
 
 
-class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in the query's planning process, reads splits in workers.
+class PacketReader:
+    """Plans a query's batches in the planning process of its carrier, reads splits in workers.
 
     Args:
         spec: what is read, and how much at once.
         feeds: a reader for each feed, with the inputs that read it.
-        silence: how it waits where there is nothing; None: not at all.
         clock: of the batches.
     """
 
-    def __init__(
-        self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None, silence: Silence | None = None
-    ) -> None:
+    def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs], clock: WallClock | None = None) -> None:
         self._spec = spec
         self._clock = clock or WallClock()
         self._feeds = feeds
         self._targets: Mapping[str, Mapping[int, int]] | None = None
         self._look_ahead = LookAhead()
         self._ahead = Limit(spec.limit.max_rows, spec.limit.max_bytes)
-        self._silence = silence
         self._looked_ms: int | None = None
         self._has_planned = False
         self._awake_ms = 0
         self._behind: dict[str, Reached] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        return dict(self._spec.start)
+    @property
+    def start(self) -> Cursor:
+        """Where the first batch of the launch begins."""
+        return self._spec.start
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        with marked():
-            self._targets = self._ends_now()
+    def prepare(self) -> None:
+        """Read no further than what is there now."""
+        self._targets = self._ends_now()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name; the bound is in the spec
-        """Return where the next batch ends; ``start`` itself when nothing is new.
-
-        What comes while this waits is left for the next call, so that the time until its answer is that of planning.
-        """
+    def next_cursor(self, start: Cursor) -> Cursor:
+        """Return where the next batch ends; ``start`` itself when nothing is new."""
         found = self._look(start)
         self._has_planned |= found is not start
-        if self._silence is not None:
-            if found is not start:
-                self._silence.broken()
-            elif self._targets is None:
-                self._silence.wait(lambda: self._look(start) is not start)
         return found
 
-    def _look(self, start: Offset) -> Offset:
-        with marked():
-            targets = self._ends_now() if self._targets is None else self._targets
-            is_merged = _lanes(self._feeds, targets) > 1
-            behind = self._behind
-            backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
-            horizon_ms = self._horizon_ms(behind) if is_merged else None
-            admitted = admit(backlogs, self._spec.limit, self._first_at if is_merged else None, horizon_ms)
-            now_ms = self._clock.now_ms(start["now_ms"])
-            self._note_look(backlogs, admitted, now_ms)
-            reach = self._reach_of_held(behind)
-            if all(
-                start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
-            ):
-                is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
-                return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
+    def _look(self, start: Cursor) -> Cursor:
+        targets = self._ends_now() if self._targets is None else self._targets
+        is_merged = _lanes(self._feeds, targets) > 1
+        behind = self._behind
+        backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
+        horizon_ms = self._horizon_ms(behind) if is_merged else None
+        admitted = admit(backlogs, self._spec.limit, self._first_at if is_merged else None, horizon_ms)
+        now_ms = self._clock.now_ms(start["now_ms"])
+        self._note_look(backlogs, admitted, now_ms)
+        reach = self._reach_of_held(behind)
+        if all(start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()):
+            is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
+            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
         self._ask_for_next(backlogs, admitted, is_merged=is_merged)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.ends.items():
@@ -253,32 +218,31 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _cursor(
         self, feeds: Positions, now_ms: int, awake_ms: int, heads: Positions | None = None, reach: Reach | None = None
-    ) -> Offset:
+    ) -> Cursor:
         told = ({"heads": heads} if heads else {}) | ({"reach": reach} if reach else {})
         begun = new_cursor(feeds, self._spec.release, self._spec.generation)
         return {**begun, "now_ms": now_ms, "awake_ms": awake_ms, **told}
 
-    def _has_news(self, start: Offset) -> bool:
+    def _has_news(self, start: Cursor) -> bool:
         """Whether there is what no batch has brought to the tasks: a request to let go, or that they are new.
 
         The batch that does is told from its cursors.
         """
         return bool(start.get("release", 0) != self._spec.release or start.get("generation", 0) != self._spec.generation)
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Cut what a batch reads into groups of splits, about equally heavy."""
+    def groups(self, start: Cursor, end: Cursor) -> list[SplitGroup]:
+        """Cut what a batch reads into groups of splits, about equally heavy; one of everything beside other queries."""
         weighed: list[Weighed] = []
-        with marked():
-            is_merged = _lanes(self._feeds, end["feeds"]) > 1
-            for index, (reader, _) in enumerate(self._feeds):
-                before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
-                for partition, last in end["feeds"].get(reader.feed.name, {}).items():
-                    first = before.get(partition, 0)
-                    if first < last:
-                        head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
-                        weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last, head)]
-            held = self._held(end)
-        groups = grouped(weighed, self._spec.cores)
+        is_merged = _lanes(self._feeds, end["feeds"]) > 1
+        for index, (reader, _) in enumerate(self._feeds):
+            before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
+            for partition, last in end["feeds"].get(reader.feed.name, {}).items():
+                first = before.get(partition, 0)
+                if first < last:
+                    head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
+                    weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last, head)]
+        held = self._held(end)
+        groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
         is_release = start.get("release", 0) != end.get("release", 0)
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
@@ -299,7 +263,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place, group in enumerate(groups)
         ]
 
-    def _cuts(self, start: Offset, end: Offset) -> tuple[Input, ...]:
+    def _cuts(self, start: Cursor, end: Cursor) -> tuple[Input, ...]:
         """Return an input of each partition that a batch cuts inside one event time."""
         positions = end["feeds"], start["feeds"]
         return tuple(
@@ -309,21 +273,20 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
         )
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def done(self, group: SplitGroup, batch_id: int) -> Iterator[Packet]:
         """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker."""
-        assert isinstance(partition, SplitGroup)  # noqa: S101
-        with marked():
-            if self._spec.surroundings is not None:
-                self._spec.surroundings.require()
-            packets = self._packets(partition)
-            if partition.is_whole:
-                for stage in self._spec.stages:
-                    packets = stage.done(packets)
-            elif self._spec.aside is not None:
-                packets = map(self._spec.aside.lay_aside, packets)
-            yield from packet_batches(packets)
+        if self._spec.surroundings is not None:
+            self._spec.surroundings.require()
+        packets = self.read(group)
+        if group.is_whole:
+            for stage in self._spec.stages:
+                packets = stage.of_batch(batch_id).done(packets)
+        elif self._spec.aside is not None:
+            packets = map(self._spec.aside.lay_aside, packets)
+        return packets
 
-    def _packets(self, group: SplitGroup) -> Iterator[Packet]:
+    def read(self, group: SplitGroup) -> Iterator[Packet]:
+        """Yield the packets of a group of splits."""
         if group.end is not None:
             yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(group.end))
         if group.has_tick:
@@ -390,7 +353,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         return {name: [each.read_to_ms, each.is_at_end] for name, each in behind.items() if name in held}
 
-    def _held(self, end: Offset) -> dict[tuple[int, int], Held]:
+    def _held(self, end: Cursor) -> dict[tuple[int, int], Held]:
         """Say of each partition that is held for how far the batch reads it."""
         names = frozenset[str]() if self._spec.clock is None else self._spec.clock.held_feeds
         held = {}
@@ -403,7 +366,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 held[index, partition] = Held(is_read and is_all, read_to_ms if is_read else None)
         return held
 
-    def _is_due(self, start: Offset, now_ms: int, reach: Reach) -> bool:
+    def _is_due(self, start: Cursor, now_ms: int, reach: Reach) -> bool:
         """Whether some task asked to be woken by now, or holds for a table of which more is known.
 
         A launch wakes all: the definition may have been edited in place.
@@ -416,9 +379,6 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with shared_connection(self._spec.dsn) as connection:
             wakes_at_ms = earliest_wake(connection, self._spec.clock.query_id)
         return wakes_at_ms is not None and (wakes_at_ms <= now_ms or reach != start.get("reach", {}))
-
-    def commit(self, end: Offset) -> None:
-        """Do nothing: feeds keep no positions for their readers."""
 
     def _ends_now(self) -> dict[str, Mapping[int, int]]:
         """Return how far each feed reaches.
@@ -444,7 +404,7 @@ class PacketReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         reader: FeedReader,
         inputs: tuple[Input, ...],
-        start: Offset,
+        start: Cursor,
         targets: Mapping[str, Mapping[int, int]],
         *,
         is_merged: bool,
@@ -510,7 +470,7 @@ def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, in
     return sum(len(partitions.get(reader.feed.name, {})) for reader, inputs in feeds if inputs)
 
 
-def _heads_behind(start: Offset, admitted: Admitted) -> Positions:
+def _heads_behind(start: Cursor, admitted: Admitted) -> Positions:
     """Return the heads to go on with behind a batch: of what it cuts inside one event time, and of what it leaves where it was."""
     heads = {(feed, int(part)): head for feed, parts in start.get("heads", {}).items() for part, head in parts.items()}
     kept = {place: head for place, head in heads.items() if place not in admitted.ends} | admitted.heads

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -19,7 +20,6 @@ from uuid import UUID
 
 import polars as pl
 import pyarrow as pa
-from pyspark import TaskContext
 
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import (
@@ -87,14 +87,12 @@ class StatePlace:
         query_id: whose.
         epoch: the launch.
         segments: folder of the segments.
-        first_batch: number of the batch that Spark counts as 0 in this launch.
     """
 
     dsn: str
     query_id: UUID
     epoch: int
     segments: Path
-    first_batch: int
 
 
 @dataclass(slots=True)
@@ -117,7 +115,7 @@ class _Batch:
 
 
 class StageWork:
-    """What Spark's workers do for one stage of a plan; a function for ``mapInArrow``.
+    """What Spark's workers do for one stage of a plan; of one batch (``of_batch``) it is a function for ``mapInArrow``.
 
     Args:
         plan: the query's plan.
@@ -140,6 +138,17 @@ class StageWork:
         self._place = place
         self._surroundings = surroundings
         self._aside = aside
+        self._batch_id = 0
+
+    def of_batch(self, batch_id: int) -> StageWork:
+        """Return the work for one batch.
+
+        Args:
+            batch_id: counted per checkpoint, over all launches.
+        """
+        work = copy(self)
+        work._batch_id = batch_id  # noqa: SLF001 - its own
+        return work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle a partition's packets of one batch; those of other stages and those for the sink pass untouched."""
@@ -230,13 +239,12 @@ class StageWork:
         known = {ordinal: None if found is None else found.token for ordinal, found in kept.items()}
         with shared_connection(self._place.dsn) as connection:
             changed = load_changed(connection, self._place.query_id, self._stage.index, known)
-        batch_id = self._place.first_batch + _batch_id()
         tasks = {}
         for ordinal, found in kept.items():
             if found is None or ordinal in changed:
-                tasks[ordinal] = self._built(ordinal, changed.get(ordinal), batch_id)
+                tasks[ordinal] = self._built(ordinal, changed.get(ordinal))
             else:
-                found.store.begin(batch_id)
+                found.store.begin(self._batch_id)
                 tasks[ordinal] = found.task, found.store
         return tasks
 
@@ -253,12 +261,12 @@ class StageWork:
         while len(_kept) > KEPT_TASKS:
             _kept.popitem(last=False)
 
-    def _built(self, ordinal: int, kept: TaskState | None, batch_id: int) -> tuple[Task, FileSegmentStore]:
+    def _built(self, ordinal: int, kept: TaskState | None) -> tuple[Task, FileSegmentStore]:
         state = None if kept is None else json.loads(kept.manifest)
         root = self._place.segments / str(self._stage.index) / str(ordinal)
         released = (state or {}).get(RELEASED)
         store = FileSegmentStore(root, KEPT_BATCHES, hashing=KeyHash(self._plan.hash_seed), released=released)
-        store.begin(batch_id)
+        store.begin(self._batch_id)
         store.sweep(named_segments(state))
         return build_task(self._stage, self._plan, state, store), store
 
@@ -318,10 +326,3 @@ def _failure(failure: EngineError | None) -> dict[str, Any] | None:
     if failure is None:
         return None
     return {"detail": str(failure), "position": getattr(failure, "position", 0)}
-
-
-def _batch_id() -> int:
-    """Return the batch Spark is working on, counted from 0 in each launch."""
-    context = TaskContext.get()
-    assert context is not None  # noqa: S101 - we are in a task
-    return int(context.getLocalProperty("streaming.sql.batchId") or 0)

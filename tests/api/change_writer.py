@@ -7,10 +7,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import polars as pl
-import pyarrow as pa
 
 from app.store.catalog import load_catalog
-from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.postgres import connect
 from engine.connectors.sink import Sink, claim_epoch
 from engine.connectors.task_states import load_kept
@@ -72,5 +71,5 @@ class ChangeWriter:
             for ordinal, part in enumerate(parts)
             if part.height
         ]
-        self._sink.commit(self.batch_id + 1, pa.Table.from_batches([packet_batch(packets)]))
+        self._sink.commit(self.batch_id + 1, packets)
         self.batch_id += 1

@@ -8,10 +8,9 @@ from typing import Any
 
 import polars as pl
 import psycopg
-import pyarrow as pa
 
 from app.store.catalog import load_catalog
-from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.sink import Sink, claim_epoch
 from engine.core.frames import Emission, empty_late
 from engine.definition.queries import QueryDefinition
@@ -64,7 +63,7 @@ def commit(
             }  # fmt: skip
             packets.append(Packet(0, "progress", 0, partition, 0, 0, None, None, NOW_MS, json.dumps(body).encode()))
     sink = Sink(dsn, plan, row[0], row[1], last[1] + 1)
-    sink.commit(0 if last[0] is None else last[0] + 1, pa.Table.from_batches([packet_batch([*packets, *rejects])]))
+    sink.commit(0 if last[0] is None else last[0] + 1, [*packets, *rejects])
     sink.close()
 
 

@@ -14,7 +14,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
@@ -24,7 +23,7 @@ from app.driver.process_group import session_members
 from app.driver.spark_runner import SparkRunner
 from engine.connectors.packets import Packet
 from engine.connectors.sink import Sink
-from engine.spark.source import Offset, PacketReader, PacketSource
+from engine.spark.rounds import FOLDER_OPTION, PacketSource, RoundReader
 from engine.spark.stages import StageWork
 
 POINT, PASSAGE, MARK = "FAULTS_POINT", "FAULTS_PASSAGE", "FAULTS_MARK"
@@ -79,21 +78,20 @@ def passing_after(point: str, function: Callable[..., T]) -> Callable[..., T]:
     return armed
 
 
-class ArmedReader(PacketReader):
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+class ArmedReader(RoundReader):
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         # Spark asks for the next batch when it has noted that the last one is done.
         passing("batch done")
         return super().latestOffset(start, limit)
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         passing("batch planned")
         return super().partitions(start, end)
 
 
 class ArmedSource(PacketSource):
-    def streamReader(self, schema: StructType) -> PacketReader:  # noqa: N802 - Spark's name
-        reader = super().streamReader(schema)
-        return ArmedReader(reader._spec, reader._feeds)
+    def streamReader(self, schema: StructType) -> RoundReader:  # noqa: N802 - Spark's name
+        return ArmedReader(Path(self.options[FOLDER_OPTION]))
 
 
 class ArmedWork(StageWork):
@@ -107,7 +105,7 @@ class ArmedWork(StageWork):
 
 
 class ArmedSink(Sink):
-    def commit(self, batch_id: int, packets: pa.Table, earlier_ms: Mapping[str, int] | None = None) -> None:
+    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> None:
         passing("before sink transaction")
         super().commit(batch_id, packets, earlier_ms)
         passing("between sink and Spark")

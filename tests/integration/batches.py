@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.packets import decode_frame
@@ -46,21 +45,20 @@ class Backlog:
         limit = BatchLimit(self.max_rows, self.max_bytes)
         spec = SourceSpec(self.dsn, self.inputs, 1, new_cursor(start_positions(self.dsn, self.inputs), 0, 0), limit, 2)
         reader = PacketReader(spec, open_feeds(self.dsn, self.inputs))
-        offset = reader.initialOffset()
+        offset = reader.start
         order: list[Record] = []
-        while (end := reader.latestOffset(offset, ReadAllAvailable())) is not offset:
-            groups = [group for group in reader.partitions(offset, end) if isinstance(group, SplitGroup)]
+        while (end := reader.next_cursor(offset)) is not offset:
+            groups = reader.groups(offset, end)
             self.batches, self.splits = self.batches + 1, self.splits + sum(len(group.splits) for group in groups)
             order += self._ordered([item for group in groups for item in self._slices(reader, group)])
             offset = end
         return order
 
     def _slices(self, reader: PacketReader, group: SplitGroup) -> Iterator[Slice]:
-        for batch in reader.read(group):
-            for packet in batch.to_pylist():
-                if packet["kind"] == "data":
-                    source = self.inputs[packet["input"]]
-                    yield Slice(source.index, source.feed.name, packet["partition"], decode_frame(packet["blob"]))
+        for packet in reader.read(group):
+            if packet.kind == "data":
+                source = self.inputs[packet.input]
+                yield Slice(source.index, source.feed.name, packet.partition, decode_frame(packet.blob))
 
     def _ordered(self, slices: Sequence[Slice]) -> list[Record]:
         for item in slices:

@@ -12,10 +12,9 @@ from uuid import uuid4
 
 import polars as pl
 import psycopg
-import pyarrow as pa
 import pytest
 
-from engine.connectors.packets import Packet, encode_frame, packet_batch
+from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.sequences import make_result_feed
 from engine.connectors.sink import Sink, change_feed, claim_epoch
 from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
@@ -77,8 +76,8 @@ def changes(**columns: Any) -> pl.DataFrame:
     )
 
 
-def table(*packets: Packet) -> pa.Table:
-    return pa.Table.from_batches([packet_batch(packets)])
+def table(*packets: Packet) -> list[Packet]:
+    return list(packets)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a launched query leaves behind when Spark ends it, without Spark."""
+"""What a launched query leaves behind when its carrier ends, without Spark."""
 
 from __future__ import annotations
 
@@ -7,32 +7,29 @@ from types import SimpleNamespace
 from typing import cast
 from uuid import uuid4
 
-import structlog
-from pyspark.sql.streaming.query import StreamingQuery
-
-from engine.connectors.blob_files import BlobFolder
-from engine.connectors.sink import Sink
+from engine.connectors.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
-from engine.spark.runner import RunningQuery, RunOptions, _Commits, _Stages
+from engine.spark.launch_state import Launch, LaunchState
+from engine.spark.runner import RunningQuery, RunOptions
 
 
-class EndedQuery:
-    """A streaming query that failed outside of its batches, such as in planning one."""
-
-    isActive = False  # noqa: N815 - Spark's name
-
-    def exception(self) -> Exception:
-        return ValueError("the source is away")
+def a_query(directory: Path) -> RunningQuery:
+    plan = cast("Plan", SimpleNamespace(query="q", late_records=LateRecords(0, 0)))
+    launch = Launch(uuid4(), uuid4(), 1, directory)
+    return RunningQuery(plan, launch, LaunchState(0, {}, new_layout(1)), "", RunOptions(), directory)
 
 
-def test_a_query_that_failed_between_batches_lets_go_of_its_blobs_and_its_connection(tmp_path: Path) -> None:
-    aside = BlobFolder(tmp_path / "checkpoint" / "epoch-1")
-    aside.open()
-    plan = cast("Plan", SimpleNamespace(late_records=LateRecords(0, 0)))
-    sink = Sink("", plan, uuid4(), uuid4(), 1)
-    commits = _Commits(sink, _Stages((), 1), structlog.stdlib.get_logger(), ("q", 1), RunOptions(), aside, 0)
-    query = RunningQuery(cast("StreamingQuery", EndedQuery()), commits)
-    error = query.error()
-    assert error is not None
-    assert "the source is away" in str(error)
-    assert not aside.path.exists()
+def test_what_ended_a_query_first_is_what_is_told(tmp_path: Path) -> None:
+    query = a_query(tmp_path)
+    assert (query.is_active, query.error()) == (True, None)
+    query.fail(ValueError("the source is away"))
+    query.fail(ValueError("the session is gone"))
+    assert not query.is_active
+    assert "the source is away" in str(query.error())
+
+
+def test_a_query_that_was_stopped_commits_nothing_any_more(tmp_path: Path) -> None:
+    query = a_query(tmp_path)
+    assert query.stop(1)
+    assert query.commit([], {}) is None
+    assert (query.is_active, query.error(), query.next_batch) == (False, None, 0)

@@ -9,15 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start
 from engine.connectors.packets import Packet
+from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.spark.silence import Silence
-from engine.spark.source import Clock, PacketReader, SourceSpec, SplitGroup, new_cursor, open_feeds
+from engine.spark.source import Clock, PacketReader, SourceSpec, new_cursor, open_feeds
 from engine.spark.wall_clock import WallClock
 
 FUTURE_MS = 9_999_999_999_999
@@ -67,22 +66,20 @@ class FakeFeed:
         yield Packet(0, "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
 
 
-def a_reader(
-    *feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0, silence: Silence | None = None
-) -> PacketReader:
+def a_reader(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0) -> PacketReader:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
     spec = SourceSpec("", inputs, 2, new_cursor(start, release, 0), BatchLimit(max_rows, 10**9), cores, release=release)
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
-    return PacketReader(spec, pairs, silence=silence)
+    return PacketReader(spec, pairs)
 
 
 def a_feed(name: str, **length: int) -> FakeFeed:
     return FakeFeed(Feed(f"log:{name}", "log", name), {int(key[1:]): value for key, value in length.items()})
 
 
-def latest(reader: PacketReader, start: dict[str, Any]) -> dict[str, Any]:
-    return reader.latestOffset(start, ReadAllAvailable())
+def latest(reader: PacketReader, start: Cursor) -> Cursor:
+    return reader.next_cursor(start)
 
 
 class Frozen(FakeFeed):
@@ -107,19 +104,19 @@ def test_a_stream_is_never_read_further_than_what_was_in_the_table_then(is_avail
     )
     reader = PacketReader(spec, [(table, inputs[:1]), (stream, inputs[1:])])
     if is_available_now:
-        reader.prepareForTriggerAvailableNow()
-    assert latest(reader, reader.initialOffset())["feeds"] == {"log:prices": {"0": 60}, "log:orders": {"0": 10}}
+        reader.prepare()
+    assert latest(reader, reader.start)["feeds"] == {"log:prices": {"0": 60}, "log:orders": {"0": 10}}
 
 
 def test_without_new_records_the_offset_is_the_start_itself() -> None:
     reader = a_reader(a_feed("a", p0=0))
-    start = reader.initialOffset()
+    start = reader.start
     assert latest(reader, start) is start
 
 
 def test_positions_and_clock_move_together() -> None:
     reader = a_reader(a_feed("a", p0=30, p1=0), a_feed("b", p0=10))
-    offset = latest(reader, reader.initialOffset())
+    offset = latest(reader, reader.start)
     assert offset["feeds"] == {"log:a": {"0": 30, "1": 0}, "log:b": {"0": 10}}
     assert offset["now_ms"] > 0
     assert latest(reader, offset) is offset
@@ -127,15 +124,15 @@ def test_positions_and_clock_move_together() -> None:
 
 def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
     feed = a_feed("a", p0=30)
-    before = latest(first := a_reader(feed), first.initialOffset())
+    before = latest(first := a_reader(feed), first.start)
     reader = a_reader(feed, release=1)
     after = latest(reader, before)
     assert after["feeds"] == before["feeds"]
-    (group,) = reader.partitions(before, after)
-    (batch,) = reader.read(group)
-    assert batch.column("kind").to_pylist() == ["cursor", "tick", "tick"]
-    assert batch.column("task").to_pylist()[1:] == [0, 1]
-    assert [json.loads(blob)["is_release"] for blob in batch.column("blob").to_pylist()[1:]] == [True, True]
+    (group,) = reader.groups(before, after)
+    packets = list(reader.read(group))
+    assert [packet.kind for packet in packets] == ["cursor", "tick", "tick"]
+    assert [packet.task for packet in packets[1:]] == [0, 1]
+    assert [json.loads(packet.blob)["is_release"] for packet in packets[1:]] == [True, True]
     assert latest(reader, after) is after
 
 
@@ -143,12 +140,10 @@ def test_a_release_goes_with_the_records_that_are_there_and_a_new_beginning_need
     feed = a_feed("a", p0=30)
     reader = a_reader(feed, release=1)
     end = latest(reader, {"feeds": {"log:a": {"0": 0}}, "now_ms": 1})
-    (group,) = reader.partitions({"feeds": {"log:a": {"0": 0}}, "now_ms": 1}, end)
-    assert isinstance(group, SplitGroup)
+    (group,) = reader.groups({"feeds": {"log:a": {"0": 0}}, "now_ms": 1}, end)
     assert (group.is_release, len(group.splits)) == (True, 1)
-    begun = reader.initialOffset()
-    (group,) = reader.partitions(begun, latest(reader, begun))
-    assert isinstance(group, SplitGroup)
+    begun = reader.start
+    (group,) = reader.groups(begun, latest(reader, begun))
     assert not group.is_release
 
 
@@ -171,7 +166,7 @@ def test_a_launch_wakes_every_task_also_where_the_hosts_clock_was_set_back_befor
 
 def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     reader = a_reader(a_feed("a", p0=100), max_rows=30)
-    first = latest(reader, reader.initialOffset())
+    first = latest(reader, reader.start)
     assert first["feeds"]["log:a"]["0"] == 30
     assert latest(reader, first)["feeds"]["log:a"]["0"] == 60
 
@@ -179,18 +174,17 @@ def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
 def test_available_now_reads_what_was_there_at_the_start_and_no_more() -> None:
     feed = a_feed("a", p0=25)
     reader = a_reader(feed)
-    reader.prepareForTriggerAvailableNow()
+    reader.prepare()
     feed.length[0] = 95
-    offset = latest(reader, reader.initialOffset())
+    offset = latest(reader, reader.start)
     assert offset["feeds"]["log:a"]["0"] == 25
     assert latest(reader, offset) is offset
 
 
 def test_a_small_batch_is_one_spark_task_with_all_its_stages() -> None:
     reader = a_reader(a_feed("a", p0=100, p1=100), a_feed("b", p0=10))
-    end = latest(reader, reader.initialOffset())
-    (group,) = reader.partitions(reader.initialOffset(), end)
-    assert isinstance(group, SplitGroup)
+    end = latest(reader, reader.start)
+    (group,) = reader.groups(reader.start, end)
     assert (group.now_ms, group.is_whole) == (end["now_ms"], True)
     assert {(index, split.partition, split.start, split.end) for index, split in group.splits} == {
         (0, 0, 0, 50), (0, 0, 50, 100), (0, 1, 0, 50), (0, 1, 50, 100), (1, 0, 0, 10)
@@ -200,21 +194,21 @@ def test_a_small_batch_is_one_spark_task_with_all_its_stages() -> None:
 def test_a_large_batch_is_a_multiple_of_the_cores_in_equal_groups() -> None:
     reader = a_reader(a_feed("a", p0=0), cores=3)
     start, end = {"feeds": {"log:a": {"0": 0}}, "now_ms": 0}, {"feeds": {"log:a": {"0": 200_000}}, "now_ms": 1}
-    groups = reader.partitions(start, end)
+    groups = reader.groups(start, end)
     assert len(groups) == 6
-    assert not any(group.is_whole for group in groups if isinstance(group, SplitGroup)), "stages follow behind a shuffle"
-    sizes = [sum(split.end - split.start for _, split in group.splits) for group in groups if isinstance(group, SplitGroup)]
+    assert not any(group.is_whole for group in groups), "stages follow behind a shuffle"
+    sizes = [sum(split.end - split.start for _, split in group.splits) for group in groups]
     assert sum(sizes) == 200_000
     assert max(sizes) - min(sizes) <= 50
 
 
 def test_packets_carry_the_clock_of_their_batch() -> None:
     reader = a_reader(a_feed("a", p0=10))
-    (group,) = reader.partitions(reader.initialOffset(), {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
-    (batch,) = reader.read(group)
-    assert batch.column("now_ms").to_pylist() == [77, 77]
-    assert batch.column("kind").to_pylist() == ["cursor", "progress"]
-    assert json.loads(batch.column("blob")[0].as_py()) == {"feeds": {"log:a": {"0": 10}}, "now_ms": 77}
+    (group,) = reader.groups(reader.start, {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
+    packets = list(reader.read(group))
+    assert [packet.now_ms for packet in packets] == [77, 77]
+    assert [packet.kind for packet in packets] == ["cursor", "progress"]
+    assert json.loads(packets[0].blob) == {"feeds": {"log:a": {"0": 10}}, "now_ms": 77}
 
 
 def test_a_feed_that_two_inputs_share_is_opened_once() -> None:
@@ -234,7 +228,7 @@ def test_the_specification_survives_its_way_as_an_option() -> None:
 def test_a_backlog_is_looked_at_before_it_is_needed_and_once() -> None:
     feed = a_feed("a", p0=100)
     reader = a_reader(feed, max_rows=30)
-    first = latest(reader, reader.initialOffset())
+    first = latest(reader, reader.start)
     second = latest(reader, first)
     third = latest(reader, second)
     assert [offset["feeds"]["log:a"]["0"] for offset in (first, second, third)] == [30, 60, 90]
@@ -245,21 +239,8 @@ def test_a_backlog_is_looked_at_before_it_is_needed_and_once() -> None:
 def test_what_arrived_after_the_look_is_read_later() -> None:
     feed = a_feed("a", p0=50)
     reader = a_reader(feed, max_rows=30)
-    first = latest(reader, reader.initialOffset())
+    first = latest(reader, reader.start)
     feed.length[0] = 200
     second = latest(reader, first)
     assert second["feeds"]["log:a"]["0"] in (50, 60)
     assert latest(reader, second)["feeds"]["log:a"]["0"] > second["feeds"]["log:a"]["0"]
-
-
-def test_what_comes_while_the_reader_waits_is_for_the_next_call() -> None:
-    feed = a_feed("a", p0=20)
-
-    def something_comes(_: float) -> None:
-        feed.length[0] = 30
-
-    reader = a_reader(feed, silence=Silence(sleep=something_comes))
-    read = latest(reader, reader.initialOffset())
-    assert read["feeds"] == {feed.feed.name: {"0": 20}}
-    assert latest(reader, read) is read
-    assert latest(reader, read)["feeds"] == {feed.feed.name: {"0": 30}}

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, Split
+from engine.connectors.task_states import Cursor
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
 from engine.spark.source import PacketReader, SourceSpec, SplitGroup, new_cursor
@@ -28,7 +29,7 @@ def test_feeds_of_one_query_end_at_one_event_time() -> None:
     slow, fast = a_feed("slow", p0=100), a_feed("fast", p0=100, p1=40)
     fast.step_ms = 3
     reader = a_reader(slow, fast, max_rows=60)
-    first = latest(reader, reader.initialOffset())
+    first = latest(reader, reader.start)
     assert first["feeds"] == {"log:slow": {"0": 40}, "log:fast": {"0": 14, "1": 14}}, "all that is before 40 ms"
     second = latest(reader, first)
     assert second["feeds"] == {"log:slow": {"0": 80}, "log:fast": {"0": 27, "1": 27}}, "all that is before 80 ms"
@@ -38,17 +39,17 @@ def test_feeds_of_one_query_end_at_one_event_time() -> None:
 def test_one_partition_is_neither_dated_nor_has_it_heads() -> None:
     only = a_feed("a", p0=100)
     reader = a_reader(only, max_rows=30)
-    begun = reader.initialOffset()
+    begun = reader.start
     end = latest(reader, begun)
     latest(reader, end)
     assert (end["feeds"]["log:a"]["0"], only.are_dated) == (30, {False})
-    assert {split.head for _, split in splits_of(reader.partitions(begun, end))} == {None}
+    assert {split.head for _, split in splits_of(reader.groups(begun, end))} == {None}
 
 
 def test_the_first_splits_of_several_partitions_begin_before_all_time() -> None:
     reader = a_reader(a_feed("a", p0=20), a_feed("b", p0=20))
-    begun = reader.initialOffset()
-    splits = splits_of(reader.partitions(begun, latest(reader, begun)))
+    begun = reader.start
+    splits = splits_of(reader.groups(begun, latest(reader, begun)))
     assert [split.head for _, split in splits] == [BEFORE_ALL_TIME] * 2
 
 
@@ -57,10 +58,10 @@ def test_replayed_late_records_are_no_partition_to_be_merged_with() -> None:
     inputs = (an_input(0, "a", "a"),)
     spec = SourceSpec("", inputs, 1, new_cursor({"log:a": {"0": 0}, "log:replays": {"0": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2)
     reader = PacketReader(spec, [(only, inputs), (replays, ())])
-    begun = reader.initialOffset()
+    begun = reader.start
     end = latest(reader, begun)
     assert (end["feeds"], only.are_dated) == ({"log:a": {"0": 30}, "log:replays": {"0": 30}}, {False})
-    assert {split.head for _, split in splits_of(reader.partitions(begun, end))} == {None}
+    assert {split.head for _, split in splits_of(reader.groups(begun, end))} == {None}
 
 
 @dataclass
@@ -85,8 +86,8 @@ def standing(max_rows: int = 20) -> PacketReader:
     return PacketReader(SourceSpec("", inputs, 2, new_cursor(start, 0, 0), BatchLimit(max_rows, 10**9), 2), pairs)
 
 
-def batches(reader: PacketReader) -> list[Offset]:
-    offsets = [reader.initialOffset()]
+def batches(reader: PacketReader) -> list[Cursor]:
+    offsets = [reader.start]
     while (offset := latest(reader, offsets[-1])) is not offsets[-1]:
         offsets.append(offset)
     return offsets
@@ -96,9 +97,9 @@ def test_a_partition_that_is_cut_inside_one_event_time_goes_on_with_its_head() -
     reader = standing()
     begun, first, second, *_ = batches(reader)
     assert (first["feeds"], first["heads"]) == ({"log:a": {"0": 20}, "log:b": {"0": 0}}, {"log:a": {"0": 7}})
-    [(_, split)] = splits_of(reader.partitions(begun, first))
+    [(_, split)] = splits_of(reader.groups(begun, first))
     assert split.head == BEFORE_ALL_TIME
-    [(_, split)] = splits_of(reader.partitions(first, second))
+    [(_, split)] = splits_of(reader.groups(first, second))
     assert (split.start, split.head) == (20, 7)
 
 
@@ -123,14 +124,10 @@ def test_a_batch_that_leaves_a_partition_alone_keeps_its_head() -> None:
 def test_cuts_inside_one_event_time_are_counted_once_per_batch() -> None:
     reader = standing()
     begun, first, *_ = batches(reader)
-    packets = [
-        packet for group in reader.partitions(begun, first) for batch in reader.read(group) for packet in batch.to_pylist()
-    ]
-    counted = [json.loads(packet["blob"])["counters"] for packet in packets if packet["kind"] == "stats"]
+    packets = [packet for group in reader.groups(begun, first) for packet in reader.read(group)]
+    counted = [json.loads(packet.blob)["counters"] for packet in packets if packet.kind == "stats"]
     assert counted == [[["a", "cut_inside_time", 1]]]
     reader = a_reader(a_feed("a", p0=20), a_feed("b", p0=20))
     begun, end = batches(reader)
-    kinds = [
-        kind for group in reader.partitions(begun, end) for batch in reader.read(group) for kind in batch["kind"].to_pylist()
-    ]
+    kinds = [packet.kind for group in reader.groups(begun, end) for packet in reader.read(group)]
     assert "stats" not in kinds

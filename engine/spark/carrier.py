@@ -1,0 +1,264 @@
+"""A carrier: one streaming query of Spark that carries the batches of any number of queries, its members.
+
+A batch of Spark's is a *round* (``engine.spark.rounds``): each member that has news has a batch in it, and each is committed in a transaction of
+its own. What a round costs the JVM does not depend on how many members have one. A member that fails loses its batch and leaves; the others
+go on. Members join and leave while the stream runs.
+
+A shared carrier does a round in one task of Spark, all stages of all members. A carrier of a single member ends with that, and shares a large
+batch among tasks and stages.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Final, Protocol
+from uuid import uuid4
+
+import structlog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from engine.connectors.admission import BatchLimit
+from engine.connectors.blob_files import BlobFolder
+from engine.connectors.packets import PACKET_DDL, Packet, unpack
+from engine.spark.cluster import is_cluster
+from engine.spark.failures import BatchFailed, decoded, told_to_spark
+from engine.spark.leftovers import remember_callback, sweep
+from engine.spark.reports import spark_phases
+from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED
+from engine.spark.source import SourceSpec
+from engine.spark.stages import StageWork
+
+SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
+"""Of the batch of one member of a shared carrier: the others wait for it."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+_STARTING = threading.Lock()
+"""Streams start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
+
+
+class Member(Protocol):
+    """A query, as its carrier sees it."""
+
+    def spec(self, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
+        """Say what to plan and to do from the last commit on.
+
+        Args:
+            aside: where large blobs go.
+            limit: of a batch; None: its own.
+            cores: see ``SourceSpec``.
+        """
+
+    def stages(self) -> Sequence[StageWork]:
+        """Return what its stages do in the batch that comes next."""
+
+    @property
+    def parallel(self) -> int:
+        """How many tasks of Spark do a stage of a large batch."""
+
+    def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
+        """Commit a batch; returns why that failed, which the member remembers."""
+
+    def fail(self, error: BaseException) -> None:
+        """Take note of what ended it."""
+
+
+class Carrier:
+    """One stream. Made, filled with its first members, started; methods may be called from any thread.
+
+    Args:
+        spark: the driver's session.
+        name: of the stream.
+        is_shared: any number of members, else one.
+        on_end: called in a thread of its own when the stream has ended without having been told to.
+    """
+
+    def __init__(
+        self, spark: SparkSession, name: str, *, is_shared: bool, on_end: Callable[[Carrier, BaseException | None], None]
+    ) -> None:
+        self.name, self.is_shared = name, is_shared
+        self.has_committed = False
+        self._spark = spark
+        self._on_end = on_end
+        self._home = Path(spark.conf.get("spark.local.dir") or "") / "carriers" / uuid4().hex
+        self._folder = self._home / "members"
+        self._folder.mkdir(parents=True)
+        if not is_shared:
+            (self._folder / "alone").touch()
+        self._aside: BlobFolder | None = None
+        if not is_cluster(spark.sparkContext.master):
+            self._aside = BlobFolder(self._home / "blobs" / "now")
+            self._aside.open()
+        self._lock = threading.Lock()
+        self._members: dict[int, Member] = {}
+        self._joined = 0
+        self._in_round: frozenset[int] = frozenset()
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+        self._is_stopping = False
+
+    @property
+    def members(self) -> list[Member]:
+        """Those that have joined and not left."""
+        with self._lock:
+            return list(self._members.values())
+
+    @property
+    def is_active(self) -> bool:
+        """It has neither failed nor ended."""
+        return self._query is not None and bool(self._query.isActive)
+
+    def join(self, member: Member) -> None:
+        """Carry a member from the next round on."""
+        if self.is_shared:
+            spec = member.spec(self._aside, SHARED_LIMIT, 0)
+        else:
+            spec = member.spec(self._aside, None, self._spark.sparkContext.defaultParallelism)
+        with self._lock:
+            self._joined += 1
+            number = self._joined
+            self._members[number] = member
+        draft = self._folder / f".{number}"
+        draft.write_bytes(spec.encoded())
+        draft.rename(self._folder / str(number))
+
+    def leave(self, member: Member) -> None:
+        """Carry a member no longer: what it has in the round at hand is not committed."""
+        with self._lock:
+            number = next((number for number, each in self._members.items() if each is member), None)
+            if number is None:
+                return
+            del self._members[number]
+        for name in (str(number), f"{number}{LOOKED}"):
+            (self._folder / name).unlink(missing_ok=True)
+
+    def has_looked_at(self, member: Member) -> bool:
+        """Whether a first look at what a member reads has found nothing."""
+        with self._lock:
+            number = next((number for number, each in self._members.items() if each is member), None)
+        return number is not None and (self._folder / f"{number}{LOOKED}").exists()
+
+    def start(self, trigger_ms: int = 0, *, is_available_now: bool = False) -> None:
+        """Start the stream.
+
+        Args:
+            trigger_ms: least time between the starts of two rounds; 0: as fast as it goes.
+            is_available_now: end when everything that is there at the start has been read.
+        """
+        sweep(self._spark)
+        with _STARTING:
+            packets = self._spark.readStream.format(FORMAT).option(FOLDER_OPTION, str(self._folder)).load()
+            writer = (
+                packets.writeStream.foreachBatch(self._commit)
+                .outputMode("append")
+                .queryName(f"{self.name} {self._home.name[:8]}")
+            )
+            writer = writer.option("checkpointLocation", str(self._home / "stream"))
+            gap = {"availableNow": True} if is_available_now else {"processingTime": f"{trigger_ms} milliseconds"}
+            writer = writer.trigger(**gap)
+            try:
+                self._query = writer.start()
+            except Exception as error:
+                raise decoded(error) from error
+        threading.Thread(target=self._watch, name=f"watch-{self.name}", daemon=True).start()
+
+    def stop(self, timeout: float) -> bool:
+        """Stop after the round at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
+        self._is_stopping = True
+        query = self._query
+        if query is not None:
+            stopper = threading.Thread(target=query.stop, daemon=True)
+            stopper.start()
+            stopper.join(timeout)
+            if stopper.is_alive():
+                return False
+        self._clear()
+        return True
+
+    def await_end(self, timeout: float | None) -> bool:
+        """Wait until the stream ended; returns whether it did."""
+        assert self._query is not None  # noqa: S101 - it was started
+        with suppress(StreamingQueryException):
+            self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # fractions work
+        return not self._query.isActive
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the stream ended; None while it runs, and after an orderly end."""
+        if self._failure is None and self._query is not None and not self._query.isActive and not self._is_stopping:
+            return self._query.exception()
+        return self._failure
+
+    def _watch(self) -> None:
+        failure: BaseException | None = None
+        try:
+            self.await_end(None)
+            failure = self.failure
+        except Exception as error:  # noqa: BLE001 - the JVM may be gone
+            failure = error
+        if not self._is_stopping:
+            self._clear()
+            self._on_end(self, failure)
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _commit(self, batch: DataFrame, batch_id: int) -> None:
+        try:
+            if not self.has_committed:
+                remember_callback(batch.sparkSession)
+            packets = unpack(self._done(batch).toArrow())
+            # One call to the JVM; recentProgress makes hundreds.
+            report = None if self._query is None else self._query.lastProgress
+            self._commit_members(packets, spark_phases(report, batch_id))
+            if self._aside is not None:
+                self._aside.clear()
+        except BaseException as error:  # noqa: BLE001 - told to Spark, short
+            self._failure = error
+            raise told_to_spark(error) from None
+        self.has_committed = True
+
+    def _commit_members(self, packets: Iterable[Packet], phases_ms: Mapping[str, int]) -> None:
+        with self._lock:
+            members = dict(self._members)
+        if self.is_shared:
+            batches = {number: list(own) for number, own in groupby(packets, key=lambda packet: packet.member)}
+        else:
+            batches = {number: list(packets) for number in members}
+        for number, batch in batches.items():
+            member = members.get(number)
+            if member is None:
+                continue
+            error = _failure_of(batch)
+            if error is None:
+                error = member.commit(batch, phases_ms if number in self._in_round else {})
+            else:
+                member.fail(error)
+            if error is not None:
+                self.leave(member)
+                if not self.is_shared:
+                    raise error
+        self._in_round = frozenset(batches)
+
+    def _done(self, batch: DataFrame) -> DataFrame:
+        """Return what the last stage makes of a round. What is read in one part comes with all stages done (``PacketReader.done``)."""
+        # ``DataFrame.rdd`` would set a conversion up.
+        if self.is_shared or batch._jdf.queryExecution().toRdd().getNumPartitions() == 1:  # noqa: SLF001
+            return batch
+        for member in self.members:
+            for stage in member.stages():
+                batch = batch.repartitionById(member.parallel, "task").mapInArrow(stage, PACKET_DDL)
+        return batch
+
+
+def _failure_of(packets: Sequence[Packet]) -> BaseException | None:
+    """Return why a member has no batch, None where it has one."""
+    failed = next((packet for packet in packets if packet.kind == "failed"), None)
+    return None if failed is None else decoded(BatchFailed(failed.blob.decode()))

@@ -1,0 +1,192 @@
+"""A driver's carriers, and who rides in which.
+
+A query begins in a shared carrier. One whose work there is large (``Weight``) goes on in a carrier of its own before it slows the others, and
+comes back when its work has been small for a while. Moving costs a query nothing but the round at hand: it goes on from its last commit.
+
+When a shared carrier ends under its members, those with a batch under way are suspects. Each of them tries that batch again alone, a few at
+a time; who ends a carrier alone is failed with the reason, the rest go back. Those without a batch go back at once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import structlog
+from pyspark.sql import SparkSession
+
+from engine.errors import InternalError
+from engine.plan.model import Plan
+from engine.spark.carrier import Carrier
+from engine.spark.failures import WorkerLost, decoded
+from engine.spark.runner import RunningQuery, RunOptions
+
+MOST_BARREN: Final = 3
+"""So many shared carriers in a row may end without a round before their members fail with the reason."""
+
+STOP_S: Final = 30.0
+"""How long a query that moves waits for its own carrier to stop."""
+
+LOOK_S: Final = 5.0
+"""How often those that ride alone are looked at."""
+
+TRIALS: Final = 4
+"""So many suspects are tried at the same time."""
+
+TRIAL_S: Final = 30.0
+"""A suspect whose batch is neither committed nor fatal after this time makes room for the next one, and goes on alone."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class KillsItsWorker(WorkerLost):
+    """Nobody but this query was in a carrier whose worker died."""
+
+    code = "kills_its_worker"
+
+
+class Fleet:
+    """The carriers of one session.
+
+    Args:
+        spark: the session.
+        dsn: the database of feeds and results.
+        is_alive: whether the session still works.
+    """
+
+    def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
+        self._spark, self._dsn, self._is_alive = spark, dsn, is_alive
+        self._lock = threading.RLock()
+        self._shared: Carrier | None = None
+        self._barren = 0
+        self._alone: set[RunningQuery] = set()
+        self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._suspects: queue.SimpleQueue[RunningQuery] = queue.SimpleQueue()
+        threading.Thread(target=self._move_forever, name="carriers", daemon=True).start()
+        for number in range(TRIALS):
+            threading.Thread(target=self._try_forever, name=f"suspects-{number}", daemon=True).start()
+
+    def launch(
+        self, plan: Plan, query_id: UUID, checkpoint_id: UUID, epoch: int, checkpoint_dir: Path, options: RunOptions
+    ) -> RunningQuery:
+        """Launch a query. See ``RunningQuery.opened``."""
+        member = RunningQuery.opened(self._spark, plan, query_id, checkpoint_id, epoch, checkpoint_dir, self._dsn, options)
+        member.on_weight = self._weighed
+        self._share(member)
+        return member
+
+    def _share(self, member: RunningQuery) -> None:
+        """Let a query ride with others."""
+        with self._lock:
+            if self._shared is None:
+                carrier = Carrier(self._spark, "shared", is_shared=True, on_end=self._ended)
+                carrier.start()
+                self._shared = carrier
+            member.carrier = self._shared
+            self._shared.join(member)
+
+    def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
+        """Move a query whose weight has changed; called between two rounds of its carrier."""
+        carrier = member.carrier
+        if is_heavy and carrier is not None and carrier.is_shared:
+            carrier.leave(member)
+            self._due.put(lambda: self._part(member))
+
+    def _part(self, member: RunningQuery) -> None:
+        with member.moving:
+            if member.is_active:
+                log.info("query_rides_alone", query=member.name)
+                member.ride_alone(self._spark, lambda carrier, error: self._ended_alone(member, carrier, error))
+                self._alone.add(member)
+
+    def _look_after_alone(self) -> None:
+        """Bring back those that have been light, or still, for a while."""
+        for member in list(self._alone):
+            carrier = member.carrier
+            if not member.is_active or carrier is None or carrier.is_shared:
+                self._alone.discard(member)
+            elif member.is_light():
+                self._bring_back(member, carrier)
+
+    def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
+        with member.moving:
+            if member.is_active and member.carrier is carrier and carrier.stop(STOP_S):
+                log.info("query_shares", query=member.name)
+                self._share(member)
+
+    def _move_forever(self) -> None:
+        while True:
+            try:
+                self._due.get(timeout=LOOK_S)()
+            except queue.Empty:
+                self._look_after_alone()
+            except Exception:
+                log.exception("query_not_moved")
+
+    # What happens when a stream ends by itself
+
+    def _ended_alone(self, member: RunningQuery, carrier: Carrier, error: BaseException | None) -> None:
+        if member.carrier is carrier:
+            member.fail(error or InternalError("the streaming query ended without an error"))
+
+    def _ended(self, carrier: Carrier, error: BaseException | None) -> None:
+        """A shared carrier has ended: some member's batch, the session, or somebody outside has ended it."""
+        found = InternalError("the streaming query ended without an error") if error is None else decoded(error)
+        with self._lock:
+            if self._shared is carrier:
+                self._shared = None
+            self._barren = 0 if carrier.has_committed else self._barren + 1
+            is_hopeless = self._barren >= MOST_BARREN
+        members = [member for member in carrier.members if isinstance(member, RunningQuery) and member.is_active]
+        if is_hopeless or not self._is_alive():
+            for member in members:
+                member.fail(found)
+            return
+        suspects = [member for member in members if member.is_under_way]
+        log.warning("carrier_ended", error=str(found), members=len(members), suspects=len(suspects))
+        for member in members:
+            if member in suspects:
+                member.carrier = None
+                self._suspects.put(member)
+            else:
+                with member.moving:
+                    if member.is_active:
+                        self._share(member)
+
+    def _try_forever(self) -> None:
+        while True:
+            member = self._suspects.get()
+            try:
+                self._try_alone(member)
+            except Exception as error:
+                log.exception("suspect_not_tried", query=member.name)
+                member.fail(error)
+
+    def _try_alone(self, member: RunningQuery) -> None:
+        """Let a suspect do its batch alone, and share again once that is committed."""
+        is_settled = threading.Event()
+
+        def ended(_carrier: Carrier, error: BaseException | None) -> None:
+            found = InternalError("the streaming query ended without an error") if error is None else decoded(error)
+            if isinstance(found, WorkerLost):
+                found = KillsItsWorker(
+                    f"{found}, in which this query was alone. Look at what its expressions make of its records"
+                )
+            member.fail(found)
+            is_settled.set()
+
+        with member.moving:
+            if not member.is_active:
+                return
+            batch = member.next_batch
+            member.on_settled = lambda: is_settled.set() if member.next_batch > batch else None
+            member.ride_alone(self._spark, ended)
+        carrier = member.carrier
+        is_settled.wait(TRIAL_S)
+        member.on_settled = None
+        if carrier is not None and member.is_active:
+            self._bring_back(member, carrier)

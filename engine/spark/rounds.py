@@ -1,0 +1,273 @@
+"""The source of a carrier, as Spark knows it: in each round, which is one batch of Spark's, every member that has news has a batch.
+
+Who the members are stands in files of the carrier's folder, which the driver writes and the planning process looks at before each round:
+``<number>`` holds a ``SourceSpec``. So members join and leave while the stream runs. ``<number>.looked`` says that a first look found nothing.
+
+What goes wrong with one member becomes its ``failed`` packet, be it while planning, reading or working; the others' batches go on. Spark's own
+offset log holds the number of a round, which nobody reads: where members stand is known by the planning process, and committed by the sink.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from engine.connectors.packets import PACKET_DDL, Packet, packet_batches
+from engine.connectors.task_states import Cursor
+from engine.spark.checkpoint import note_planned
+from engine.spark.failures import marked
+from engine.spark.silence import Silence
+from engine.spark.source import PacketReader, SourceSpec, SplitGroup
+
+FORMAT: Final = "slackwater"
+
+FOLDER_OPTION: Final = "members"
+
+LOOKED: Final = ".looked"
+
+KEPT_READERS: Final = 1_024
+"""Readers kept per worker process."""
+
+_readers: OrderedDict[bytes, PacketReader] = OrderedDict()
+"""By spec, as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPart:
+    """A member's batch, or a part of it.
+
+    Attributes:
+        member: its number.
+        spec: its ``SourceSpec``, as written.
+        batch_id: number of the batch, counted per checkpoint.
+        group: what is read; None: planning failed.
+        failure: why it did, as ``decoded`` reads it.
+    """
+
+    member: int
+    spec: bytes
+    batch_id: int
+    group: SplitGroup | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPart(InputPartition):
+    """What one Spark task does in a round.
+
+    Attributes:
+        parts: one after the other.
+        is_alone: the carrier has one member only, with which it ends.
+    """
+
+    parts: tuple[MemberPart, ...]
+    is_alone: bool
+
+
+class PacketSource(DataSource):
+    """Registered once per session under ``FORMAT``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return PACKET_DDL
+
+    def streamReader(self, schema: StructType) -> RoundReader:  # noqa: ARG002, N802 - Spark's name
+        return RoundReader(Path(self.options[FOLDER_OPTION]))
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A member in the planning process.
+
+    Attributes:
+        written: its spec, as read from its file.
+        spec: what that says; None: it cannot be read.
+        reader: None: its feeds cannot be opened.
+        start: where its next batch begins.
+        end: where that ends, within a round.
+        next_batch: its number.
+        failure: why no further batch is planned.
+    """
+
+    written: bytes
+    spec: SourceSpec | None = None
+    reader: PacketReader | None = None
+    start: Cursor | None = None
+    end: Cursor | None = None
+    next_batch: int = 0
+    failure: str = ""
+    is_told: bool = False
+    is_looked_at: bool = False
+
+
+class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans rounds in the carrier's planning process, does them in workers.
+
+    Args:
+        folder: of the members' files; ``alone`` in it says that there is one member only.
+        silence: how to wait where there is nothing; None: not at all.
+    """
+
+    def __init__(self, folder: Path, silence: Silence | None = None) -> None:
+        self._folder = folder
+        self._silence = silence or Silence()
+        self._members: dict[int, _Planned] = {}
+        self._is_bounded = False
+        self._pending: list[int] = []
+        self._shared_out: tuple[int, list[RoundPart]] = 0, []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._folder,)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"round": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._is_bounded = True
+        self._refresh()
+        for planned in self._members.values():
+            if planned.reader is not None:
+                try:
+                    planned.reader.prepare()
+                except Exception as error:  # noqa: BLE001 - told to the member
+                    planned.failure = carried(error)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
+        """Return the next round; ``start`` itself when no member has news.
+
+        What comes while this waits is left for the next call, so that the time until its answer is that of planning.
+        """
+        if self._pending or self._look():
+            self._silence.broken()
+            return {"round": start["round"] + 1}
+        if not self._is_bounded:
+            self._silence.wait(self._look)
+        return start
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - see ``_pending``
+        """Share a round among Spark's tasks: batches of many members one after the other in one, those of a single one in groups."""
+        if self._shared_out[0] != end["round"]:
+            self._shared_out = end["round"], self._round_parts()
+        return self._shared_out[1]
+
+    def _round_parts(self) -> list[RoundPart]:
+        parts = [part for number in self._pending if number in self._members for part in self._parts(number)]
+        for number in self._pending:
+            if (planned := self._members.get(number)) is not None and planned.end is not None:
+                planned.start, planned.end, planned.next_batch = planned.end, None, planned.next_batch + 1
+        self._pending = []
+        if (self._folder / "alone").exists():
+            return [RoundPart((part,), True) for part in parts]
+        return [RoundPart(tuple(parts), False)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the packets of a part of a round; runs in a worker."""
+        assert isinstance(partition, RoundPart)  # noqa: S101
+        with marked():
+            yield from packet_batches(
+                packet for part in partition.parts for packet in _packets(part, is_alone=partition.is_alone)
+            )
+
+    def _refresh(self) -> None:
+        """Look at who the members are."""
+        there = {int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()}
+        for number in self._members.keys() - there:
+            del self._members[number]
+        for number in sorted(there - self._members.keys()):
+            try:
+                planned = _Planned((self._folder / str(number)).read_bytes())
+            except FileNotFoundError:
+                continue
+            self._members[number] = planned
+            try:
+                planned.spec = SourceSpec.decoded(planned.written)
+                planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
+                planned.reader = planned.spec.opened()
+            except Exception as error:  # noqa: BLE001 - told to the member
+                planned.failure = carried(error)
+
+    def _look(self) -> bool:
+        """Find out who has news, and where their batches end."""
+        self._refresh()
+        for number, planned in self._members.items():
+            if not planned.failure:
+                try:
+                    self._look_at(number, planned)
+                except Exception as error:  # noqa: BLE001 - told to the member
+                    planned.failure = carried(error)
+            if planned.end is not None or (planned.failure and not planned.is_told):
+                self._pending.append(number)
+        return bool(self._pending)
+
+    def _look_at(self, number: int, planned: _Planned) -> None:
+        assert planned.reader is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
+        end = planned.reader.next_cursor(planned.start)
+        if end is not planned.start:
+            planned.end = end
+            if planned.spec.run is not None:
+                note_planned(planned.spec.run, planned.next_batch)
+        elif not planned.is_looked_at:
+            (self._folder / f"{number}{LOOKED}").touch()
+            planned.is_looked_at = True
+
+    def _parts(self, number: int) -> list[MemberPart]:
+        planned = self._members[number]
+        if not planned.failure and planned.reader is not None and planned.start is not None and planned.end is not None:
+            try:
+                groups = planned.reader.groups(planned.start, planned.end)
+            except Exception as error:  # noqa: BLE001 - told to the member
+                planned.failure = carried(error)
+            else:
+                return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
+        planned.is_told = True
+        return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
+
+
+def carried(error: Exception) -> str:
+    """Return an error as text that ``decoded`` reads."""
+    try:
+        with marked():
+            raise error
+    except Exception as found:  # noqa: BLE001 - what is raised here is the error, perhaps marked
+        return "".join(traceback.format_exception(found, chain=False))
+
+
+def failed(member: int, failure: str) -> Packet:
+    """Return the packet that stands for a batch that failed."""
+    return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
+
+
+def _packets(part: MemberPart, *, is_alone: bool) -> Iterator[Packet]:
+    """Yield what comes of a part. Beside others nothing comes of one that fails half-way; who is alone ends with its error."""
+    if part.group is None:
+        yield failed(part.member, part.failure)
+        return
+    found = _reader(part.spec).done(part.group, part.batch_id)
+    if not is_alone:
+        try:
+            found = iter(list(found))
+        except Exception as error:  # noqa: BLE001 - told to the member
+            yield failed(part.member, carried(error))
+            return
+    for packet in found:
+        yield replace(packet, member=part.member)
+
+
+def _reader(spec: bytes) -> PacketReader:
+    reader = _readers.pop(spec, None) or SourceSpec.decoded(spec).opened()
+    _readers[spec] = reader
+    while len(_readers) > KEPT_READERS:
+        _readers.popitem(last=False)
+    return reader

@@ -1,0 +1,58 @@
+"""Whether a query's work is so large that others should not wait for it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from engine.connectors.packets import Packet
+
+HEAVY_ROWS: Final = 15_000
+"""A batch of so many records, three quarters of what a shared carrier takes of a query at once, tells of a backlog."""
+
+WINDOW_S: Final = 10.0
+
+HEAVY_SHARE: Final = 0.15
+"""Of one core, over the last ``WINDOW_S``: above it a query is heavy."""
+
+LIGHT_SHARE: Final = 0.05
+"""Below it, and without large batches, for ``LIGHT_AFTER_S`` it is light again."""
+
+LIGHT_AFTER_S: Final = 30.0
+
+
+class Weight:
+    """What a query has done lately. One that has become heavy is light again only after a while of little work."""
+
+    def __init__(self) -> None:
+        self._done: deque[tuple[float, int]] = deque()
+        self._is_heavy = False
+        self._light_since: float | None = None
+
+    def after(self, rows: int, work_ms: int, now_s: float) -> bool:
+        """Take note of a batch; returns whether the query is heavy.
+
+        Args:
+            rows: its records.
+            work_ms: what it cost, of one core.
+            now_s: monotonic seconds.
+        """
+        self._done.append((now_s, work_ms))
+        while self._done[0][0] < now_s - WINDOW_S:
+            self._done.popleft()
+        share = sum(ms for _, ms in self._done) / 1_000 / WINDOW_S
+        if rows >= HEAVY_ROWS or share > HEAVY_SHARE:
+            self._is_heavy, self._light_since = True, None
+        elif share > LIGHT_SHARE:
+            self._light_since = None
+        elif self._is_heavy:
+            self._light_since = now_s if self._light_since is None else self._light_since
+            self._is_heavy = now_s - self._light_since < LIGHT_AFTER_S
+        return self._is_heavy
+
+
+def worked_ms(packets: Iterable[Packet]) -> int:
+    """Return how long the tasks of a batch worked."""
+    return sum(int(json.loads(packet.blob).get("work_ms", 0)) for packet in packets if packet.kind == "stats")

@@ -1,0 +1,199 @@
+"""Rounds: who has a batch in one, who joins and leaves, what becomes of a member that fails. Without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from engine.connectors.admission import BatchLimit
+from engine.connectors.feeds import ReadRequest, Split
+from engine.connectors.packets import Packet, packets_in
+from engine.errors import DataInvalid
+from engine.spark.checkpoint import planned_batch
+from engine.spark.failures import BatchFailed, decoded
+from engine.spark.rounds import LOOKED, RoundPart, RoundReader
+from engine.spark.silence import Silence
+from engine.spark.source import PacketReader, SourceSpec, new_cursor
+from tests.unit.spark.test_source import FakeFeed, a_feed, an_input
+
+
+class Damaged(FakeFeed):
+    """A feed that can be looked at, and not be read."""
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        yield from super().read(split, request)
+        raise DataInvalid("somebody has removed what was to be read")
+
+
+class Unlooked(FakeFeed):
+    def ends(self) -> dict[int, int]:
+        raise DataInvalid("the feed has gone")
+
+
+@dataclass
+class Rounds:
+    """A carrier's folder, and the feeds that its members read."""
+
+    folder: Path
+    feeds: dict[str, FakeFeed] = field(default_factory=dict)
+    offset: dict[str, int] = field(default_factory=lambda: {"round": 0})
+
+    def __post_init__(self) -> None:
+        self.reader = RoundReader(self.folder, Silence(sleep=lambda _seconds: None))
+
+    def join(self, number: int, feed: FakeFeed, run: Path | None = None, cores: int = 0) -> None:
+        self.feeds[feed.feed.log_feed] = feed
+        start = new_cursor({feed.feed.name: dict.fromkeys(map(str, feed.length), 0)}, 0, 0)
+        inputs = (an_input(0, feed.feed.log_feed, feed.feed.log_feed),)
+        spec = SourceSpec("", inputs, 1, start, BatchLimit(10**6, 10**9), cores, run=run, next_batch=7)
+        (self.folder / str(number)).write_bytes(spec.encoded())
+
+    def round(self) -> dict[int, list[Packet]]:
+        """Return what a round brings, by member; nothing where there is none."""
+        end = self.reader.latestOffset(self.offset, ReadAllAvailable())
+        if end is self.offset:
+            return {}
+        parts = self.reader.partitions(self.offset, end)
+        assert self.reader.partitions(self.offset, end) == parts, "Spark may ask twice"
+        self.offset = end
+        found: dict[int, list[Packet]] = {}
+        for part in parts:
+            for batch in pickle.loads(pickle.dumps(self.reader)).read(part):
+                for packet in packets_in(batch):
+                    found.setdefault(packet.member, []).append(packet)
+        return found
+
+    def parts(self) -> list[RoundPart]:
+        end = self.reader.latestOffset(self.offset, ReadAllAvailable())
+        found = self.reader.partitions(self.offset, end)
+        self.offset = end
+        return [part for part in found if isinstance(part, RoundPart)]
+
+
+@pytest.fixture
+def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    made = Rounds(tmp_path)
+
+    def opened(spec: SourceSpec) -> PacketReader:
+        feed = made.feeds[spec.inputs[0].feed.log_feed]
+        return PacketReader(spec, [(feed, spec.inputs)])
+
+    monkeypatch.setattr(SourceSpec, "opened", opened)
+    monkeypatch.setattr("engine.spark.rounds._readers", OrderedDict())
+    return made
+
+
+def kinds(packets: list[Packet]) -> list[str]:
+    return [packet.kind for packet in packets]
+
+
+def test_who_has_news_has_a_batch_and_who_has_none_costs_nothing(rounds: Rounds) -> None:
+    rounds.join(1, a_feed("a", p0=10))
+    rounds.join(2, quiet := a_feed("b", p0=0))
+    assert {number: kinds(packets) for number, packets in rounds.round().items()} == {1: ["cursor", "progress"]}
+    assert (rounds.folder / f"2{LOOKED}").exists(), "it was looked at, and had nothing"
+    assert rounds.round() == {}
+    quiet.length[0] = 5
+    assert rounds.round().keys() == {2}
+
+
+def test_members_join_and_leave_between_rounds(rounds: Rounds) -> None:
+    rounds.join(1, first := a_feed("a", p0=10))
+    assert rounds.round().keys() == {1}
+    rounds.join(2, a_feed("b", p0=10))
+    first.length[0] = 20
+    assert rounds.round().keys() == {1, 2}
+    first.length[0] = 30
+    (rounds.folder / "1").unlink()
+    assert rounds.round() == {}
+
+
+def test_batches_go_on_where_the_last_one_ended_and_are_numbered(rounds: Rounds) -> None:
+    rounds.join(1, feed := a_feed("a", p0=10))
+    for end, number in ((10, 7), (25, 8), (26, 9)):
+        feed.length[0] = end
+        ((part,),) = (each.parts for each in rounds.parts())
+        assert part.group is not None
+        assert (part.batch_id, part.group.splits[-1][1].end) == (number, end)
+
+
+def test_what_is_planned_is_written_down_before_anything_is_done(rounds: Rounds, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "00000000-0000-0000-0000-000000000001"
+    run = checkpoint / "run-0000000001-7"
+    run.mkdir(parents=True)
+    rounds.join(1, a_feed("a", p0=10), run)
+    rounds.reader.latestOffset(rounds.offset, ReadAllAvailable())
+
+    assert planned_batch(tmp_path, UUID(checkpoint.name)) == 7
+
+
+@pytest.mark.parametrize(("feed", "said"), [(Damaged, "somebody has removed"), (Unlooked, "the feed has gone")])
+def test_a_member_that_fails_is_told_why_and_the_others_have_their_batches(
+    rounds: Rounds, feed: type[FakeFeed], said: str
+) -> None:
+    other = a_feed("a", p0=10)
+    rounds.join(1, feed(other.feed.__class__("log:bad", "log", "bad"), {0: 10}))
+    rounds.join(2, other)
+    found = rounds.round()
+    assert kinds(found[1]) == ["failed"], "nothing of a batch that failed half-way"
+    error = decoded(BatchFailed(found[1][0].blob.decode()))
+    assert isinstance(error, DataInvalid)
+    assert said in str(error)
+    assert kinds(found[2]) == ["cursor", "progress"]
+
+
+def test_a_failure_of_planning_is_told_once(rounds: Rounds) -> None:
+    bad = Unlooked(a_feed("bad").feed, {0: 10})
+    rounds.join(1, bad)
+    assert kinds(rounds.round()[1]) == ["failed"]
+    assert rounds.round() == {}
+
+
+def test_a_specification_that_cannot_be_read_fails_its_member_alone(rounds: Rounds) -> None:
+    (rounds.folder / "1").write_bytes(b"torn")
+    rounds.join(2, a_feed("a", p0=10))
+    found = rounds.round()
+    assert (kinds(found[1]), kinds(found[2])) == (["failed"], ["cursor", "progress"])
+
+
+def test_a_member_of_its_own_carrier_is_shared_among_tasks(rounds: Rounds) -> None:
+    rounds.join(1, a_feed("a", p0=300_000), cores=2)
+    (rounds.folder / "alone").touch()
+    parts = rounds.parts()
+    assert len(parts) > 1
+    assert all(part.is_alone and len(part.parts) == 1 for part in parts)
+
+
+def test_who_shares_is_read_as_a_whole_however_much_there_is(rounds: Rounds) -> None:
+    rounds.join(1, a_feed("a", p0=300_000))
+    ((part,),) = (each.parts for each in rounds.parts())
+    assert part.group is not None
+    assert part.group.is_whole
+
+
+def test_what_comes_while_the_reader_waits_is_for_the_next_call(rounds: Rounds) -> None:
+    feed = a_feed("a", p0=0)
+
+    def something_comes(_: float) -> None:
+        feed.length[0] = 30
+
+    rounds.reader = RoundReader(rounds.folder, Silence(sleep=something_comes))
+    rounds.join(1, feed)
+    assert rounds.round() == {}
+    assert rounds.round().keys() == {1}
+
+
+def test_available_now_ends_with_what_was_there(rounds: Rounds) -> None:
+    rounds.join(1, feed := a_feed("a", p0=10))
+    rounds.reader.prepareForTriggerAvailableNow()
+    feed.length[0] = 20
+    (found,) = rounds.round().values()
+    assert b'"log:a":{"0":10}' in found[0].blob
+    assert rounds.round() == {}
