@@ -22,10 +22,9 @@ from psycopg.types.json import Jsonb
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
-from engine.connectors.links import is_usable
 from engine.connectors.packets import Packet, decode_frame, stage_of
-from engine.connectors.postgres import connect
 from engine.connectors.sequences import append_rows, open_sequence
+from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import Place, TaskState, write_states
 from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
 from engine.core.clocks import AFTER_ALL_TIME
@@ -170,16 +169,18 @@ class Sink:
         query_id: the query.
         checkpoint_id: batch ids are counted per checkpoint.
         epoch: the launch, as taken with ``claim_epoch``.
+        link: which it shares with others; None: one of its own.
     """
 
-    def __init__(self, dsn: str, plan: Plan, query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
-        self._dsn = dsn
+    def __init__(
+        self, dsn: str, plan: Plan, query_id: UUID, checkpoint_id: UUID, epoch: int, link: SinkLink | None = None
+    ) -> None:
         self._plan = plan
         self._query_id = query_id
         self._checkpoint_id = checkpoint_id
         self._epoch = epoch
         self._late = LateLog(query_id, plan.late_records)
-        self._conn: psycopg.Connection[Any] | None = None
+        self.link = link or SinkLink(dsn)
 
     def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> None:
         """Write everything a batch caused.
@@ -213,7 +214,7 @@ class Sink:
             raise failure
 
     def _transact(self, batch_id: int, batch: _Batch, begun: float) -> None:
-        conn = self._connection()
+        conn = self.link.connection()
         try:
             with conn.transaction(), conn.cursor() as cursor:
                 self._write(cursor, batch_id, batch, self._fence(cursor, batch_id), begun)
@@ -223,22 +224,16 @@ class Sink:
 
     def close(self) -> None:
         """Close the connection; the next commit opens another. May be called by two threads at once."""
-        connection, self._conn = self._conn, None
-        if connection is not None:
-            connection.close()
-
-    def _connection(self) -> psycopg.Connection[Any]:
-        if self._conn is not None and not is_usable(self._conn):
-            self.close()
-        if self._conn is None:
-            self._conn = connect(self._dsn, sink_name(self._query_id, self._epoch))
-        return self._conn
+        self.link.close()
 
     def _fence(self, cursor: Cursor, batch_id: int) -> CommitRow:
         """Lock the commit row, and return what it says."""
         row = cursor.execute(
-            "SELECT checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = %s FOR UPDATE",
-            (self._query_id,),
+            """
+            SELECT checkpoint_id, epoch, batch_id, position, detail, set_config('application_name', %s, true)
+            FROM log.commit WHERE query_id = %s FOR UPDATE
+            """,
+            (sink_name(self._query_id, self._epoch), self._query_id),
         ).fetchone()
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")

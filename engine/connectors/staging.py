@@ -1,20 +1,20 @@
 """Rows of a batch in a temporary table, from where statements put them into views.
 
-The table is made once per connection and emptied by Postgres at the end of each transaction. One per transaction would leave dozens of dead
+Such a table is made once per connection and emptied by Postgres at the end of each transaction. One per transaction would leave dozens of dead
 rows in Postgres's catalogs with every commit, and TRUNCATE a few: with many queries the catalogs grow faster than autovacuum follows, and
-every statement of every client reads them.
+every statement of every client reads them. Its columns are texts, so that results with as many columns share one: at the end of every
+transaction Postgres empties all that the connection has, and many queries share a connection.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import polars as pl
 import psycopg
 from psycopg import sql
 
-from engine.connectors.column_names import column, stored_name
+from engine.connectors.column_names import bound_column, column, stored_name
 from engine.connectors.copying import copy_frame
 from engine.connectors.nested_json import json_texts
 from engine.definition.types import ColumnType, Schema
@@ -26,24 +26,45 @@ IS_DELETED = "_is_deleted"
 Cursor = psycopg.Cursor[Any]
 
 
-def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, target: sql.Identifier) -> sql.Identifier:
-    """Put rows into the temporary table of a target, which is filled once per transaction; returns its name.
+def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> sql.Identifier:
+    """Put rows into a temporary table, which is filled once per transaction; returns its name, for ``typed``.
 
     Args:
         cursor: inside the sink's transaction.
-        output: whose columns it has, all nullable, beside ``_ts`` and ``_is_deleted``.
+        output: whose columns the rows have, beside ``_ts`` and ``_is_deleted``.
         rows: with these columns.
-        target: where they will go.
+        role: of the table where they will go, among those that one transaction writes.
     """
-    parts = [sql.SQL("{} {}").format(column(name), sql.SQL(kind.postgres)) for name, kind in output.columns.items()]
+    names = _stage_columns(output)
+    stage = sql.Identifier("pg_temp", f"stage_{role}_{len(names)}")
+    parts = [sql.SQL("{} text").format(sql.Identifier(name)) for name in names]
     parts.append(sql.SQL("{} bigint, {} boolean").format(sql.Identifier(RESULT_TIME), sql.Identifier(IS_DELETED)))
-    shape = sql.SQL(", ").join(parts)
-    # Another target, or another shape of it, is another table.
-    digest = hashlib.sha256(f"{target.as_string()} {shape.as_string()}".encode()).hexdigest()[:16]
-    stage = sql.Identifier("pg_temp", f"stage_{digest}")
-    cursor.execute(sql.SQL("CREATE TEMP TABLE IF NOT EXISTS {} ({}) ON COMMIT DELETE ROWS").format(stage, shape))
-    copy_rows(cursor, stage, rows.select(*output.columns.names, RESULT_TIME, IS_DELETED), output.columns)
+    create = sql.SQL("CREATE TEMP TABLE IF NOT EXISTS {} ({}) ON COMMIT DELETE ROWS")
+    cursor.execute(create.format(stage, sql.SQL(", ").join(parts)))
+    texts = [_as_text(name, kind).alias(own) for (name, kind), own in zip(output.columns.items(), names, strict=True)]
+    copy_frame(cursor, stage, rows.select(*texts, RESULT_TIME, IS_DELETED))
     return stage
+
+
+def typed(stage: sql.Identifier, output: Output, *, is_bound: bool = False) -> sql.Composed:
+    """Return the subquery that reads staged rows as what they are.
+
+    Args:
+        stage: from ``staged``.
+        output: see there.
+        is_bound: the statement has parameters.
+    """
+    called = bound_column if is_bound else column
+    parts = [
+        sql.SQL("{}::{} AS {}").format(sql.Identifier(own), sql.SQL(kind.postgres), called(name))
+        for (name, kind), own in zip(output.columns.items(), _stage_columns(output), strict=True)
+    ]
+    parts.append(sql.SQL("{}, {}").format(sql.Identifier(RESULT_TIME), sql.Identifier(IS_DELETED)))
+    return sql.SQL("(SELECT {} FROM {})").format(sql.SQL(", ").join(parts), stage)
+
+
+def _stage_columns(output: Output) -> list[str]:
+    return [f"_{place}" for place in range(len(output.columns.names))]
 
 
 def copy_rows(cursor: Cursor, target: sql.Identifier, frame: pl.DataFrame, schema: Schema) -> None:

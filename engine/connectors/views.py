@@ -18,7 +18,7 @@ from engine.connectors.column_names import bound_column, bound_columns, column, 
 from engine.connectors.schemas import schemas_of
 from engine.connectors.staging import IS_DELETED as IS_DELETED
 from engine.connectors.staging import RESULT_TIME as RESULT_TIME
-from engine.connectors.staging import copy_rows, staged
+from engine.connectors.staging import copy_rows, staged, typed
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from engine.errors import InvariantBroken
 from engine.plan.model import Output
@@ -132,7 +132,7 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
         except psycopg.errors.UniqueViolation as error:
             raise InvariantBroken(f"a final window of {output.name} was emitted twice: {error.diag.message_detail}") from error
         return
-    _write(cursor, view_identifier(output.name), output, folded, is_row)
+    _write(cursor, SCHEMA, output, folded, is_row)
 
 
 def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
@@ -151,13 +151,14 @@ def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], c
     columns = [*output.columns.names, RESULT_TIME, "_op"]
     rows = pl.concat([frame.select(columns) for frame in told]).drop_nulls(list(output.key))
     folded = rows.unique(subset=list(output.key), keep="last", maintain_order=True)
-    _write(cursor, open_identifier(output.name), output, folded, pl.col("_op") == OPEN_ROW)
+    _write(cursor, OPEN_SCHEMA, output, folded, pl.col("_op") == OPEN_ROW)
 
 
-def _write(cursor: Cursor, table: sql.Identifier, output: Output, folded: pl.DataFrame, is_row: pl.Expr) -> None:
+def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is_row: pl.Expr) -> None:
     """Put rows and take keys away; a key is in ``folded`` once."""
     given = folded.with_columns((~is_row).alias(IS_DELETED))
-    stage = staged(cursor, output, given, table)
+    table = sql.Identifier(schema, output.name)
+    stage = typed(staged(cursor, output, given, schema), output)
     if not given[IS_DELETED].all():
         names = [*output.columns.names, RESULT_TIME]
         cursor.execute(_upsert(table, stage, names, output.key, sql.SQL("WHERE NOT {}").format(sql.Identifier(IS_DELETED))))
@@ -172,30 +173,31 @@ def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horiz
     folded = changes.unique(subset=keys, keep="last", maintain_order=True)
     folded = folded.with_columns((pl.col("_op") != 0).alias(IS_DELETED))
     history = history_identifier(output.name)
-    stage = staged(cursor, output, folded, history)
+    filled = staged(cursor, output, folded, HISTORY_SCHEMA)
+    stage = typed(filled, output)
     names = [*output.columns.names, RESULT_TIME]
     cursor.execute(_upsert(history, stage, [*names, IS_DELETED], keys))
     latest = sql.SQL(
-        "(SELECT l.* FROM (SELECT DISTINCT {key} FROM {stage}) s CROSS JOIN LATERAL"
+        "(SELECT l.* FROM (SELECT DISTINCT {key} FROM {stage} t) s CROSS JOIN LATERAL"
         " (SELECT * FROM {history} v WHERE {same} ORDER BY {time} DESC LIMIT 1) l)"
     ).format(
         key=columns(output.key), stage=stage, history=history, same=_same(output), time=sql.Identifier(RESULT_TIME)
     )  # fmt: skip
     view = view_identifier(output.name)
-    cursor.execute(_upsert(view, latest, names, output.key, sql.SQL("AS l WHERE NOT l.{}").format(sql.Identifier(IS_DELETED))))
+    cursor.execute(_upsert(view, latest, names, output.key, sql.SQL("WHERE NOT s.{}").format(sql.Identifier(IS_DELETED))))
     if folded[IS_DELETED].any():  # else no key's latest version has become a tombstone
         delete = sql.SQL("DELETE FROM {} v USING {} s WHERE s.{} AND {}")
         cursor.execute(delete.format(view, latest, sql.Identifier(IS_DELETED), _same(output)))
     if horizon_ms is not None:
-        _forget_versions(cursor, output, stage, horizon_ms)
+        _forget_versions(cursor, output, typed(filled, output, is_bound=True), horizon_ms)
 
 
-def _forget_versions(cursor: Cursor, output: Output, stage: sql.Identifier, horizon_ms: int) -> None:
+def _forget_versions(cursor: Cursor, output: Output, stage: sql.Composed, horizon_ms: int) -> None:
     """Remove the versions of touched keys that ended by the horizon."""
     cursor.execute(
         sql.SQL(
             "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %s)"
-            " AS _newest FROM (SELECT DISTINCT {key} FROM {stage}) s) s WHERE {same} AND v.{time} < s._newest"
+            " AS _newest FROM (SELECT DISTINCT {key} FROM {stage} t) s) s WHERE {same} AND v.{time} < s._newest"
         ).format(
             history=history_identifier(output.name),
             stage=stage,
@@ -237,6 +239,6 @@ def _upsert(
     values = [name for name in names if name not in key]
     assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(column(name)) for name in values)
     # Without an alias a table that is called excluded would be ambiguous.
-    return sql.SQL("INSERT INTO {} AS v ({}) SELECT {} FROM {} {} ON CONFLICT ({}) DO UPDATE SET {}").format(
+    return sql.SQL("INSERT INTO {} AS v ({}) SELECT {} FROM {} s {} ON CONFLICT ({}) DO UPDATE SET {}").format(
         target, columns(names), columns(names), rows, condition or sql.SQL("WHERE true"), columns(key), assignments
     )

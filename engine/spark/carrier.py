@@ -27,6 +27,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import PACKET_DDL, Packet, unpack
+from engine.connectors.sink_link import SinkLink
+from engine.errors import SinkUnavailable
 from engine.spark.cluster import is_cluster
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.leftovers import remember_callback, sweep
@@ -47,10 +49,11 @@ _STARTING = threading.Lock()
 class Member(Protocol):
     """A query, as its carrier sees it."""
 
-    def spec(self, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
+    def board(self, link: SinkLink, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
         """Say what to plan and to do from the last commit on.
 
         Args:
+            link: over which its batches are committed.
             aside: where large blobs go.
             limit: of a batch; None: its own.
             cores: see ``SourceSpec``.
@@ -75,13 +78,20 @@ class Carrier:
 
     Args:
         spark: the driver's session.
+        dsn: the database of results.
         name: of the stream.
         is_shared: any number of members, else one.
         on_end: called in a thread of its own when the stream has ended without having been told to.
     """
 
     def __init__(
-        self, spark: SparkSession, name: str, *, is_shared: bool, on_end: Callable[[Carrier, BaseException | None], None]
+        self,
+        spark: SparkSession,
+        dsn: str,
+        name: str,
+        *,
+        is_shared: bool,
+        on_end: Callable[[Carrier, BaseException | None], None],
     ) -> None:
         self.name, self.is_shared = name, is_shared
         self.has_committed = False
@@ -96,6 +106,7 @@ class Carrier:
         if not is_cluster(spark.sparkContext.master):
             self._aside = BlobFolder(self._home / "blobs" / "now")
             self._aside.open()
+        self._link = SinkLink(dsn)
         self._lock = threading.Lock()
         self._members: dict[int, Member] = {}
         self._joined = 0
@@ -118,9 +129,9 @@ class Carrier:
     def join(self, member: Member) -> None:
         """Carry a member from the next round on."""
         if self.is_shared:
-            spec = member.spec(self._aside, SHARED_LIMIT, 0)
+            spec = member.board(self._link, self._aside, SHARED_LIMIT, 0)
         else:
-            spec = member.spec(self._aside, None, self._spark.sparkContext.defaultParallelism)
+            spec = member.board(self._link, self._aside, None, self._spark.sparkContext.defaultParallelism)
         with self._lock:
             self._joined += 1
             number = self._joined
@@ -208,6 +219,7 @@ class Carrier:
             self._on_end(self, failure)
 
     def _clear(self) -> None:
+        self._link.close()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
@@ -232,15 +244,18 @@ class Carrier:
             batches = {number: list(own) for number, own in groupby(packets, key=lambda packet: packet.member)}
         else:
             batches = {number: list(packets) for number in members}
+        unavailable: BaseException | None = None
         for number, batch in batches.items():
             member = members.get(number)
             if member is None:
                 continue
-            error = _failure_of(batch)
+            error = _failure_of(batch) or unavailable
             if error is None:
                 error = member.commit(batch, phases_ms if number in self._in_round else {})
             else:
                 member.fail(error)
+            if isinstance(error, SinkUnavailable):
+                unavailable = error  # nobody else waits for the database in this round
             if error is not None:
                 self.leave(member)
                 if not self.is_shared:

@@ -83,7 +83,7 @@ class Fleet:
         """Let a query ride with others."""
         with self._lock:
             if self._shared is None:
-                carrier = Carrier(self._spark, "shared", is_shared=True, on_end=self._ended)
+                carrier = Carrier(self._spark, self._dsn, "shared", is_shared=True, on_end=self._ended)
                 carrier.start()
                 self._shared = carrier
             member.carrier = self._shared

@@ -20,6 +20,7 @@ from engine.connectors.packets import Packet
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
 from engine.connectors.sink import Sink
+from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import Cursor
 from engine.errors import EngineError
 from engine.plan.clock import held_feeds, needs_ticks
@@ -213,15 +214,15 @@ class RunningQuery:
 
     def ride_alone(self, spark: SparkSession, on_end: Callable[[Carrier, BaseException | None], None]) -> None:
         """Go on in a carrier of its own, and start that. See ``Carrier``."""
-        carrier = Carrier(spark, self.name, is_shared=False, on_end=on_end)
+        carrier = Carrier(spark, self._dsn, self.name, is_shared=False, on_end=on_end)
         carrier.join(self)
         self.carrier = carrier
         carrier.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
 
-    def spec(self, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
+    def board(self, link: SinkLink, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
-        self._aside = aside
+        self._aside, self._sink.link = aside, link
         return SourceSpec(
             self._dsn,
             plan.inputs,
@@ -285,7 +286,6 @@ class RunningQuery:
     def _end(self, error: BaseException | None) -> None:
         if not self._is_over:
             self._failure, self._is_over = error, True
-        self._sink.close()
 
     @property
     def is_under_way(self) -> bool:

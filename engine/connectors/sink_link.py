@@ -1,0 +1,45 @@
+"""The connection over which results are committed: one for each carrier, whose queries take turns with it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+
+from engine.connectors.fence import SINK
+from engine.connectors.links import is_usable
+from engine.connectors.postgres import connect
+
+
+class SinkLink:
+    """A connection that is opened when it is needed. May be closed from any thread.
+
+    Args:
+        dsn: the database.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._lock = threading.Lock()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the connection, another one where it is broken."""
+        with self._lock:
+            found = self._connection
+        if found is not None and not is_usable(found):
+            self.close()
+            found = None
+        if found is None:
+            found = connect(self._dsn, SINK)
+            with self._lock:
+                self._connection = found
+        return found
+
+    def close(self) -> None:
+        """Close it; who asks for it again gets another one."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
