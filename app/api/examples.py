@@ -199,6 +199,7 @@ STATUS: dict[str, Any] = {
     "clocks": {"window": 1357041600000},
     "buffered": {"window": 118},
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
+    "carrier": {"kind": "shared", "moves": 0},
 }
 EVENTS: dict[str, Any] = {
     "items": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import STATUS
-from app.api.schemas import Counter, FeedProgress, PartitionProgress, QueryState, Reason, StatusAnswer
+from app.api.schemas import Carrier, Counter, FeedProgress, PartitionProgress, QueryState, Reason, StatusAnswer
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
@@ -108,7 +108,12 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
+        carrier=_carrier(detail.get("carrier")),
     )
+
+
+def _carrier(noted: Mapping[str, Any] | None) -> Carrier | None:
+    return None if noted is None else Carrier(kind="shared" if noted["is_shared"] else "own", moves=noted["moves"])
 
 
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:

@@ -25,7 +25,8 @@ class CommitRow:
     event time read: of a derived feed the greatest head), ``emitted_rows``, ``wakes``
     (stage and task → wall clock at which it has something to do without input), ``lateness`` (gauge → histogram, over all tasks),
     ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
-    for Spark reports on a batch only after its commit: ``engine.spark.reports.SPARK_PHASES``, absent after the first of a launch).
+    for Spark reports on a batch only after its commit: ``engine.spark.reports.SPARK_PHASES``, absent after the first of a launch),
+    ``carrier`` (what carried the batch, see ``Sink.carrier``).
     """
 
     position: dict[str, dict[str, int]]

@@ -163,6 +163,10 @@ class _Batch:
 class Sink:
     """Commits the batches of one launch.
 
+    Attributes:
+        link: over which it commits.
+        carrier: what is noted of the query's carrier with each commit (``engine.spark.carrier``); None: nothing.
+
     Args:
         dsn: the database.
         plan: the query's plan; its output exists already (view or log feed).
@@ -181,6 +185,7 @@ class Sink:
         self._epoch = epoch
         self._late = LateLog(query_id, plan.late_records)
         self.link = link or SinkLink(dsn)
+        self.carrier: Json | None = None
 
     def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> None:
         """Write everything a batch caused.
@@ -267,6 +272,8 @@ class Sink:
         )
         own_ms = {"process": batch.process_ms(), "sink": round((perf_counter() - begun) * 1000)}
         after.detail["phases_ms"] = own_ms | dict(batch.earlier_ms)
+        if self.carrier is not None:
+            after.detail["carrier"] = self.carrier
         ends_at = None if batch.cursor is None else Jsonb(batch.cursor)
         cursor.execute(
             """

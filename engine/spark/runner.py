@@ -223,6 +223,8 @@ class RunningQuery:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
         self._aside, self._sink.link = aside, link
+        moves = 0 if self._sink.carrier is None else self._sink.carrier["moves"] + 1
+        self._sink.carrier = {"is_shared": limit is not None, "moves": moves}
         return SourceSpec(
             self._dsn,
             plan.inputs,
