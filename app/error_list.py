@@ -326,6 +326,7 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "external_error": ("Something outside failed.", "It is tried again; see the detail.", True),
     "invariant_broken": ("What cannot happen did.", "Report it with the detail.", False),
     "java_missing": ("There is no Java that Spark can use.", "`slackwater doctor` says how to get one.", False),
+    "kills_its_worker": ("It was alone in a worker process that died.", "Look at its expressions and largest records; see driver.log.", True),
     "no_driver": ("No driver is alive.", "`slackwater serve` starts one; `slackwater doctor` looks for the cause.", True),
     "no_driver_has_room": ("Every driver holds as many queries as it may.", "Start another, stop a query, or raise the cap.", True),
     "query_ended": ("The query ended without saying why.", "It is tried again; see driver.log.", True),

@@ -114,6 +114,9 @@ class Carrier:
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._is_stopping = False
+        self._is_over = False
+        self._rounds = threading.Condition()
+        self._rounds_done = 0
 
     @property
     def members(self) -> list[Member]:
@@ -126,19 +129,22 @@ class Carrier:
         """It has neither failed nor ended."""
         return self._query is not None and bool(self._query.isActive)
 
-    def join(self, member: Member) -> None:
-        """Carry a member from the next round on."""
+    def join(self, member: Member) -> bool:
+        """Carry a member from the next round on; returns whether it does: false where the stream has ended."""
         if self.is_shared:
             spec = member.board(self._link, self._aside, SHARED_LIMIT, 0)
         else:
             spec = member.board(self._link, self._aside, None, self._spark.sparkContext.defaultParallelism)
         with self._lock:
+            if self._is_over:
+                return False
             self._joined += 1
             number = self._joined
             self._members[number] = member
-        draft = self._folder / f".{number}"
-        draft.write_bytes(spec.encoded())
-        draft.rename(self._folder / str(number))
+            draft = self._folder / f".{number}"
+            draft.write_bytes(spec.encoded())
+            draft.rename(self._folder / str(number))
+        return True
 
     def leave(self, member: Member) -> None:
         """Carry a member no longer: what it has in the round at hand is not committed."""
@@ -218,7 +224,17 @@ class Carrier:
             self._clear()
             self._on_end(self, failure)
 
+    def await_round(self, timeout: float) -> bool:
+        """Wait until the round at hand has ended, or the stream; returns whether it did."""
+        with self._rounds:
+            done = self._rounds_done
+            return self._rounds.wait_for(lambda: self._is_over or self._rounds_done > done, timeout)
+
     def _clear(self) -> None:
+        with self._lock:
+            self._is_over = True
+        with self._rounds:
+            self._rounds.notify_all()
         self._link.close()
         shutil.rmtree(self._home, ignore_errors=True)
 
@@ -235,6 +251,10 @@ class Carrier:
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self._failure = error
             raise told_to_spark(error) from None
+        finally:
+            with self._rounds:
+                self._rounds_done += 1
+                self._rounds.notify_all()
         self.has_committed = True
 
     def _commit_members(self, packets: Iterable[Packet], phases_ms: Mapping[str, int]) -> None:

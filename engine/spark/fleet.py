@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -82,12 +83,12 @@ class Fleet:
     def _share(self, member: RunningQuery) -> None:
         """Let a query ride with others."""
         with self._lock:
-            if self._shared is None:
+            if self._shared is None or not self._shared.join(member):
                 carrier = Carrier(self._spark, self._dsn, "shared", is_shared=True, on_end=self._ended)
+                carrier.join(member)
                 carrier.start()
                 self._shared = carrier
             member.carrier = self._shared
-            self._shared.join(member)
 
     def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two rounds of its carrier."""
@@ -97,7 +98,7 @@ class Fleet:
             self._due.put(lambda: self._part(member))
 
     def _part(self, member: RunningQuery) -> None:
-        with member.moving:
+        with _failing(member), member.moving:
             if member.is_active:
                 log.info("query_rides_alone", query=member.name)
                 member.ride_alone(self._spark, lambda carrier, error: self._ended_alone(member, carrier, error))
@@ -113,19 +114,22 @@ class Fleet:
                 self._bring_back(member, carrier)
 
     def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
-        with member.moving:
-            if member.is_active and member.carrier is carrier and carrier.stop(STOP_S):
-                log.info("query_shares", query=member.name)
-                self._share(member)
+        with _failing(member), member.moving:
+            if not member.is_active or member.carrier is not carrier:
+                return
+            if not carrier.stop(STOP_S):
+                raise InternalError("the query's stream did not stop")
+            log.info("query_shares", query=member.name)
+            self._share(member)
 
     def _move_forever(self) -> None:
         while True:
             try:
-                self._due.get(timeout=LOOK_S)()
+                move = self._due.get(timeout=LOOK_S)
             except queue.Empty:
                 self._look_after_alone()
-            except Exception:
-                log.exception("query_not_moved")
+            else:
+                move()
 
     # What happens when a stream ends by itself
 
@@ -153,18 +157,15 @@ class Fleet:
                 member.carrier = None
                 self._suspects.put(member)
             else:
-                with member.moving:
+                with _failing(member), member.moving:
                     if member.is_active:
                         self._share(member)
 
     def _try_forever(self) -> None:
         while True:
             member = self._suspects.get()
-            try:
+            with _failing(member):
                 self._try_alone(member)
-            except Exception as error:
-                log.exception("suspect_not_tried", query=member.name)
-                member.fail(error)
 
     def _try_alone(self, member: RunningQuery) -> None:
         """Let a suspect do its batch alone, and share again once that is committed."""
@@ -190,3 +191,13 @@ class Fleet:
         member.on_settled = None
         if carrier is not None and member.is_active:
             self._bring_back(member, carrier)
+
+
+@contextmanager
+def _failing(member: RunningQuery) -> Iterator[None]:
+    """Fail a query that could not be moved, with the reason: it is in no carrier, and launched again."""
+    try:
+        yield
+    except Exception as error:
+        log.exception("query_not_moved", query=member.name)
+        member.fail(error)

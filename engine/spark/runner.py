@@ -38,6 +38,10 @@ from engine.spark.weight import Weight, worked_ms
 log = structlog.stdlib.get_logger(__name__)
 
 
+ROUND_S = 10.0
+"""How long a query that leaves a shared carrier waits for the end of the round that it is in; what comes of that is not committed."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
     """A batch whose results are visible.
@@ -340,7 +344,10 @@ class RunningQuery:
             carrier = self.carrier
             if carrier is None or not carrier.is_shared:
                 return carrier is None or carrier.stop(timeout)
+            is_under_way = self.is_under_way
             carrier.leave(self)
+            if is_under_way:  # a worker may still write segments, which is to be over before somebody removes their directory
+                carrier.await_round(min(timeout, ROUND_S))
             return True
         finally:
             self.moving.release()

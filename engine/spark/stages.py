@@ -51,8 +51,14 @@ from engine.spark.surroundings import Surroundings
 from engine.state.files import FileSegmentStore
 from engine.state.ports import named_segments
 
-KEPT_TASKS = 64
-"""Built tasks kept per worker process. One holds its newest segments in memory: of a busy join about 10 MB."""
+KEPT_TASKS = 1_024
+"""Built tasks kept per worker process, those of a few hundred light queries."""
+
+KEPT_BYTES = 512 << 20
+"""Of the segments that they hold in memory: of a busy join's task about 10 MB."""
+
+FORGET_S = 5.0
+"""How often a worker looks for tasks of launches that are over."""
 
 KEPT_BATCHES = 5
 """For so many batches a segment stays behind the one that released it: room for looking at what happened."""
@@ -72,10 +78,13 @@ class _Kept:
     segments: Path
     task: Task
     store: FileSegmentStore
+    memory_bytes: int
 
 
 _kept: OrderedDict[tuple[UUID, int, int, int], _Kept] = OrderedDict()
 """By query, launch, stage and task: of another launch the plan may differ."""
+
+_looked_at = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +237,7 @@ class StageWork:
             replays=batch.replays,
         )
         state = TaskState.of(task.snapshot() | {RELEASED: store.released})
-        self._keep(ordinal, _Kept(state.token, self._place.segments, task, store))
+        self._keep(ordinal, _Kept(state.token, self._place.segments, task, store, store.memory_bytes))
         packets = self._packets(ordinal, emission, batch.now_ms, round((perf_counter() - begun) * 1000))
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
         return packets
@@ -252,16 +261,17 @@ class StageWork:
         return self._place.query_id, self._place.epoch, self._stage.index, ordinal
 
     def _keep(self, ordinal: int, built: _Kept) -> None:
-        """Keep a task; forget the oldest beyond the bound, and those of launches that are over: what is mapped would hold its disk space."""
-        own = self._place.query_id, self._place.epoch
-        for place, kept in list(_kept.items()):
-            if (place[0] == own[0] and place[1] != own[1]) or (place[0] != own[0] and not kept.segments.exists()):
-                del _kept[place]
+        """Keep a task; forget the oldest beyond the bounds."""
         _kept[self._key(ordinal)] = built
-        while len(_kept) > KEPT_TASKS:
-            _kept.popitem(last=False)
+        _forget_what_is_over()
+        size = sum(kept.memory_bytes for kept in _kept.values())
+        while len(_kept) > KEPT_TASKS or (size > KEPT_BYTES and len(_kept) > 1):
+            size -= _kept.popitem(last=False)[1].memory_bytes
 
     def _built(self, ordinal: int, kept: TaskState | None) -> tuple[Task, FileSegmentStore]:
+        own = self._place.query_id, self._place.epoch
+        for place in [place for place in _kept if place[0] == own[0] and place[1] != own[1]]:
+            del _kept[place]  # of a launch before
         state = None if kept is None else json.loads(kept.manifest)
         root = self._place.segments / str(self._stage.index) / str(ordinal)
         released = (state or {}).get(RELEASED)
@@ -326,3 +336,13 @@ def _failure(failure: EngineError | None) -> dict[str, Any] | None:
     if failure is None:
         return None
     return {"detail": str(failure), "position": getattr(failure, "position", 0)}
+
+
+def _forget_what_is_over() -> None:
+    """Forget tasks whose query, or number of tasks, is gone with its segments: what is mapped would hold its disk space."""
+    global _looked_at
+    if perf_counter() - _looked_at < FORGET_S:
+        return
+    _looked_at = perf_counter()
+    for place in [place for place, kept in _kept.items() if not kept.segments.exists()]:
+        del _kept[place]

@@ -86,6 +86,12 @@ class FileSegmentStore:
         """What the manifest of this batch has to say, so that later ones know what to remove."""
         return self._released
 
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the open segments take; those that are mapped take none of this process's own."""
+        sizes = [int(frame.estimated_size()) for frame in self._open.values()]
+        return sum(size for size in sizes if size <= KEPT_BYTES)
+
     def begin(self, batch_id: int) -> None:
         """Start a batch: remove what was released so long ago that nobody asks for it. That it was is committed."""
         self._batch = batch_id
