@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import perf_counter
 from typing import Any
 from uuid import UUID
@@ -25,6 +27,7 @@ from engine.connectors.late_log import LateLog
 from engine.connectors.packets import Packet, decode_frame, stage_of
 from engine.connectors.sequences import append_rows, open_sequence
 from engine.connectors.sink_link import SinkLink
+from engine.connectors.staging import is_inline
 from engine.connectors.task_states import Place, TaskState, write_states
 from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
 from engine.core.clocks import AFTER_ALL_TIME
@@ -147,6 +150,14 @@ class _Batch:
                     pass
         return batch
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it can be sent without waiting for answers: COPY, which takes the rest, cannot."""
+        frames = [*chain.from_iterable((*self.changes.values(), *self.replayed.values())), *self.opened]
+        return not self.late and is_inline(
+            sum(frame.height for frame in frames), sum(int(frame.estimated_size()) for frame in frames)
+        )
+
     def process_ms(self) -> int:
         """Return how long the stages worked one after the other, each as long as its slowest task."""
         slowest: dict[int, int] = {}
@@ -207,6 +218,10 @@ class Sink:
         batch.earlier_ms = earlier_ms or {}
         try:
             self._transact(batch_id, batch, begun)
+        except psycopg.errors.UniqueViolation as error:
+            raise InvariantBroken(
+                f"a final window of {self._plan.output.name} was emitted twice: {error.diag.message_detail}"
+            ) from error
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             raise DataInvalid(
                 f"the result {self._plan.output.name} cannot be written: {error}. Change the query's select."
@@ -221,7 +236,7 @@ class Sink:
     def _transact(self, batch_id: int, batch: _Batch, begun: float) -> None:
         conn = self.link.connection()
         try:
-            with conn.transaction(), conn.cursor() as cursor:
+            with conn.pipeline() if batch.is_small else nullcontext(), conn.transaction(), conn.cursor() as cursor:
                 self._write(cursor, batch_id, batch, self._fence(cursor, batch_id), begun)
         except BaseException:
             self._late.forget()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
 from engine.connectors.fence import SINK
 from engine.connectors.links import is_usable
 from engine.connectors.postgres import connect
+
+PREPARED: Final = 2_000
+"""Statements that stay prepared: each query has a few of its own."""
 
 
 class SinkLink:
@@ -33,6 +36,7 @@ class SinkLink:
             found = None
         if found is None:
             found = connect(self._dsn, SINK)
+            found.prepared_max = PREPARED
             with self._lock:
                 self._connection = found
         return found

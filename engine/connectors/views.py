@@ -18,9 +18,8 @@ from engine.connectors.column_names import bound_column, bound_columns, column, 
 from engine.connectors.schemas import schemas_of
 from engine.connectors.staging import IS_DELETED as IS_DELETED
 from engine.connectors.staging import RESULT_TIME as RESULT_TIME
-from engine.connectors.staging import copy_rows, staged, typed
+from engine.connectors.staging import Staged, copy_rows, is_inline, staged
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
-from engine.errors import InvariantBroken
 from engine.plan.model import Output
 
 SCHEMA = "views"
@@ -118,7 +117,7 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
         stream_time_ms: the smallest over the tasks: versions that ended a history retention before it are forgotten; None: none.
 
     Raises:
-        InvariantBroken: a final window came a second time.
+        psycopg.errors.UniqueViolation: a final window came a second time; in a pipeline, where that ends.
     """
     if output.history_retention_ms is not None:
         horizon_ms = None if stream_time_ms is None else stream_time_ms - output.history_retention_ms
@@ -126,13 +125,15 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
         return
     folded = changes.unique(subset=list(output.key), keep="last", maintain_order=True) if output.key else changes.tail(1)
     is_row = pl.col("_op") == 0
-    if output.is_final and folded.select(is_row.all()).item():
-        try:
-            copy_rows(cursor, view_identifier(output.name), folded.select(*output.columns.names, RESULT_TIME), output.columns)
-        except psycopg.errors.UniqueViolation as error:
-            raise InvariantBroken(f"a final window of {output.name} was emitted twice: {error.diag.message_detail}") from error
-        return
-    _write(cursor, SCHEMA, output, folded, is_row)
+    if not output.is_final or not folded.select(is_row.all()).item():
+        _write(cursor, SCHEMA, output, folded, is_row)
+    elif is_inline(folded.height, int(folded.estimated_size())):
+        stage = staged(cursor, output, folded.with_columns(pl.lit(value=False).alias(IS_DELETED)), SCHEMA)
+        names = bound_columns([*output.columns.names, RESULT_TIME])
+        insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} s")
+        cursor.execute(insert.format(view_identifier(output.name), names, names, stage.source), stage.params)
+    else:
+        copy_rows(cursor, view_identifier(output.name), folded.select(*output.columns.names, RESULT_TIME), output.columns)
 
 
 def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
@@ -158,13 +159,14 @@ def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is
     """Put rows and take keys away; a key is in ``folded`` once."""
     given = folded.with_columns((~is_row).alias(IS_DELETED))
     table = sql.Identifier(schema, output.name)
-    stage = typed(staged(cursor, output, given, schema), output)
+    stage = staged(cursor, output, given, schema)
     if not given[IS_DELETED].all():
         names = [*output.columns.names, RESULT_TIME]
-        cursor.execute(_upsert(table, stage, names, output.key, sql.SQL("WHERE NOT {}").format(sql.Identifier(IS_DELETED))))
+        put = _upsert(table, stage.source, names, output.key, sql.SQL("WHERE NOT {}").format(sql.Identifier(IS_DELETED)))
+        cursor.execute(put, stage.params)
     if given[IS_DELETED].any():
         delete = sql.SQL("DELETE FROM {} v USING {} s WHERE s.{} AND {}")
-        cursor.execute(delete.format(table, stage, sql.Identifier(IS_DELETED), _same(output)))
+        cursor.execute(delete.format(table, stage.source, sql.Identifier(IS_DELETED), _same(output)), stage.params)
 
 
 def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horizon_ms: int | None) -> None:
@@ -173,39 +175,39 @@ def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horiz
     folded = changes.unique(subset=keys, keep="last", maintain_order=True)
     folded = folded.with_columns((pl.col("_op") != 0).alias(IS_DELETED))
     history = history_identifier(output.name)
-    filled = staged(cursor, output, folded, HISTORY_SCHEMA)
-    stage = typed(filled, output)
+    stage = staged(cursor, output, folded, HISTORY_SCHEMA)
     names = [*output.columns.names, RESULT_TIME]
-    cursor.execute(_upsert(history, stage, [*names, IS_DELETED], keys))
+    cursor.execute(_upsert(history, stage.source, [*names, IS_DELETED], keys), stage.params)
     latest = sql.SQL(
         "(SELECT l.* FROM (SELECT DISTINCT {key} FROM {stage} t) s CROSS JOIN LATERAL"
         " (SELECT * FROM {history} v WHERE {same} ORDER BY {time} DESC LIMIT 1) l)"
     ).format(
-        key=columns(output.key), stage=stage, history=history, same=_same(output), time=sql.Identifier(RESULT_TIME)
+        key=bound_columns(output.key), stage=stage.source, history=history, same=_same(output), time=sql.Identifier(RESULT_TIME)
     )  # fmt: skip
     view = view_identifier(output.name)
-    cursor.execute(_upsert(view, latest, names, output.key, sql.SQL("WHERE NOT s.{}").format(sql.Identifier(IS_DELETED))))
+    put = _upsert(view, latest, names, output.key, sql.SQL("WHERE NOT s.{}").format(sql.Identifier(IS_DELETED)))
+    cursor.execute(put, stage.params)
     if folded[IS_DELETED].any():  # else no key's latest version has become a tombstone
         delete = sql.SQL("DELETE FROM {} v USING {} s WHERE s.{} AND {}")
-        cursor.execute(delete.format(view, latest, sql.Identifier(IS_DELETED), _same(output)))
+        cursor.execute(delete.format(view, latest, sql.Identifier(IS_DELETED), _same(output)), stage.params)
     if horizon_ms is not None:
-        _forget_versions(cursor, output, typed(filled, output, is_bound=True), horizon_ms)
+        _forget_versions(cursor, output, stage, horizon_ms)
 
 
-def _forget_versions(cursor: Cursor, output: Output, stage: sql.Composed, horizon_ms: int) -> None:
+def _forget_versions(cursor: Cursor, output: Output, stage: Staged, horizon_ms: int) -> None:
     """Remove the versions of touched keys that ended by the horizon."""
     cursor.execute(
         sql.SQL(
-            "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %s)"
+            "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %(horizon)s)"
             " AS _newest FROM (SELECT DISTINCT {key} FROM {stage} t) s) s WHERE {same} AND v.{time} < s._newest"
         ).format(
             history=history_identifier(output.name),
-            stage=stage,
+            stage=stage.source,
             time=sql.Identifier(RESULT_TIME),
             key=bound_columns(output.key),
-            same=sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(bound_column(name)) for name in output.key),
+            same=_same(output),
         ),
-        (horizon_ms,),
+        {**stage.params, "horizon": horizon_ms},
     )
 
 
@@ -226,7 +228,7 @@ def _expiring(output: Output) -> list[sql.Identifier]:
 
 
 def _same(output: Output) -> sql.Composed:
-    return sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(column(name)) for name in output.key)
+    return sql.SQL(" AND ").join(sql.SQL("v.{0} = s.{0}").format(bound_column(name)) for name in output.key)
 
 
 def _upsert(
@@ -237,8 +239,14 @@ def _upsert(
     condition: sql.Composable | None = None,
 ) -> sql.Composed:
     values = [name for name in names if name not in key]
-    assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(column(name)) for name in values)
+    assignments = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(bound_column(name)) for name in values)
     # Without an alias a table that is called excluded would be ambiguous.
     return sql.SQL("INSERT INTO {} AS v ({}) SELECT {} FROM {} s {} ON CONFLICT ({}) DO UPDATE SET {}").format(
-        target, columns(names), columns(names), rows, condition or sql.SQL("WHERE true"), columns(key), assignments
+        target,
+        bound_columns(names),
+        bound_columns(names),
+        rows,
+        condition or sql.SQL("WHERE true"),
+        bound_columns(key),
+        assignments,
     )

@@ -33,7 +33,7 @@ from engine.spark.cluster import is_cluster
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.leftovers import remember_callback, sweep
 from engine.spark.reports import spark_phases
-from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED
+from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
 from engine.spark.source import SourceSpec
 from engine.spark.stages import StageWork
 
@@ -80,7 +80,7 @@ class Carrier:
         spark: the driver's session.
         dsn: the database of results.
         name: of the stream.
-        is_shared: any number of members, else one.
+        pool: number of a shared carrier, any number of members; None: one member.
         on_end: called in a thread of its own when the stream has ended without having been told to.
     """
 
@@ -90,17 +90,17 @@ class Carrier:
         dsn: str,
         name: str,
         *,
-        is_shared: bool,
+        pool: int | None,
         on_end: Callable[[Carrier, BaseException | None], None],
     ) -> None:
-        self.name, self.is_shared = name, is_shared
+        self.name, self.pool, self.is_shared = name, pool, pool is not None
         self.has_committed = False
         self._spark = spark
         self._on_end = on_end
         self._home = Path(spark.conf.get("spark.local.dir") or "") / "carriers" / uuid4().hex
         self._folder = self._home / "members"
         self._folder.mkdir(parents=True)
-        if not is_shared:
+        if pool is None:
             (self._folder / "alone").touch()
         self._aside: BlobFolder | None = None
         if not is_cluster(spark.sparkContext.master):
@@ -171,7 +171,8 @@ class Carrier:
         """
         sweep(self._spark)
         with _STARTING:
-            packets = self._spark.readStream.format(FORMAT).option(FOLDER_OPTION, str(self._folder)).load()
+            source = FORMAT if self.pool is None else register_for_pool(self._spark, self.pool)
+            packets = self._spark.readStream.format(source).option(FOLDER_OPTION, str(self._folder)).load()
             writer = (
                 packets.writeStream.foreachBatch(self._commit)
                 .outputMode("append")

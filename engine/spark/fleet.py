@@ -26,6 +26,9 @@ from engine.spark.carrier import Carrier
 from engine.spark.failures import WorkerLost, decoded
 from engine.spark.runner import RunningQuery, RunOptions
 
+FEW: Final = 8
+"""With so many members in each carrier there is another one, up to one for each core: a round does one member after the other."""
+
 MOST_BARREN: Final = 3
 """So many shared carriers in a row may end without a round before their members fail with the reason."""
 
@@ -62,7 +65,8 @@ class Fleet:
     def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
         self._spark, self._dsn, self._is_alive = spark, dsn, is_alive
         self._lock = threading.RLock()
-        self._shared: Carrier | None = None
+        self._shared: list[Carrier] = []
+        self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
         self._barren = 0
         self._alone: set[RunningQuery] = set()
         self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -83,12 +87,15 @@ class Fleet:
     def _share(self, member: RunningQuery) -> None:
         """Let a query ride with others."""
         with self._lock:
-            if self._shared is None or not self._shared.join(member):
-                carrier = Carrier(self._spark, self._dsn, "shared", is_shared=True, on_end=self._ended)
-                carrier.join(member)
-                carrier.start()
-                self._shared = carrier
-            member.carrier = self._shared
+            emptiest = min(self._shared, key=lambda carrier: len(carrier.members), default=None)
+            is_room = emptiest is not None and (len(emptiest.members) < FEW or len(self._shared) >= self._most_shared)
+            if emptiest is None or not is_room or not emptiest.join(member):
+                pool = min(set(range(len(self._shared) + 1)) - {carrier.pool for carrier in self._shared})
+                emptiest = Carrier(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
+                emptiest.join(member)
+                emptiest.start()
+                self._shared.append(emptiest)
+            member.carrier = emptiest
 
     def _weighed(self, member: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two rounds of its carrier."""
@@ -141,8 +148,8 @@ class Fleet:
         """A shared carrier has ended: some member's batch, the session, or somebody outside has ended it."""
         found = InternalError("the streaming query ended without an error") if error is None else decoded(error)
         with self._lock:
-            if self._shared is carrier:
-                self._shared = None
+            if carrier in self._shared:
+                self._shared.remove(carrier)
             self._barren = 0 if carrier.has_committed else self._barren + 1
             is_hopeless = self._barren >= MOST_BARREN
         members = [member for member in carrier.members if isinstance(member, RunningQuery) and member.is_active]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -33,6 +34,9 @@ FORMAT: Final = "slackwater"
 FOLDER_OPTION: Final = "members"
 
 LOOKED: Final = ".looked"
+
+POOL_VARIABLE: Final = "SLACKWATER_POOL"
+"""Of the environment of workers: that of another pool has another value."""
 
 KEPT_READERS: Final = 1_024
 """Readers kept per worker process."""
@@ -85,6 +89,31 @@ class PacketSource(DataSource):
 
     def streamReader(self, schema: StructType) -> RoundReader:  # noqa: ARG002, N802 - Spark's name
         return RoundReader(Path(self.options[FOLDER_OPTION]))
+
+
+def register_for_pool(session: SparkSession, pool: int) -> str:
+    """Register the source once more, under a name for which Spark keeps Python workers of its own; returns the name.
+
+    So a carrier's rounds are always done by the process that has its members' state in memory: Spark lends idle workers in turn to whoever
+    has the same environment.
+
+    Args:
+        session: the driver's.
+        pool: number of the carrier that these workers work for.
+    """
+
+    class PooledSource(PacketSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"{FORMAT}_{pool}"
+
+    environment = session.sparkContext.environment
+    environment[POOL_VARIABLE] = str(pool)
+    try:
+        session.dataSource.register(PooledSource)
+    finally:
+        del environment[POOL_VARIABLE]
+    return PooledSource.name()
 
 
 @dataclass(slots=True)

@@ -218,7 +218,7 @@ class RunningQuery:
 
     def ride_alone(self, spark: SparkSession, on_end: Callable[[Carrier, BaseException | None], None]) -> None:
         """Go on in a carrier of its own, and start that. See ``Carrier``."""
-        carrier = Carrier(spark, self._dsn, self.name, is_shared=False, on_end=on_end)
+        carrier = Carrier(spark, self._dsn, self.name, pool=None, on_end=on_end)
         carrier.join(self)
         self.carrier = carrier
         carrier.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
