@@ -120,3 +120,11 @@ def beyond_the_end(feed: str, partition: str, position: int, end: int) -> str:
         f"feed {feed!r}, partition {partition}: reading goes on at {position}, but the feed ends at {end}: the database was put back to an "
         f"earlier time, and records that were acknowledged since are gone. {STATE_CURE}"
     )
+
+
+def cut_off(feed: str, partition: str, position: int, end: int) -> str:
+    """Return the message about a position that a running query has come to, and the log has no longer reached."""
+    return (
+        f"feed {feed!r}, partition {partition} was read up to {position}, and now ends at {end}: the database was put back to an earlier "
+        "time. The next attempt goes on from what it holds"
+    )

@@ -13,12 +13,12 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects, settle
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
-from engine.connectors.incarnation import beyond_the_end
+from engine.connectors.incarnation import cut_off
 from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
-from engine.errors import DataInvalid, SourceUnavailable, StateCorrupt
+from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
 CHUNK_ROWS = 8_192
@@ -165,7 +165,7 @@ class LogReader:
                 "retention before this query read them. Give the feed a longer retention, and restart the query with new state."
             )
         if end is not None and end > head.next_offset:
-            raise StateCorrupt(beyond_the_end(self.feed.log_feed, str(partition), end, head.next_offset))
+            raise SourceUnavailable(cut_off(self.feed.log_feed, str(partition), end, head.next_offset))
 
 
 def _first_at(connection: Connection, feed_id: int, head: log.Head, at_ms: int) -> int:

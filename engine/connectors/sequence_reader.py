@@ -13,7 +13,7 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
-from engine.connectors.incarnation import beyond_the_end
+from engine.connectors.incarnation import cut_off
 from engine.connectors.log_reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import Connection, shared_connection
@@ -21,7 +21,7 @@ from engine.connectors.sequences import LANE_PARTITION, read_sequence
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.core.frames import HEAD
-from engine.errors import DataInvalid, SourceUnavailable, StateCorrupt
+from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
 _BLOCKS_SQL = """
@@ -141,7 +141,7 @@ class SequenceReader:
             _, first, end = self._find(connection)
             self._check_start(first, split.start)
             if split.end > end:
-                raise StateCorrupt(beyond_the_end(self.feed.log_feed, str(split.partition), split.end, end))
+                raise SourceUnavailable(cut_off(self.feed.log_feed, str(split.partition), split.end, end))
 
     def _find(self, connection: Connection) -> tuple[int, int, int]:
         """Return the feed's id, the first number that is kept, and the next one."""

@@ -208,8 +208,8 @@ class Sink:
 
         Raises:
             EpochFenced: another launch holds the fence.
-            InvariantBroken: the batch does not come next.
-            SinkUnavailable: the database cannot be reached or refuses for now. Retryable.
+            InvariantBroken: the batch is committed already.
+            SinkUnavailable: the database cannot be reached, refuses for now, or was put back and lacks batches. Retryable.
             DataInvalid: Postgres cannot hold a value of the result, and never will.
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
@@ -258,8 +258,14 @@ class Sink:
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
         last = -1 if row[2] is None else row[2]
-        if batch_id != last + 1:
+        if batch_id <= last:
             raise InvariantBroken(f"query {self._query_id}: batch {batch_id} is to be committed behind batch {last}")
+        if batch_id > last + 1:
+            # What this launch has planned and keeps is of batches that are gone. All that the next one needs is there.
+            raise SinkUnavailable(
+                f"batch {batch_id} was to come next and the results end with {'no batch' if row[2] is None else f'batch {last}'}: the "
+                "database was put back to an earlier time. The next attempt goes on from what it holds"
+            )
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
     def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: CommitRow, begun: float) -> None:

@@ -12,13 +12,13 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
-from engine.connectors.incarnation import beyond_the_end
+from engine.connectors.incarnation import beyond_the_end, cut_off
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
@@ -26,7 +26,7 @@ from engine.connectors.sink import earliest_wake
 from engine.connectors.task_states import Cursor
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.errors import StateCorrupt, StateNewer
+from engine.errors import SourceUnavailable, StateCorrupt, StateNewer
 from engine.plan.model import Input
 from engine.spark.look_ahead import LookAhead
 from engine.spark.split_groups import Weighed, grouped, weigh
@@ -413,13 +413,19 @@ class PacketReader:
         for partition, end in sorted(targets[name].items()):
             first = start["feeds"].get(name, {}).get(str(partition), 0)
             if first > end:
-                raise StateCorrupt(beyond_the_end(name, str(partition), first, end))
+                self._refuse_beyond(name, str(partition), first, end)
             if first == end:
                 continue
             chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged), end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
             head = start.get("heads", {}).get(name, {}).get(str(partition))
             yield Backlog(name, partition, first, chunks, is_table, is_whole, head)
+
+    def _refuse_beyond(self, feed: str, partition: str, position: int, end: int) -> NoReturn:
+        """Say that a feed ends before what was read of it. Where this launch has read it, the next one begins at what is committed now."""
+        if self._spec.start["feeds"].get(feed, {}).get(partition, 0) > end:
+            raise StateCorrupt(beyond_the_end(feed, partition, position, end))
+        raise SourceUnavailable(cut_off(feed, partition, position, end))
 
     def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, *, is_merged: bool) -> None:
         """Look at what the next batch will read, where this one left something."""

@@ -15,6 +15,7 @@ from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start
 from engine.connectors.packets import Packet
 from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
+from engine.errors import SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.spark.source import Clock, PacketReader, SourceSpec, new_cursor, open_feeds
 from engine.spark.wall_clock import WallClock
@@ -244,3 +245,23 @@ def test_what_arrived_after_the_look_is_read_later() -> None:
     second = latest(reader, first)
     assert second["feeds"]["log:a"]["0"] in (50, 60)
     assert latest(reader, second)["feeds"]["log:a"]["0"] > second["feeds"]["log:a"]["0"]
+
+
+def test_a_feed_that_was_put_back_behind_what_a_launch_has_read_is_left_to_the_next_launch() -> None:
+    feed = a_feed("orders", p0=30)
+    reader = a_reader(feed)
+    read = latest(reader, reader.start)
+    feed.length[0] = 20
+    with pytest.raises(Exception, match="was read up to 30, and now ends at 20") as refused:
+        latest(reader, read)
+    assert isinstance(refused.value, SourceUnavailable)
+
+
+def test_a_launch_that_would_begin_behind_the_end_of_a_feed_is_refused() -> None:
+    feed = a_feed("orders", p0=20)
+    inputs = (an_input(0, "orders", "orders"),)
+    spec = SourceSpec("", inputs, 1, new_cursor({"log:orders": {"0": 30}}, 0, 0), BatchLimit(10, 10**9), 2)
+    reader = PacketReader(spec, [(feed, inputs)])
+    with pytest.raises(Exception, match="reading goes on at 30, but the feed ends at 20") as refused:
+        latest(reader, reader.start)
+    assert isinstance(refused.value, StateCorrupt)
