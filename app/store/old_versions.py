@@ -16,7 +16,7 @@ from app.domain.internal_queries import PREFIX
 from app.store.catalog import output_of
 from app.store.materialisations import output_of_source
 from engine.connectors.column_names import bound_column
-from engine.connectors.postgres import connect
+from engine.connectors.postgres import IDLE_SECONDS, connect
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier
 from engine.plan.model import Output
 
@@ -46,7 +46,7 @@ def forget_versions(dsn: str) -> int:
         How many versions were removed.
     """
     removed = 0
-    with connect(dsn, "slackwater-versions") as connection:
+    with connect(dsn, "slackwater-versions", IDLE_SECONDS) as connection:
         for name, origin, definition, query_id in connection.execute(_TABLES, {"prefix": PREFIX}).fetchall():
             output = output_of(definition) if origin == "derived" else output_of_source(name, definition)
             while (round_removed := _forget_some(connection, output, query_id)) > 0:

@@ -22,7 +22,7 @@ from app.telemetry import Metrics
 from engine.connectors.dropped_feeds import sweep_dropped_feeds
 from engine.connectors.incarnation import notice
 from engine.connectors.log import trim
-from engine.connectors.postgres import connect
+from engine.connectors.postgres import IDLE_SECONDS, connect
 from engine.connectors.schemas import schemas_of
 from engine.connectors.sink import REJECTS_KEPT
 
@@ -97,7 +97,7 @@ async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept:
 
 def trim_once(dsn: str, kept: Kept) -> int:
     """Trim once, unless another process is at it. Returns the number of record batches removed."""
-    with connect(dsn, "slackwater-trim") as connection:
+    with connect(dsn, "slackwater-trim", IDLE_SECONDS) as connection:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (schemas_of(connection).lock(TRIM_LOCK),)).fetchone()
         if row is None or not row[0]:
             return 0

@@ -21,6 +21,9 @@ Connection = psycopg.Connection[Any]
 
 CONNECT_TIMEOUT_SECONDS = 10
 
+IDLE_SECONDS = 60
+"""For those who hold locks that queries wait for, see ``connect``."""
+
 PATIENCE_SECONDS = 10.0
 """After this time without an answer the database is asked whether it still works on it. A batch that is given up is repeated as a whole,
 so there is no haste."""
@@ -29,10 +32,19 @@ _IDLE: dict[tuple[int, str], Connection] = {}
 """Keyed by process id too: a forked worker must not speak on its parent's socket."""
 
 
-def connect(dsn: str, application_name: str) -> Connection:
-    """Open a connection in autocommit mode, named for ``pg_stat_activity``; see ``engine.connectors.links``."""
+def connect(dsn: str, application_name: str, idle_s: int | None = None) -> Connection:
+    """Open a connection in autocommit mode, named for ``pg_stat_activity``; see ``engine.connectors.links``.
+
+    Args:
+        dsn: the database.
+        application_name: its name.
+        idle_s: after so many seconds without a statement Postgres ends a transaction, with its locks: this process, or the way to it, may be
+            gone without a word. None: never.
+    """
+    options = {} if idle_s is None else {"options": f"-c idle_in_transaction_session_timeout={idle_s * 1000}"}
     return LinkedConnection.connect(
         dsn,
+        **options,
         autocommit=True,
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
         application_name=application_name,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from app.store.catalog import output_to_json
 from app.store.old_versions import forget_versions
 from app.store.retention import Kept, trim_once
+from engine.connectors.postgres import IDLE_SECONDS, connect
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Output
@@ -112,3 +114,29 @@ def test_looking_for_old_versions_holds_up_no_commit(connection: psycopg.Connect
         with pytest.raises(psycopg.errors.LockNotAvailable):
             forget_versions(impatient)
     assert forget_versions(impatient) == 1
+
+
+def test_a_trim_whose_link_died_does_not_hold_its_locks_for_ever(dsn: str) -> None:
+    with connect(dsn, "slackwater-trim", 1) as trimming, psycopg.connect(dsn, autocommit=True) as writer:
+        writer.execute("INSERT INTO log.feed (name, partitions) VALUES ('held', 1) ON CONFLICT DO NOTHING")
+        with suppress(psycopg.Error), trimming.transaction():
+            trimming.execute("UPDATE log.feed SET retention_ms = 1 WHERE name = 'held'")
+            writer.execute("SET lock_timeout = '20s'")
+            writer.execute("UPDATE log.feed SET retention_ms = 2 WHERE name = 'held'")
+        assert writer.execute("DELETE FROM log.feed WHERE name = 'held' RETURNING retention_ms").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("sweep", [lambda dsn: trim_once(dsn, WEEK), forget_versions])
+def test_who_sweeps_has_an_end_of_idle_transactions(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, sweep: Callable[[str], int]
+) -> None:
+    said: list[int | None] = []
+
+    def noted(dsn: str, name: str, idle_s: int | None = None) -> psycopg.Connection:
+        said.append(idle_s)
+        return connect(dsn, name, idle_s)
+
+    for module in ("retention", "old_versions"):
+        monkeypatch.setattr(f"app.store.{module}.connect", noted)
+    sweep(dsn)
+    assert said == [IDLE_SECONDS]
