@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +22,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from engine.connectors.feed_ends import feed_ends
 from engine.connectors.packets import PACKET_DDL, Packet, packet_batches
+from engine.connectors.postgres import shared_connection
 from engine.connectors.task_states import Cursor
+from engine.errors import SourceUnavailable
 from engine.spark.checkpoint import note_planned
 from engine.spark.failures import marked
 from engine.spark.silence import Silence
@@ -128,6 +131,7 @@ class _Planned:
         end: where that ends, within a round.
         next_batch: its number.
         failure: why no further batch is planned.
+        watched: see ``PacketReader.watched``.
     """
 
     written: bytes
@@ -139,6 +143,7 @@ class _Planned:
     failure: str = ""
     is_told: bool = False
     is_looked_at: bool = False
+    watched: frozenset[str] | None = None
 
 
 class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -224,14 +229,16 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.spec = SourceSpec.decoded(planned.written)
                 planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
                 planned.reader = planned.spec.opened()
+                planned.watched = planned.reader.watched
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
 
     def _look(self) -> bool:
         """Find out who has news, and where their batches end."""
         self._refresh()
+        ends = self._ends()
         for number, planned in self._members.items():
-            if not planned.failure:
+            if not planned.failure and not self._rests(planned, ends):
                 try:
                     self._look_at(number, planned)
                 except Exception as error:  # noqa: BLE001 - told to the member
@@ -239,6 +246,28 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if planned.end is not None or (planned.failure and not planned.is_told):
                 self._pending.append(number)
         return bool(self._pending)
+
+    def _ends(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
+        known = [
+            planned for planned in self._members.values() if planned.is_looked_at and planned.watched and not planned.failure
+        ]
+        if not known or self._is_bounded:
+            return {}
+        dsn = next(planned.spec.dsn for planned in known if planned.spec is not None)
+        names = frozenset[str]().union(*(planned.watched for planned in known if planned.watched is not None))
+        try:
+            return _ends_of(dsn, names)
+        except SourceUnavailable as error:
+            for planned in self._members.values():
+                planned.failure = planned.failure or carried(error)
+            return {}
+
+    def _rests(self, planned: _Planned, ends: Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether there is no need to look at a member: it has read everything, and nothing but records concerns it."""
+        if not planned.is_looked_at or not planned.watched or planned.reader is None or planned.start is None or self._is_bounded:
+            return False
+        return planned.reader.has_read(planned.start, ends)
 
     def _look_at(self, number: int, planned: _Planned) -> None:
         assert planned.reader is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
@@ -249,7 +278,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 note_planned(planned.spec.run, planned.next_batch)
         elif not planned.is_looked_at:
             (self._folder / f"{number}{LOOKED}").touch()
-            planned.is_looked_at = True
+        planned.is_looked_at = True
 
     def _parts(self, number: int) -> list[MemberPart]:
         planned = self._members[number]
@@ -262,6 +291,16 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
         planned.is_told = True
         return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
+
+
+def _ends_of(dsn: str, names: frozenset[str]) -> Mapping[str, Mapping[str, int]]:
+    """Ask for ends; once more where the connection was cut."""
+    try:
+        with shared_connection(dsn) as connection:
+            return feed_ends(connection, names)
+    except SourceUnavailable:
+        with shared_connection(dsn) as connection:
+            return feed_ends(connection, names)
 
 
 def carried(error: Exception) -> str:

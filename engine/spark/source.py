@@ -183,6 +183,30 @@ class PacketReader:
         """Where the first batch of the launch begins."""
         return self._spec.start
 
+    @property
+    def watched(self) -> frozenset[str] | None:
+        """The log feeds whose ends tell whether a look would find something; None: only a look tells, for time or files decide."""
+        feeds = [reader.feed for reader, _ in self._feeds]
+        if self._spec.clock is not None or any(feed.type != "log" for feed in feeds):
+            return None
+        return frozenset(feed.log_feed for feed in feeds)
+
+    def has_read(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether a cursor is at the ends of all feeds. That of replays, which no input reads, need not exist.
+
+        Args:
+            cursor: of the query.
+            ends: of ``watched``, from ``feed_ends``.
+        """
+        for reader, inputs in self._feeds:
+            own = ends.get(reader.feed.log_feed)
+            if own is None and inputs:
+                return False
+            position = cursor["feeds"].get(reader.feed.name, {})
+            if any(position.get(partition, 0) != end for partition, end in (own or {}).items()):
+                return False
+        return True
+
     def prepare(self) -> None:
         """Read no further than what is there now."""
         self._targets = self._ends_now()

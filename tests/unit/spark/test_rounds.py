@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from engine.connectors.admission import BatchLimit
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, packets_in
-from engine.errors import DataInvalid
+from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.checkpoint import planned_batch
 from engine.spark.failures import BatchFailed, decoded
 from engine.spark.rounds import LOOKED, RoundPart, RoundReader
@@ -85,7 +85,11 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
         feed = made.feeds[spec.inputs[0].feed.log_feed]
         return PacketReader(spec, [(feed, spec.inputs)])
 
+    def ends_of(_dsn: str, names: frozenset[str]) -> dict[str, dict[str, int]]:
+        return {name: {str(part): end for part, end in made.feeds[name].length.items()} for name in names if name in made.feeds}
+
     monkeypatch.setattr(SourceSpec, "opened", opened)
+    monkeypatch.setattr("engine.spark.rounds._ends_of", ends_of)
     monkeypatch.setattr("engine.spark.rounds._readers", OrderedDict())
     return made
 
@@ -102,6 +106,45 @@ def test_who_has_news_has_a_batch_and_who_has_none_costs_nothing(rounds: Rounds)
     assert rounds.round() == {}
     quiet.length[0] = 5
     assert rounds.round().keys() == {2}
+
+
+def test_a_member_that_has_read_everything_is_not_looked_at_until_its_feed_grows(rounds: Rounds) -> None:
+    rounds.join(1, feed := a_feed("a", p0=10))
+    rounds.join(2, other := a_feed("b", p0=10))
+    assert rounds.round().keys() == {1, 2}
+    feed.looked_at.clear()
+    asked: list[str] = []
+    feed.ends = lambda: asked.append("a") or dict(feed.length)  # type: ignore[method-assign,func-returns-value]
+    for end in (20, 30):
+        other.length[0] = end
+        assert rounds.round().keys() == {2}
+    assert not asked
+    feed.length[0] = 11
+    assert rounds.round().keys() == {1}
+
+
+def test_a_feed_that_has_gone_fails_its_member(rounds: Rounds) -> None:
+    rounds.join(1, Unlooked(a_feed("a").feed, {0: 10}))
+    rounds.feeds["a"].ends = lambda: {0: 10}  # type: ignore[method-assign]
+    assert kinds(rounds.round()[1]) == ["cursor", "progress"]
+    del rounds.feeds["a"].ends
+    del rounds.feeds["a"]
+    assert kinds(rounds.round()[1]) == ["failed"]
+
+
+def test_a_database_that_is_away_fails_all_members_after_one_wait(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate("abc", 1):
+        rounds.join(number, a_feed(name, p0=10))
+    rounds.round()
+    waits = []
+
+    def away(_dsn: str, _names: frozenset[str]) -> dict[str, dict[str, int]]:
+        waits.append(1)
+        raise SourceUnavailable("the database cannot be read")
+
+    monkeypatch.setattr("engine.spark.rounds._ends_of", away)
+    assert {number: kinds(packets) for number, packets in rounds.round().items()} == {number: ["failed"] for number in (1, 2, 3)}
+    assert len(waits) == 1
 
 
 def test_members_join_and_leave_between_rounds(rounds: Rounds) -> None:
