@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.errors import STATE_CURE, DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError, StateCorrupt
+from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalError, InternalError
 
 _MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
 
@@ -26,15 +26,6 @@ _LOST_WORKER = re.compile(
 """How Spark says that a worker process was killed: by hand, by the system for want of memory, with its host."""
 
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(File too large\)")
-
-_STATE_NOT_LOADED = re.compile(r"\[CANNOT_LOAD_STATE_STORE\.(?!UNRELEASED)\w+\][^\n]{0,1000}")
-"""Spark could not load a task's state. Waiting for an earlier user of it to let go is another thing, and passes."""
-
-_DAMAGE = re.compile(
-    r"EOF|FileNotFound|NoSuchFile|does not exist|prematurely|[Cc]orrupt|[Cc]hecksum|[Mm]alformed|LZ4Exception|Zstd|ZipException|Invalid"
-)
-
-_CAUSE = re.compile(r"^Caused by: ([^\n]{1,1000})", re.MULTILINE)
 
 _NAMED_ERROR = re.compile(r"(?:Caused by: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid|Broken|Corrupt)\w*: .+)")
 
@@ -89,8 +80,8 @@ def told_to_spark(error: BaseException) -> BatchFailed:
 def decoded(error: BaseException) -> EngineError:
     """Return the error of ours that an exception of Spark carries.
 
-    What carries none is ``DiskFull`` where there was no space, ``StateCorrupt`` where Spark finds its own state damaged, ``WorkerLost``
-    where a process died, else ``InternalError`` with the last line that names an error. All but damage is retryable.
+    What carries none is ``DiskFull`` where there was no space, ``WorkerLost`` where a process died, else ``InternalError`` with the last line
+    that names an error. All of these are retryable.
     """
     if isinstance(error, EngineError):
         return error
@@ -101,23 +92,9 @@ def decoded(error: BaseException) -> EngineError:
         return _class_of(mark["code"])(mark["message"])
     if full := _NO_SPACE.search(text):
         return DiskFull(f"the checkpoint cannot be written: {full[0]}. Free space: the next attempt goes on from the last commit")
-    if damaged := _damaged_state(text):
-        return StateCorrupt(damaged)
     if _LOST_WORKER.search(text):
         return WorkerLost("a worker process died in the middle of a batch")
     return InternalError((_last_error(text) or f"{type(error).__name__}: {text}")[:_MESSAGE_CHARS])
-
-
-def _damaged_state(text: str) -> str | None:
-    """Say what Spark found damaged of its own state, None where it was something else."""
-    found = _STATE_NOT_LOADED.search(text)
-    if found is None:
-        return None
-    causes = _CAUSE.findall(text, found.start())
-    cause = causes[-1] if causes else found[0]
-    if not _DAMAGE.search(cause):
-        return None
-    return (f"Spark's state below the checkpoint directory cannot be loaded: {found[0]} ({cause}). {STATE_CURE}")[:_MESSAGE_CHARS]
 
 
 def _last_error(text: str) -> str | None:

@@ -59,19 +59,14 @@ Caused by: org.apache.spark.SparkException: {told} SQLSTATE: 58030
 Caused by: {cause}
 	at java.base/java.lang.Thread.run(Thread.java:840)
 """
-UNLOADED = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
-UNREADABLE = "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE] Error reading streaming state file of file:/x/state/0/1/24.changelog."
-BUSY = "[CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] it could not be acquired by [ThreadId: 70] as it was not released."
 
 
 @pytest.mark.parametrize(
     ("told", "cause", "kind", "message"),
     [
-        (UNLOADED, "java.io.EOFException: Stream ended prematurely", StateCorrupt, "Stream ended prematurely"),
-        (UNREADABLE, "java.io.FileNotFoundException: File x does not exist", StateCorrupt, "24.changelog"),
-        (UNLOADED, "java.io.IOException: No space left on device", DiskFull, "No space left on device"),
-        (UNLOADED, "java.io.IOException: Too many open files", InternalError, "IOException: Too many open files"),
-        (BUSY, "java.lang.InterruptedException: null", InternalError, "InterruptedException: null"),
+        ("Job aborted", "java.io.IOException: No space left on device", DiskFull, "No space left on device"),
+        ("Job aborted", "java.io.IOException: Too many open files", InternalError, "IOException: Too many open files"),
+        ("Job aborted", "java.lang.InterruptedException: null", InternalError, "InterruptedException: null"),
         ("Job aborted", "java.io.EOFException", WorkerLost, "a worker process died"),
     ],
 )
