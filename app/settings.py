@@ -35,8 +35,8 @@ class DriverSettings(BaseModel):
     """Timings of the managed driver, in milliseconds, and how many queries it takes.
 
     Attributes:
-        max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light
-            queries need about 100 MB each, and twenty of them saturate two cores.
+        max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
+            processes and connections; heavy ones need about 100 MB and three connections each (`carrier` in their status).
         rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
     """
 
@@ -51,7 +51,7 @@ class DriverSettings(BaseModel):
     backoff_cap_ms: int = Field(default=60_000, ge=1)
     max_attempts: int = Field(default=10, ge=1)
     healthy_after_ms: int = Field(default=120_000, ge=0)
-    max_queries: int = Field(default=20, ge=1, le=1_000)
+    max_queries: int = Field(default=100, ge=1, le=1_000)
     rebalance_after_ms: int = Field(default=60_000, ge=0)
 
 
