@@ -257,7 +257,7 @@ class RunningQuery:
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
         """See ``Member``."""
-        began_ns = time.time_ns()
+        began_ns, cpu_began_ns = time.time_ns(), time.thread_time_ns()
         with self._committing:
             if self._is_over:
                 return None
@@ -278,7 +278,7 @@ class RunningQuery:
         if self._options.on_commit is not None:
             self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, rows, began_ns, ended_ns))
         if self.on_weight is not None:
-            work_ms = (ended_ns - began_ns) // 1_000_000 + worked_ms(packets)
+            work_ms = (time.thread_time_ns() - cpu_began_ns) // 1_000_000 + worked_ms(packets)
             self.on_weight(self, self._weight.after(rows, work_ms, time.monotonic()))
         if self.on_settled is not None:
             self.on_settled()

@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 from uuid import UUID
 
@@ -226,7 +226,7 @@ class StageWork:
 
     def _work(self, ordinal: int, task: Task, store: FileSegmentStore, batch: _Batch) -> list[Packet]:
         assert batch.now_ms is not None  # noqa: S101 - only such batches are due
-        begun = perf_counter()
+        begun, cpu_begun = perf_counter(), process_time()
         emission = task.process(
             batch.slices,
             batch.now_ms,
@@ -238,7 +238,8 @@ class StageWork:
         )
         state = TaskState.of(task.snapshot() | {RELEASED: store.released})
         self._keep(ordinal, _Kept(state.token, self._place.segments, task, store, store.memory_bytes))
-        packets = self._packets(ordinal, emission, batch.now_ms, round((perf_counter() - begun) * 1000))
+        work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
+        packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
         return packets
 
@@ -280,7 +281,7 @@ class StageWork:
         store.sweep(named_segments(state))
         return build_task(self._stage, self._plan, state, store), store
 
-    def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int) -> list[Packet]:
+    def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)
         packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
         packets += [replace(packet, kind="replayed") for packet in self._changes(ordinal, emission.replayed, now_ms)]
@@ -304,6 +305,7 @@ class StageWork:
             "counters": counters,
             "wakes_at_ms": emission.wakes_at_ms,
             "work_ms": work_ms,
+            "cpu_ms": cpu_ms,
             "lateness": emission.lateness,
             "waiting": emission.waiting,
             "failure": _failure(emission.failure),
