@@ -26,6 +26,7 @@ from engine.plan.model import Plan
 from engine.spark.checkpoint import planned_batch
 from engine.spark.cluster import ClusterSettings
 from engine.spark.fleet import Fleet
+from engine.spark.launch_state import Launch
 from engine.spark.runner import CommittedBatch, RunOptions
 from engine.spark.session import SparkSettings, build_session
 from engine.spark.warm_up import make_class_archive, warm_up
@@ -118,7 +119,7 @@ class SparkRunner:
         )
         if self._fleet is None:
             self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)
-        return self._fleet.launch(plan, order.query_id, order.checkpoint_id, order.epoch, directory, options)
+        return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory), options)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
         """Whether Spark has planned a batch that the results lack. See ``Runner``."""

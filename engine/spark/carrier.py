@@ -124,11 +124,6 @@ class Carrier:
         with self._lock:
             return list(self._members.values())
 
-    @property
-    def is_active(self) -> bool:
-        """It has neither failed nor ended."""
-        return self._query is not None and bool(self._query.isActive)
-
     def join(self, member: Member) -> bool:
         """Carry a member from the next round on; returns whether it does: false where the stream has ended."""
         if self.is_shared:
@@ -149,7 +144,7 @@ class Carrier:
     def leave(self, member: Member) -> None:
         """Carry a member no longer: what it has in the round at hand is not committed."""
         with self._lock:
-            number = next((number for number, each in self._members.items() if each is member), None)
+            number = self._number_of(member)
             if number is None:
                 return
             del self._members[number]
@@ -159,8 +154,11 @@ class Carrier:
     def has_looked_at(self, member: Member) -> bool:
         """Whether a first look at what a member reads has found nothing."""
         with self._lock:
-            number = next((number for number, each in self._members.items() if each is member), None)
+            number = self._number_of(member)
         return number is not None and (self._folder / f"{number}{LOOKED}").exists()
+
+    def _number_of(self, member: Member) -> int | None:
+        return next((number for number, each in self._members.items() if each is member), None)
 
     def start(self, trigger_ms: int = 0, *, is_available_now: bool = False) -> None:
         """Start the stream.

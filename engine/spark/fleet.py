@@ -13,17 +13,16 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
-from uuid import UUID
 
 import structlog
 from pyspark.sql import SparkSession
 
-from engine.errors import InternalError
+from engine.errors import EngineError, InternalError
 from engine.plan.model import Plan
 from engine.spark.carrier import Carrier
 from engine.spark.failures import WorkerLost, decoded
+from engine.spark.launch_state import Launch
 from engine.spark.runner import RunningQuery, RunOptions
 
 FEW: Final = 8
@@ -75,11 +74,9 @@ class Fleet:
         for number in range(TRIALS):
             threading.Thread(target=self._try_forever, name=f"suspects-{number}", daemon=True).start()
 
-    def launch(
-        self, plan: Plan, query_id: UUID, checkpoint_id: UUID, epoch: int, checkpoint_dir: Path, options: RunOptions
-    ) -> RunningQuery:
+    def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> RunningQuery:
         """Launch a query. See ``RunningQuery.opened``."""
-        member = RunningQuery.opened(self._spark, plan, query_id, checkpoint_id, epoch, checkpoint_dir, self._dsn, options)
+        member = RunningQuery.opened(self._spark, plan, launch, self._dsn, options)
         member.on_weight = self._weighed
         self._share(member)
         return member
@@ -142,11 +139,11 @@ class Fleet:
 
     def _ended_alone(self, member: RunningQuery, carrier: Carrier, error: BaseException | None) -> None:
         if member.carrier is carrier:
-            member.fail(error or InternalError("the streaming query ended without an error"))
+            member.fail(_cause(error))
 
     def _ended(self, carrier: Carrier, error: BaseException | None) -> None:
         """A shared carrier has ended: some member's batch, the session, or somebody outside has ended it."""
-        found = InternalError("the streaming query ended without an error") if error is None else decoded(error)
+        found = _cause(error)
         with self._lock:
             if carrier in self._shared:
                 self._shared.remove(carrier)
@@ -179,7 +176,7 @@ class Fleet:
         is_settled = threading.Event()
 
         def ended(_carrier: Carrier, error: BaseException | None) -> None:
-            found = InternalError("the streaming query ended without an error") if error is None else decoded(error)
+            found = _cause(error)
             if isinstance(found, WorkerLost):
                 found = KillsItsWorker(
                     f"{found}, in which this query was alone. Look at what its expressions make of its records"
@@ -198,6 +195,11 @@ class Fleet:
         member.on_settled = None
         if carrier is not None and member.is_active:
             self._bring_back(member, carrier)
+
+
+def _cause(error: BaseException | None) -> EngineError:
+    """Return what ended a stream that nobody had told to end."""
+    return InternalError("the streaming query ended without an error") if error is None else decoded(error)
 
 
 @contextmanager

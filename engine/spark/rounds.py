@@ -151,7 +151,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         folder: of the members' files; ``alone`` in it says that there is one member only.
-        silence: how to wait where there is nothing; None: not at all.
+        silence: how to wait where there is nothing; None: as ``Silence`` does.
     """
 
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:

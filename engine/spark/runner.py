@@ -159,26 +159,13 @@ class RunningQuery:
         self._log = log.bind(**bound)
 
     @classmethod
-    def opened(
-        cls,
-        spark: SparkSession,
-        plan: Plan,
-        query_id: UUID,
-        checkpoint_id: UUID,
-        epoch: int,
-        checkpoint_dir: Path,
-        dsn: str,
-        options: RunOptions | None = None,
-    ) -> RunningQuery:
+    def opened(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
         """Find out where a query goes on, for a carrier to take it. Its fence is taken (``claim_epoch``) and its output exists.
 
         Args:
             spark: the driver's session.
             plan: what it does.
-            query_id: which query.
-            checkpoint_id: names its state.
-            epoch: this launch.
-            checkpoint_dir: of the checkpoint.
+            launch: which launch.
             dsn: the database of feeds and results.
             options: how it runs.
 
@@ -191,28 +178,17 @@ class RunningQuery:
             WorkersUnfit: the cluster's workers have not what the driver has.
         """
         options = options or RunOptions()
-        launch = Launch(query_id, checkpoint_id, epoch, checkpoint_dir)
         with connect(dsn, "slackwater-launch") as connection:
             state = open_state(spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), options.on_restoring)
         plan = replace(plan, hash_seed=state.layout.hash_seed)
-        run = begin_run(checkpoint_dir, epoch, state.first_batch)
+        run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
         return cls(plan, launch, state, dsn, options, run, _surroundings(spark, run), parallel)
 
     @classmethod
-    def start(
-        cls,
-        spark: SparkSession,
-        plan: Plan,
-        query_id: UUID,
-        checkpoint_id: UUID,
-        epoch: int,
-        checkpoint_dir: Path,
-        dsn: str,
-        options: RunOptions | None = None,
-    ) -> RunningQuery:
+    def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
         """Start a query in a carrier of its own; see ``opened``."""
-        query = cls.opened(spark, plan, query_id, checkpoint_id, epoch, checkpoint_dir, dsn, options)
+        query = cls.opened(spark, plan, launch, dsn, options)
         query.ride_alone(spark, lambda _carrier, error: query.fail(error))
         return query
 
@@ -307,11 +283,6 @@ class RunningQuery:
     def next_batch(self) -> int:
         """Number of the batch that is to be committed next."""
         return self._next_batch
-
-    @property
-    def has_committed(self) -> bool:
-        """Whether a batch of this launch is committed."""
-        return self._has_committed
 
     @property
     def is_active(self) -> bool:

@@ -25,6 +25,7 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Plan
+from engine.spark.launch_state import Launch
 from engine.spark.runner import RunningQuery, RunOptions
 from engine.spark.session import SparkSettings, session_of
 from tests.conftest import CLASSES
@@ -86,9 +87,8 @@ class Launcher:
         with self.connect() as connection:
             claim_epoch(connection, identity, identity, epoch)
         options_of_launch = RunOptions(**options)
-        return RunningQuery.start(
-            self.spark, plan, identity, identity, epoch, self.directory(identity), self.dsn, options_of_launch
-        )
+        launched = Launch(identity, identity, epoch, self.directory(identity))
+        return RunningQuery.start(self.spark, plan, launched, self.dsn, options_of_launch)
 
     def run(self, plan: Plan, identity: UUID | None = None, epoch: int = 1, **options: Any) -> UUID:
         """Launch a query and let it read what is there."""

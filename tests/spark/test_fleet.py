@@ -14,6 +14,7 @@ from engine.connectors.sink import claim_epoch
 from engine.errors import DataInvalid
 from engine.spark import runner
 from engine.spark.fleet import Fleet, KillsItsWorker
+from engine.spark.launch_state import Launch
 from engine.spark.runner import RunningQuery, RunOptions
 from tests.spark.conftest import Launcher
 from tests.spark.poison import POISONOUS, PoisonedWork
@@ -46,7 +47,7 @@ class Fleets:
         identity = uuid4()
         with self.launcher.connect() as connection:
             claim_epoch(connection, identity, identity, 1)
-        query = self.fleet.launch(plan, identity, identity, 1, self.launcher.directory(identity), RunOptions())
+        query = self.fleet.launch(plan, Launch(identity, identity, 1, self.launcher.directory(identity)), RunOptions())
         self.queries[name], self.identities[name] = query, identity
         return query
 
