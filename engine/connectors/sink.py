@@ -7,12 +7,9 @@ refused, and so is a batch that does not come next.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 from uuid import UUID
@@ -24,17 +21,17 @@ from psycopg.types.json import Jsonb
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
-from engine.connectors.packets import Packet, decode_frame, stage_of
+from engine.connectors.packets import Packet
 from engine.connectors.sequences import append_rows, open_sequence
+from engine.connectors.sink_batch import Batch, counters_of, read_of
 from engine.connectors.sink_link import SinkLink
-from engine.connectors.staging import is_inline
-from engine.connectors.task_states import Place, TaskState, write_states
+from engine.connectors.task_states import write_states
 from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD
-from engine.core.order import CAUSE_COLUMNS, NO_LANE, declared_indices, lane_of
-from engine.core.sequence import Reach, numbered
-from engine.errors import BufferFull, DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
+from engine.core.order import CAUSE_COLUMNS, NO_LANE
+from engine.core.sequence import numbered
+from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
@@ -99,76 +96,19 @@ def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
     return None if row is None else row[0]
 
 
-@dataclass(slots=True)
-class _Batch:
-    """A batch's packets by what is done with them.
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a committed batch was.
 
     Attributes:
-        changes: by the task's ordinal, with the columns of their causes.
-        replayed: by the task's ordinal; they stand behind the changes.
-        earlier_ms: what became known of the batch before since that was committed.
-        states: of the tasks that did something.
-        cursor: where the batch ends.
+        rows: input records.
+        cpu_ms: CPU time of its tasks.
+        cursor: where it ends; None where nobody said so.
     """
 
-    now_ms: int
-    changes: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
-    replayed: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
-    opened: list[pl.DataFrame] = field(default_factory=list)
-    late: list[pl.DataFrame] = field(default_factory=list)
-    rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
-    progress: list[Json] = field(default_factory=list)
-    stats: list[Json] = field(default_factory=list)
-    earlier_ms: Mapping[str, int] = field(default_factory=dict)
-    states: dict[Place, TaskState] = field(default_factory=dict)
-    cursor: Json | None = None
-
-    @classmethod
-    def of(cls, packets: Sequence[Packet]) -> _Batch:
-        batch = cls(max((packet.now_ms for packet in packets), default=0))
-        for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
-            match packet.kind:
-                case "data":
-                    batch.changes.setdefault(packet.partition, []).append(decode_frame(packet.blob))
-                case "replayed":
-                    batch.replayed.setdefault(packet.partition, []).append(decode_frame(packet.blob))
-                case "opened":
-                    batch.opened.append(decode_frame(packet.blob))
-                case "late":
-                    batch.late.append(decode_frame(packet.blob))
-                case "reject":
-                    batch.rejects.append((packet, decode_frame(packet.blob)))
-                case "progress":
-                    batch.progress.append(json.loads(packet.blob))
-                case "stats":
-                    batch.stats.append(json.loads(packet.blob))
-                case "state":
-                    batch.states[stage_of(packet.input), packet.partition] = TaskState.decoded(packet.blob)
-                case "cursor":
-                    batch.cursor = json.loads(packet.blob)
-                case "tick" | "active" | "replay" | "failed":
-                    pass
-        return batch
-
-    @property
-    def is_small(self) -> bool:
-        """Whether all of it can be sent without waiting for answers: COPY, which takes the rest, cannot."""
-        frames = [*chain.from_iterable((*self.changes.values(), *self.replayed.values())), *self.opened]
-        return not self.late and is_inline(
-            sum(frame.height for frame in frames), sum(int(frame.estimated_size()) for frame in frames)
-        )
-
-    def process_ms(self) -> int:
-        """Return how long the stages worked one after the other, each as long as its slowest task."""
-        slowest: dict[int, int] = {}
-        for stats in self.stats:
-            slowest[stats["stage"]] = max(slowest.get(stats["stage"], 0), stats.get("work_ms", 0))
-        return sum(slowest.values())
-
-    def failure(self) -> BufferFull | None:
-        """Return why the query must stop after this batch, None for no reason."""
-        found = next((stats["failure"] for stats in self.stats if stats.get("failure")), None)
-        return None if found is None else BufferFull(found["detail"], found["position"])
+    rows: int
+    cpu_ms: int
+    cursor: Json | None
 
 
 class Sink:
@@ -198,8 +138,8 @@ class Sink:
         self.link = link or SinkLink(dsn)
         self.carrier: Json | None = None
 
-    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> None:
-        """Write everything a batch caused.
+    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
+        """Write everything a batch caused; returns what it was.
 
         Args:
             batch_id: counted per checkpoint, over all launches.
@@ -214,26 +154,24 @@ class Sink:
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
         begun = perf_counter()
-        batch = _Batch.of(packets)
+        batch = Batch.of(packets)
         batch.earlier_ms = earlier_ms or {}
         try:
             self._transact(batch_id, batch, begun)
-        except psycopg.errors.UniqueViolation as error:
-            raise InvariantBroken(
-                f"a final window of {self._plan.output.name} was emitted twice: {error.diag.message_detail}"
-            ) from error
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
-            raise DataInvalid(
-                f"the result {self._plan.output.name} cannot be written: {error}. Change the query's select."
-            ) from error
+            name = self._plan.output.name
+            if self._plan.output.is_final and isinstance(error, psycopg.errors.UniqueViolation):
+                raise InvariantBroken(f"a final window of {name} was emitted twice: {error.diag.message_detail}") from error
+            raise DataInvalid(f"the result {name} cannot be written: {error}. Change the query's select.") from error
         except psycopg.OperationalError as error:
             self.close()
             raise SinkUnavailable(f"batch {batch_id}: {error}") from error
         if failure := batch.failure():
             # What came before it is committed; the rest waits in the state for the definition to be mended.
             raise failure
+        return Committed(batch.rows, batch.cpu_ms, batch.cursor)
 
-    def _transact(self, batch_id: int, batch: _Batch, begun: float) -> None:
+    def _transact(self, batch_id: int, batch: Batch, begun: float) -> None:
         conn = self.link.connection()
         try:
             with conn.pipeline() if batch.is_small else nullcontext(), conn.transaction(), conn.cursor() as cursor:
@@ -268,8 +206,8 @@ class Sink:
             )
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
-    def _write(self, cursor: Cursor, batch_id: int, batch: _Batch, before: CommitRow, begun: float) -> None:
-        counters = _counters(batch, self._plan)
+    def _write(self, cursor: Cursor, batch_id: int, batch: Batch, before: CommitRow, begun: float) -> None:
+        counters = counters_of(batch, self._plan)
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
         emitted = self._write_changes(cursor, batch, changes, again, counters, before.stream_time(self._plan))
@@ -318,7 +256,7 @@ class Sink:
     def _write_changes(
         self,
         cursor: Cursor,
-        batch: _Batch,
+        batch: Batch,
         changes: Sequence[pl.DataFrame],
         replayed: Sequence[pl.DataFrame],
         counters: dict[tuple[str, str], int],
@@ -329,7 +267,7 @@ class Sink:
         feed = open_sequence(cursor.connection, change_feed(output.name) if output.kind == "table" else output.name)
         reached_ms, written = feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
-        for frames, read in ((changes, _read(batch, self._plan)), (replayed, {})):
+        for frames, read in ((changes, read_of(batch, self._plan)), (replayed, {})):
             named = self._named(frames, counters)
             numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
             rows = [frame.drop(CAUSE_COLUMNS, strict=False) for frame in named]
@@ -354,7 +292,7 @@ class Sink:
             counters[output.name, "null_key"] += nameless
         return named
 
-    def _keep_rejects(self, cursor: Cursor, batch: _Batch) -> None:
+    def _keep_rejects(self, cursor: Cursor, batch: Batch) -> None:
         """Keep refused records with their relation; two queries that read one feed keep them once."""
         touched = set()
         for packet, rejects in batch.rejects:
@@ -380,31 +318,9 @@ class Sink:
             )
 
 
-def _counters(batch: _Batch, plan: Plan) -> defaultdict[tuple[str, str], int]:
-    counters: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for stats in batch.stats:
-        for name, reason, count in stats["counters"]:
-            counters[name, reason] += count
-    for packet, rejects in batch.rejects:
-        for reason, count in rejects.group_by("reason").len().iter_rows():
-            counters[plan.inputs[packet.input].alias, f"rejected_{reason}"] += count
-    return counters
-
-
 def _causes(frame: pl.DataFrame) -> pl.DataFrame:
     """Return where rows stand; replayed ones stand behind everything, by task."""
     if HEAD in frame.columns:
         return frame.select(CAUSE_COLUMNS)
     values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)
     return pl.DataFrame([pl.repeat(value, frame.height, dtype=pl.Int64, eager=True).alias(name) for name, value in values])
-
-
-def _read(batch: _Batch, plan: Plan) -> dict[int, list[Reach]]:
-    """Return what the batch read, by lane."""
-    declared = declared_indices(plan.inputs)
-    read: dict[int, list[Reach]] = {}
-    for part in batch.progress:
-        if part["feed"] in declared:
-            lane = lane_of(declared[part["feed"]], part["partition"])
-            read.setdefault(lane, []).append(Reach(part["start_offset"], part["head"]))
-    return read

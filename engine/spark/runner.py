@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from engine.spark.launch_state import Launch, LaunchState, open_state
 from engine.spark.source import Clock, SourceSpec, start_positions
 from engine.spark.stages import StageWork, StatePlace
 from engine.spark.surroundings import Surroundings
-from engine.spark.weight import Weight, worked_ms
+from engine.spark.weight import Weight
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -238,24 +237,23 @@ class RunningQuery:
             if self._is_over:
                 return None
             try:
-                self._sink.commit(self._next_batch, packets, phases_ms)
+                done = self._sink.commit(self._next_batch, packets, phases_ms)
             except BaseException as error:  # noqa: BLE001 - remembered
                 self._end(error)
                 return error
             batch_id, self._next_batch = self._next_batch, self._next_batch + 1
-            self._cursor = next((json.loads(packet.blob) for packet in packets if packet.kind == "cursor"), self._cursor)
+            self._cursor = done.cursor or self._cursor
         is_first, self._has_committed = not self._has_committed, True
         if is_first and self._options.on_first_commit is not None:
             self._options.on_first_commit()
         ended_ns = time.time_ns()
-        rows = sum(int(json.loads(packet.blob)["rows"]) for packet in packets if packet.kind == "progress")
-        self._progress = BatchProgress(batch_id, rows, (ended_ns - began_ns) // 1_000_000 + sum(phases_ms.values()))
-        self._log.debug("batch_committed", batch_id=batch_id, rows=rows)
+        self._progress = BatchProgress(batch_id, done.rows, (ended_ns - began_ns) // 1_000_000 + sum(phases_ms.values()))
+        self._log.debug("batch_committed", batch_id=batch_id, rows=done.rows)
         if self._options.on_commit is not None:
-            self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, rows, began_ns, ended_ns))
+            self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, done.rows, began_ns, ended_ns))
         if self.on_weight is not None:
-            work_ms = (time.thread_time_ns() - cpu_began_ns) // 1_000_000 + worked_ms(packets)
-            self.on_weight(self, self._weight.after(rows, work_ms, time.monotonic()))
+            work_ms = (time.thread_time_ns() - cpu_began_ns) // 1_000_000 + done.cpu_ms
+            self.on_weight(self, self._weight.after(done.rows, work_ms, time.monotonic()))
         if self.on_settled is not None:
             self.on_settled()
         return None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Iterable
 from typing import Final
-
-from engine.connectors.packets import Packet
 
 HEAVY_ROWS: Final = 15_000
 """A batch of so many records, three quarters of what a shared carrier takes of a query at once, tells of a backlog."""
@@ -51,8 +47,3 @@ class Weight:
             self._light_since = now_s if self._light_since is None else self._light_since
             self._is_heavy = now_s - self._light_since < LIGHT_AFTER_S
         return self._is_heavy
-
-
-def worked_ms(packets: Iterable[Packet]) -> int:
-    """Return the CPU time that the tasks of a batch took: on a busy machine all seem to work long."""
-    return sum(int(json.loads(packet.blob).get("cpu_ms", 0)) for packet in packets if packet.kind == "stats")

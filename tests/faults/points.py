@@ -22,7 +22,7 @@ from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.process_group import session_members
 from app.driver.spark_runner import SparkRunner
 from engine.connectors.packets import Packet
-from engine.connectors.sink import Sink
+from engine.connectors.sink import Committed, Sink
 from engine.spark.rounds import FOLDER_OPTION, PacketSource, RoundReader
 from engine.spark.stages import StageWork
 
@@ -105,10 +105,11 @@ class ArmedWork(StageWork):
 
 
 class ArmedSink(Sink):
-    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> None:
+    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
         passing("before sink transaction")
-        super().commit(batch_id, packets, earlier_ms)
+        done = super().commit(batch_id, packets, earlier_ms)
         passing("between sink and Spark")
+        return done
 
     def _write(self, *arguments: Any) -> None:
         super()._write(*arguments)
