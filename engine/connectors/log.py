@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 from psycopg.rows import tuple_row
@@ -21,6 +21,7 @@ from psycopg.rows import tuple_row
 from engine.connectors.packets import decode_frame, encode_frame, split_by_ordinal
 from engine.connectors.postgres import Connection
 from engine.connectors.slicing import slices
+from engine.core.frames import constant, with_series, without
 from engine.core.hashing import key_hash
 from engine.errors import InvariantBroken
 
@@ -148,9 +149,9 @@ class Batch:
 
 def encode_batch(frame: pl.DataFrame, arrival_ms: int) -> Batch:
     """Make a batch of accepted records (at least one), in their order. ``_offset`` and ``_key_hash`` are left out."""
-    low, high = frame.select(pl.col("_ts").min().alias("low"), pl.col("_ts").max().alias("high")).row(0)
-    payload = frame.drop(*_INTERNAL_COLUMNS, strict=False).with_columns(pl.lit(arrival_ms, dtype=pl.Int64).alias("_arrival"))
-    return Batch(frame.height, low, high, encode_frame(payload), _marks(frame))
+    times = frame.get_column("_ts")
+    payload = with_series(without(frame, *_INTERNAL_COLUMNS), constant(arrival_ms, frame.height, "_arrival"))
+    return Batch(frame.height, cast("int", times.min()), cast("int", times.max()), encode_frame(payload), _marks(frame))
 
 
 def _marks(frame: pl.DataFrame) -> list[int] | None:
@@ -169,8 +170,8 @@ def route(frame: pl.DataFrame, key: Sequence[str], partitions: int) -> list[tupl
     """Split accepted records by partition, order kept: hash of the key modulo partitions; a null or absent key is partition 0."""
     if partitions == 1 or not key:
         return [(0, frame)] if frame.height else []
-    parts = split_by_ordinal(frame.with_columns(key_hash(frame, key).alias("_key_hash")), partitions)
-    return [(partition, part.drop("_key_hash")) for partition, part in enumerate(parts) if part.height]
+    parts = split_by_ordinal(with_series(frame, key_hash(frame, key).alias("_key_hash")), partitions)
+    return [(partition, without(part, "_key_hash")) for partition, part in enumerate(parts) if part.height]
 
 
 def append_params(feed_id: int, partition: int, batch: Batch) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
 from engine.connectors.shaping import Piece, shape
 from engine.core.clocks import I64
+from engine.core.frames import with_series
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.plan.model import Feed, RelationSchema
 
@@ -263,14 +264,14 @@ def _times_of(frames: list[pl.DataFrame]) -> tuple[I64, I64]:
 def _with_offsets(run: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
     offsets = np.concatenate([np.arange(base, base + frame.height, dtype=np.int64) for base, frame in run])
     frame = run[0][1] if len(run) == 1 else pl.concat([frame for _, frame in run])
-    return frame.with_columns(pl.Series("_offset", offsets))
+    return with_series(frame, pl.Series("_offset", offsets))
 
 
 def _for_relation(
     frames: list[pl.DataFrame], relation: RelationSchema, member: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     wanted = ["_ts", "_offset", "_op", *relation.columns.names]
-    chosen = [frame.select([name for name in wanted if name in frame.columns]) for frame in frames]
+    chosen = [frame[[name for name in wanted if name in frame.columns]] for frame in frames]
     types = relation.columns.polars()
     is_settled = all(types.get(name, dtype) == dtype for name, dtype in chosen[0].schema.items())
     if len(chosen) == 1 and is_settled:

@@ -219,7 +219,8 @@ def data_packets(frame: pl.DataFrame, tasks: int, route: Route) -> list[Packet]:
     """Split canonical records (``_offset`` rising) by task into ``data`` packets."""
     packets = []
     for task, part in split_by_task(frame, tasks):
-        low, high = part.select(pl.col("_ts").min().alias("low"), pl.col("_ts").max().alias("high")).row(0)
+        times = part.get_column("_ts")
+        low, high = cast("int", times.min()), cast("int", times.max())
         first = int(part.item(0, "_offset"))
         packets.append(
             Packet(task, "data", route.input, route.partition, first, part.height, low, high, route.now_ms, encode_frame(part))

@@ -32,7 +32,7 @@ from engine.connectors.log import (
 from engine.connectors.packets import decode_frame
 from engine.connectors.postgres import Connection
 from engine.connectors.slicing import ends_within
-from engine.core.frames import HEAD
+from engine.core.frames import HEAD, with_series
 from engine.core.row_bytes import RowBytes
 from engine.core.sequence import Numbered
 from engine.errors import InvariantBroken
@@ -154,9 +154,9 @@ def _batches(tasks: Sequence[pl.DataFrame], numbers: Numbered, first: int, now_m
             low, high = np.searchsorted(sequences, (start, start + size))
             if low == high:
                 continue
-            part = frame.slice(int(low), int(high - low)).with_columns(pl.Series(HEAD, heads[low:high]))
+            part = with_series(frame.slice(int(low), int(high - low)), pl.Series(HEAD, heads[low:high]))
             if part.height < size:
-                part = part.with_columns(pl.Series(SEQUENCE, (sequences[low:high] - start).astype(np.int32)))
+                part = with_series(part, pl.Series(SEQUENCE, (sequences[low:high] - start).astype(np.int32)))
             parts.append((ordinal, part, int(heads[high - 1])))
         head_ms = max(head for _, _, head in parts)
         for ordinal, part, _ in parts:

@@ -17,7 +17,7 @@ from engine.connectors.canonical import OP_UPSERT, SourceKind, canonicalise, sto
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, PacketKind, Route, data_packets, encode_frame, encode_json
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.core.frames import HEAD, Counters
+from engine.core.frames import HEAD, Counters, with_series
 from engine.core.gaps import GapCounter
 from engine.core.hashing import key_hash
 from engine.definition.expressions import Scalar, compile_scalar
@@ -122,7 +122,7 @@ def _shape_piece(
         if accepted.height == 0:
             continue
         seen.accept(reading.relation.name, accepted)
-        placed = accepted.with_columns(pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
+        placed = with_series(accepted, pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
         for source_input, where in reading.inputs:
             yield from _uncomputed(accepted, source_input, split, request)
             frame = _for_input(placed, source_input, where)
@@ -171,13 +171,13 @@ def _for_input(accepted: pl.DataFrame, source_input: Input, where: pl.Expr | Non
     if source_input.computed:
         accepted = _with_event_time(accepted)
         accepted = accepted.with_columns(_scalar(each.text, source_input).expr.alias(each.name) for each in source_input.computed)
-    hashed = accepted.with_columns(key_hash(accepted, source_input.hash_key).alias("_key_hash"))
+    hashed = with_series(accepted, key_hash(accepted, source_input.hash_key).alias("_key_hash"))
     heads = [HEAD] if HEAD in hashed.columns else []
-    return hashed.select("_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names)
+    return hashed[["_key_hash", "_ts", "_offset", "_op", *heads, *source_input.schema.names]]
 
 
 def _with_event_time(accepted: pl.DataFrame) -> pl.DataFrame:
-    return accepted.with_columns(pl.col("_ts").alias(EVENT_TIME))
+    return with_series(accepted, accepted.get_column("_ts").alias(EVENT_TIME))
 
 
 def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: ReadRequest) -> Iterator[Packet]:

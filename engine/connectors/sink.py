@@ -28,7 +28,7 @@ from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import write_states
 from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
 from engine.core.clocks import AFTER_ALL_TIME
-from engine.core.frames import HEAD
+from engine.core.frames import HEAD, constant, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
 from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
@@ -270,8 +270,8 @@ class Sink:
         for frames, read in ((changes, read_of(batch, self._plan)), (replayed, {})):
             named = self._named(frames, counters)
             numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
-            rows = [frame.drop(CAUSE_COLUMNS, strict=False) for frame in named]
-            kept += [frame.select(RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
+            rows = [without(frame, *CAUSE_COLUMNS) for frame in named]
+            kept += [frame[[RESULT_TIME, "_op", *output.columns.names]] for frame in rows if frame.height]
             if rows or numbers.reached_ms != feed.reached_ms:
                 append_rows(cursor.connection, feed, rows, numbers, self._query_id, batch.now_ms)
             count = sum(frame.height for frame in rows)
@@ -286,7 +286,7 @@ class Sink:
         output = self._plan.output
         if output.kind == "stream" or not output.key:
             return list(frames)
-        named = [frame.drop_nulls(list(output.key)) for frame in frames]
+        named = [_keyed(frame, output.key) for frame in frames]
         nameless = sum(frame.height for frame in frames) - sum(frame.height for frame in named)
         if nameless:
             counters[output.name, "null_key"] += nameless
@@ -318,9 +318,14 @@ class Sink:
             )
 
 
+def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return the rows whose key has no null."""
+    return frame.drop_nulls(list(key)) if any(frame.get_column(name).null_count() for name in key) else frame
+
+
 def _causes(frame: pl.DataFrame) -> pl.DataFrame:
     """Return where rows stand; replayed ones stand behind everything, by task."""
     if HEAD in frame.columns:
-        return frame.select(CAUSE_COLUMNS)
+        return frame[list(CAUSE_COLUMNS)]
     values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)
-    return pl.DataFrame([pl.repeat(value, frame.height, dtype=pl.Int64, eager=True).alias(name) for name, value in values])
+    return pl.DataFrame([constant(value, frame.height, name) for name, value in values])

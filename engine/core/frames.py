@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
 from polars.datatypes import DataTypeClass
 
+from engine.core.clocks import Bools
 from engine.core.structures.spans import Span
 from engine.definition.types import Schema
 from engine.errors import EngineError
@@ -117,9 +119,12 @@ class Emission:
     causes: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
+_NO_LATE: Final = pl.DataFrame(schema=LATE_SCHEMA)
+
+
 def empty_late() -> pl.DataFrame:
     """Return a frame of no late rows."""
-    return pl.DataFrame(schema=LATE_SCHEMA)
+    return _NO_LATE
 
 
 def empty_frame(schema: Schema) -> pl.DataFrame:
@@ -132,6 +137,36 @@ def blanked(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     if not columns or not (frame[OP] != 0).any():
         return frame
     return frame.with_columns(pl.when(pl.col(OP) == 0).then(pl.col(name)).alias(name) for name in columns)
+
+
+def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
+    """Return the frame with these columns, in the place of those of their names.
+
+    What ``with_columns`` gives. That plans a query first, which for a few rows costs thirty times what it does (90 and 3 µs).
+    """
+    result = frame.clone()
+    further = []
+    for column in columns:
+        if column.name in result.columns:
+            result.replace_column(result.get_column_index(column.name), column)
+        else:
+            further.append(column)
+    return result.hstack(further) if further else result
+
+
+def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """Return the frame without columns of these names, where it has them: ``drop`` without a plan."""
+    return frame[[name for name in frame.columns if name not in names]]
+
+
+def is_value(column: pl.Series) -> Bools:
+    """Say which values are not null: ``is_not_null`` without a plan where none is."""
+    return np.ones(len(column), np.bool_) if not column.null_count() else column.is_not_null().to_numpy()
+
+
+def constant(value: int, rows: int, name: str, dtype: type[np.int64] | type[np.int8] = np.int64) -> pl.Series:
+    """Return a column that has one value: ``repeat`` without a plan."""
+    return pl.Series(name, np.full(rows, value, dtype))
 
 
 def add_counter(counters: Counters, operator: str, reason: str, count: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
-from engine.core.frames import HEAD, OFFSET, POS, SERVICE_COLUMNS, TS
+from engine.core.frames import HEAD, OFFSET, POS, SERVICE_COLUMNS, TS, with_series
 from engine.plan.model import Input
 
 UPSTREAM: Final = -1
@@ -200,7 +200,7 @@ def with_heads(slices: Sequence[Slice]) -> list[Slice]:
         start = 0
         for index, frame in zip(indices, frames, strict=True):
             own = pl.Series(HEAD, heads[start : start + frame.height])
-            result[index] = replace(slices[index], frame=frame.with_columns(own))
+            result[index] = replace(slices[index], frame=with_series(frame, own))
             start += frame.height
     return result
 
@@ -244,7 +244,7 @@ class _Group:
             own[self._rows] = places
         start = 0
         for input_index, frame in self._readers:
-            yield input_index, frame.with_columns(pl.Series(POS, own[start : start + frame.height]))
+            yield input_index, with_series(frame, pl.Series(POS, own[start : start + frame.height]))
             start += frame.height
 
     def _own(self, lane: int) -> Causes:
@@ -304,4 +304,6 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
         frame = frame[np.argsort(positions, kind="stable")]
     payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name not in CAUSE_COLUMNS]
     frame = frame[[*SERVICE_COLUMNS, *payload]]
-    return frame if alias is None else frame.rename({name: f"{alias}.{name}" for name in payload})
+    if alias is not None:
+        frame.columns = [*SERVICE_COLUMNS, *(f"{alias}.{name}" for name in payload)]
+    return frame

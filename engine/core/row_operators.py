@@ -8,10 +8,11 @@ from typing import Final
 import polars as pl
 
 from engine.core.clocks import LAST_EVENT_TIME_MS
+from engine.core.evaluation import Evaluation
 from engine.core.frames import OP, OPEN_ROW, SERVICE_COLUMNS, TS, Counters, OperatorOutput, add_counter, empty_frame
 from engine.core.gaps import GapCounter
 from engine.core.operators import Moment, Operator
-from engine.definition.expressions import compile_scalar
+from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME, FORCED
 from engine.definition.syntax import reference
 from engine.definition.types import BIGINT, BOOLEAN, Schema
@@ -60,7 +61,7 @@ class RowProjection(Operator):
         self.schema = Schema(tuple((name, item.type) for name, item in compiled))
         self._reads_time = any(EVENT_TIME in item.columns for _, item in compiled)
         self._nothing = empty_frame(self.schema)
-        self._columns = [item.expr.cast(item.type.polars).alias(name) for name, item in compiled]
+        self._values = Evaluation([(name, _as_declared(item, known)) for name, item in compiled])
         self._gaps = GapCounter(spec.step, [item for _, item in compiled])
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
@@ -71,9 +72,15 @@ class RowProjection(Operator):
         if self._reads_time:
             frame = frame.with_columns(pl.col(TS).alias(EVENT_TIME))
         counters: Counters = {}
-        projected = frame.select(*SERVICE_COLUMNS, *self._columns)
-        self._gaps.count(frame, counters, projected.get_columns()[len(SERVICE_COLUMNS) :])
-        return OperatorOutput(projected, counters=counters)
+        values = self._values.of(frame)
+        self._gaps.count(frame, counters, values)
+        return OperatorOutput(frame[list(SERVICE_COLUMNS)].hstack(values), counters=counters)
+
+
+def _as_declared(scalar: Scalar, schema: Schema) -> pl.Expr:
+    """Return what an expression gives in the type that the plan gives it."""
+    is_taken = scalar.expr.meta.is_column() and schema[scalar.expr.meta.output_name()].polars == scalar.type.polars
+    return scalar.expr if is_taken else scalar.expr.cast(scalar.type.polars)
 
 
 class RowRetiming(Operator):

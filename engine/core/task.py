@@ -30,9 +30,11 @@ from engine.core.frames import (
     Emission,
     OperatorOutput,
     blanked,
+    constant,
     empty_frame,
     empty_late,
     merge_counters,
+    with_series,
 )
 from engine.core.hashing import UNSEEDED, KeyHash, key_hash
 from engine.core.lateness import LatenessMeter
@@ -263,7 +265,7 @@ class Task:
         """Give records the hash by which the task's state is kept; the one that they come with, without a seed, has chosen the task."""
         if self._hashing == UNSEEDED:
             return frames
-        return {index: frame.with_columns(self._hashing.of(frame, self._keys[index])) for index, frame in frames.items()}
+        return {index: with_series(frame, self._hashing.of(frame, self._keys[index])) for index, frame in frames.items()}
 
     def _replayed(self, replays: Replays | None, made: _Made) -> pl.DataFrame:
         """Let late records through again, and what the stage before made of some; returns what comes of them."""
@@ -340,22 +342,20 @@ class Task:
         added = [
             key_hash(frame, self._stage.exchange_key),
             pl.Series(OFFSET, np.arange(self._emitted, self._emitted + frame.height)),
-            frame.get_column(OFFSET).alias(ORIGIN)
-            if self._keeps_offset
-            else pl.repeat(NO_RECORD, frame.height, dtype=pl.Int64, eager=True).alias(ORIGIN),
+            frame.get_column(OFFSET).alias(ORIGIN) if self._keeps_offset else constant(NO_RECORD, frame.height, ORIGIN),
             *causes,
         ]
         if self._has_idle:
             reached = pl.repeat(step.reached_ms, frame.height, dtype=pl.Int64, eager=True)
             added += [pl.Series(IS_FORCED, moment.are_forced(frame)), reached.alias(REACHED_AT)]
         service = [KEY_HASH, TS, OFFSET, OP, *(column.name for column in added[2:])]
-        return frame.with_columns(added)[[*service, *self._output]]
+        return with_series(frame, *added)[[*service, *self._output]]
 
 
 def _entering(running: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Give the running relation's rows to the chain. An emission's own number says nothing to a reader: its origin's offset does."""
     if ORIGIN in running.columns:
-        running = running.with_columns(pl.col(ORIGIN).alias(OFFSET))
+        running = with_series(running, running.get_column(ORIGIN).alias(OFFSET))
     return running[columns]
 
 

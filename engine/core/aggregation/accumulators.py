@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from engine.core.aggregation.marks import Reason
 from engine.core.aggregation.running import Groups, codes_of
+from engine.core.frames import constant, is_value
 from engine.definition.types import ColumnType
 
 Int64s = NDArray[np.int64]
@@ -64,7 +65,7 @@ class Records(NamedTuple):
 
     def counted(self) -> Int64s:
         """Return the sign of each value, 0 for a null."""
-        counts = self.values.is_not_null().to_numpy().astype(np.int64)
+        counts = is_value(self.values).astype(np.int64)
         return counts if self.signs is None else counts * self.signs
 
 
@@ -73,10 +74,12 @@ class Accumulator(ABC):
 
     Attributes:
         is_added: the columns hold whole numbers that merge by adding; differences of wrapped totals are exact.
+        stays_alone: merging one partial gives that partial.
         places: the column that lists places in the order of arrival, where the result depends on it.
     """
 
     is_added: ClassVar[bool] = False
+    stays_alone: ClassVar[bool] = True
     places: str | None = None
 
     def __init__(self, prefix: str, result: ColumnType) -> None:
@@ -173,7 +176,7 @@ class Pick(Accumulator):
         values, positions, times, _ = records
         if self._is_by_time and times is None:
             raise ValueError("first and last by event time need the records' event times")
-        own_times = times if self._is_by_time and times is not None else pl.repeat(0, len(values), dtype=pl.Int64, eager=True)
+        own_times = times if self._is_by_time and times is not None else constant(0, len(values), "t")
         fields = pl.DataFrame([own_times.alias("t"), positions.alias("p"), values.alias("v")])
         if self._keeps_nulls:
             return [fields.to_struct(self._name)]
@@ -190,9 +193,9 @@ class Pick(Accumulator):
 
     def running(self, partials: pl.DataFrame, groups: Groups) -> Results:
         times, positions, values = (partials[self._name].struct.field(name) for name in ("t", "p", "v"))
-        is_value = times.is_not_null().to_numpy()
+        has_value = is_value(times)
         codes = np.zeros(len(values), np.int64)
-        rows = np.flatnonzero(is_value)
+        rows = np.flatnonzero(has_value)
         order = np.lexsort((positions.fill_null(0).to_numpy()[rows], times.fill_null(0).to_numpy()[rows]))
         codes[rows[order]] = np.arange(1, len(rows) + 1)
         return Results(_running_greatest(values, codes, groups, is_max=self._is_last))

@@ -25,7 +25,8 @@ from engine.core.aggregation.running import Groups
 from engine.core.aggregation.sums import Correlation, Deviation, ListSum, Sum
 from engine.core.aggregation.tops import Top, TopRows
 from engine.core.aggregation.undoable_lists import UndoableCollection
-from engine.core.frames import TS, Counters
+from engine.core.evaluation import Evaluation
+from engine.core.frames import TS, Counters, constant
 from engine.core.gaps import GapCounter
 from engine.definition.aggregates import ENTRIES, MAX_TOP_K, AggregateFunction, is_undoable, result_type
 from engine.definition.expressions import Scalar, compile_scalar
@@ -47,7 +48,7 @@ class Aggregates:
 
     def __init__(self, columns: Sequence[AggregateColumn], schema: Schema, *, with_undo: bool = False) -> None:
         self._names = [column.name for column in columns]
-        self._arguments: list[pl.Expr] = []
+        given: list[tuple[str, pl.Expr]] = []
         self._accumulators: list[Accumulator] = []
         self._with_undo = with_undo
         self._scalars = [compile_scalar(text, schema) for column in columns for text in column.arguments]
@@ -55,10 +56,13 @@ class Aggregates:
             if with_undo and not is_undoable(column.function):
                 raise InvariantBroken(f"{column.function} cannot be undone; the plan should have refused it")
             expression, arguments = _argument(column, schema)
-            self._arguments.append(expression.alias(f"a{i}"))
+            if expression is not None:
+                given.append((f"a{i}", expression))
             result = result_type(column.function, arguments, column.limit)
             kind = _Kind(column, f"a{i}.", arguments, result, with_undo)
             self._accumulators.append(ACCUMULATORS[column.function](kind))
+        self._arguments = Evaluation(given)
+        self._is_given = [column.argument is not None for column in columns]
 
     @staticmethod
     def undoable(function: AggregateFunction) -> bool:
@@ -83,12 +87,11 @@ class Aggregates:
                 merged in that order.
             signs: 1 for a record that comes, -1 for one that goes, only with ``with_undo``; None: all come.
         """
-        if not self._arguments:
-            return []
         if signs is not None and not self._with_undo:
             raise InvariantBroken("records cannot be taken out of aggregates that were not made for it")
         times = frame[TS] if TS in frame.columns else None
-        records = [Records(argument, positions, times, signs) for argument in frame.select(self._arguments).iter_columns()]
+        given, rows = iter(self._arguments.of(frame)), constant(1, frame.height, "rows")
+        records = [Records(next(given) if is_given else rows, positions, times, signs) for is_given in self._is_given]
         return [part for each, own in zip(self._accumulators, records, strict=True) for part in each.lift(own)]
 
     def merge(self, columns: Sequence[str]) -> list[pl.Expr]:
@@ -98,6 +101,12 @@ class Aggregates:
     def own(self, columns: Sequence[str], *, is_added: bool) -> list[str]:
         """Those of partials' columns that are merged by adding whole numbers, or the others."""
         return [name for each in self._accumulators if each.is_added == is_added for name in each.own(columns)]
+
+    def stay_alone(self, partials: pl.DataFrame) -> bool:
+        """Whether merging partials of which no two belong together would give them back."""
+        return all(each.stays_alone for each in self._accumulators) and not any(
+            partials.get_column(name).null_count() for name in self.own(partials.columns, is_added=True)
+        )
 
     @property
     def places(self) -> list[str]:
@@ -134,10 +143,10 @@ class Aggregates:
         return columns, Marks(tuple(mark for result in results for mark in result.marks))
 
 
-def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr, list[ColumnType]]:
-    """Return what is aggregated, of several values a struct of them, and their types."""
+def _argument(column: AggregateColumn, schema: Schema) -> tuple[pl.Expr | None, list[ColumnType]]:
+    """Return what is aggregated, of several values a struct of them, and their types; None stands for the row itself."""
     if column.argument is None:
-        return pl.repeat(1, pl.len(), dtype=pl.Int64), [BIGINT]
+        return None, [BIGINT]
     scalars = [compile_scalar(text, schema) for text in column.arguments]
     values, types = [_value(each) for each in scalars], [each.type for each in scalars]
     if ENTRIES[column.function].is_of_text:

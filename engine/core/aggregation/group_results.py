@@ -20,7 +20,7 @@ from engine.core.aggregation.having import Having
 from engine.core.aggregation.last_changes import LATEST, MESSAGE, LastChanges, ends_message
 from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups, grouped
-from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter
+from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, is_value, with_series, without
 from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
@@ -71,11 +71,14 @@ class Grouping:
         doubles = [source for source, kind in zip(self.sources, self.types, strict=True) if kind.kind == "double"]
         frame = with_one_zero(frame, doubles)
         hashes = self.hashing.of(frame, self.sources).alias(HASH)
-        is_value = frame[OP] == 0
+        has_value, has_key = frame[OP].to_numpy() == 0, is_value(hashes)
+        is_kept = has_key & has_value
+        if is_kept.all():
+            return frame, hashes
         add_counter(counters, operator, "null_key", hashes.null_count())
-        add_counter(counters, operator, "null_value", int((~is_value & hashes.is_not_null()).sum()))
-        is_kept = hashes.is_not_null() & is_value
-        return (frame, hashes) if is_kept.all() else (frame.filter(is_kept), hashes.filter(is_kept))
+        add_counter(counters, operator, "null_value", int((~has_value & has_key).sum()))
+        kept = pl.Series(is_kept)
+        return frame.filter(kept), hashes.filter(kept)
 
 
 def with_one_zero(frame: pl.DataFrame, doubles: Sequence[str]) -> pl.DataFrame:
@@ -143,7 +146,7 @@ class GroupResults:
         else:
             shown, marks = self._every_change(lifted, held)
         marks.count(self._name, counters)
-        self._groups.append(lifted.drop(MESSAGE))
+        self._groups.append(without(lifted, MESSAGE))
         return shown
 
     def _every_change(self, lifted: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, Marks]:
@@ -155,13 +158,13 @@ class GroupResults:
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)
         values, marks = self._aggregates.running(chain, groups)
-        is_shown = is_state & chain[MESSAGE].is_not_null().to_numpy()
+        is_shown = is_state & is_value(chain[MESSAGE])
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
         states = pl.DataFrame([chain[MESSAGE], result_times, *self._keys(chain), *values])
         if not is_state.all():
             states = states.filter(pl.Series(is_state))
         if self._having is None:
-            shown = states.with_columns(pl.lit(0, pl.Int8).alias(OP))
+            shown = with_series(states, constant(0, states.height, OP, np.int8))
         else:
             shown = self._having.with_deletes(states, Groups.of(pl.DataFrame({"group": groups.ids[is_state]})))
         return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE), marks.among(is_shown)
@@ -173,6 +176,8 @@ class GroupResults:
 
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge partials of equal groups; the hash alone could collide."""
+        if self._aggregates.stay_alone(partials) and len(distinct(partials[HASH].to_numpy())) == partials.height:
+            return self._aggregates.settle(partials)
         grouped = partials.group_by(HASH, *self._grouping.own)
         own = [pl.col(LATEST).max(), *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns)]
         return self._aggregates.settle(grouped.agg(*own, *self._aggregates.merge(partials.columns)))

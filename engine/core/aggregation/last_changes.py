@@ -17,7 +17,7 @@ from engine.core.aggregation.having import Having
 from engine.core.aggregation.marks import Marks
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import Bools
-from engine.core.frames import OP, TS
+from engine.core.frames import OP, TS, constant, is_value, with_series
 
 MESSAGE: Final = "_message"
 """Column of lifted records: the number of the message each belongs to, ascending."""
@@ -65,10 +65,12 @@ class LastChanges:
         run = self._merge(lifted)
         whole = run
         if held:  # groups of the same hash may be among them
-            whole = self._merge(pl.concat([*held, run], how="diagonal")).filter(pl.col(MESSAGE).is_not_null())
+            whole = self._merge(pl.concat([*held, run], how="diagonal"))
+            if whole[MESSAGE].null_count():
+                whole = whole.filter(pl.col(MESSAGE).is_not_null())
         values, marks = self._aggregates.results(whole)
-        rows = pl.DataFrame([whole[MESSAGE], whole[LATEST].alias(TS), pl.Series(OP, np.zeros(whole.height, np.int8))])
-        rows = rows.with_columns(*self._keys(whole), *values)
+        rows = pl.DataFrame([whole[MESSAGE], whole[LATEST].alias(TS), constant(0, whole.height, OP, np.int8)])
+        rows = with_series(rows, *self._keys(whole), *values)
         if self._having is not None:
             rows = self._judged(rows, self._shown(self._having, lifted, held))
         return run, rows.sort(MESSAGE), marks
@@ -87,7 +89,7 @@ class LastChanges:
         is_state = ends_message(chain, groups)
         ids = groups.ids[is_state]
         judged = having.with_deletes(states.filter(pl.Series(is_state)), Groups.of(pl.DataFrame({"group": ids})))
-        is_shown = (judged[MESSAGE].is_not_null() & judged[OP].is_not_null()).to_numpy()
+        is_shown = is_value(judged[MESSAGE]) & is_value(judged[OP])
         shown, ids = judged.filter(pl.Series(is_shown)), ids[is_shown]
         return shown.filter(pl.Series(np.append(ids[1:] != ids[:-1], [True])[: len(ids)]))
 
@@ -98,8 +100,8 @@ class LastChanges:
         kept = rows.filter(pl.col(MESSAGE).is_in(shown[MESSAGE].filter(is_row).implode()))
         deletes = shown.filter(~is_row)
         values = [name for name in rows.columns if name not in deletes.columns]
-        nothing = rows.clear(deletes.height).select(values)
-        return pl.concat([kept, deletes.with_columns(nothing.get_columns()).select(rows.columns)])
+        nothing = rows.clear(deletes.height)[values]
+        return pl.concat([kept, with_series(deletes, *nothing.get_columns())[rows.columns]])
 
 
 def ends_message(chain: pl.DataFrame, groups: Groups) -> Bools:

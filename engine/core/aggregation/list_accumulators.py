@@ -27,6 +27,8 @@ from engine.errors import InvariantBroken
 class ListAccumulator(Accumulator):
     """Partials that are lists."""
 
+    stays_alone = False
+
     def merge(self, column: pl.Expr) -> pl.Expr:
         return column.list.explode(keep_nulls=False, empty_as_null=False)
 

@@ -83,10 +83,10 @@ def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.D
         keys: the group's columns: two groups can share a hash.
     """
     found = frame[stable_order(frame[hashes].to_numpy())]
-    groups = Groups.of(found.select(hashes, *keys))
-    if found.height and groups.ids[-1] != Groups.of(found.select(hashes)).ids[-1]:
+    groups = Groups.of(found[[hashes, *keys]])
+    if found.height and groups.ids[-1] != Groups.of(found[[hashes]]).ids[-1]:
         found = frame.sort(hashes, *keys, maintain_order=True)
-        groups = Groups.of(found.select(hashes, *keys))
+        groups = Groups.of(found[[hashes, *keys]])
     return found, groups
 
 

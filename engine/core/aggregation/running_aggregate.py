@@ -11,7 +11,7 @@ import polars as pl
 from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.group_results import Grouping, GroupResults
 from engine.core.aggregation.last_changes import MESSAGE
-from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame
+from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, empty_frame, with_series
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.definition.types import Schema
@@ -69,5 +69,5 @@ class RunningAggregator(Operator):
         latest = int(records[TS].to_numpy().max())
         self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
         shown = self._results.fold(lifted, counters)
-        causes = records.select(POS, OFFSET)[shown[MESSAGE].to_numpy()]
-        return OperatorOutput(shown.with_columns(causes.get_columns())[self._nothing.columns], counters=counters)
+        causes = records[[POS, OFFSET]][shown[MESSAGE].to_numpy()]
+        return OperatorOutput(with_series(shown, *causes.get_columns())[self._nothing.columns], counters=counters)

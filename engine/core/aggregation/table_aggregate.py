@@ -27,9 +27,12 @@ from engine.core.frames import (
     Counters,
     OperatorOutput,
     add_counter,
+    constant,
     empty_frame,
     empty_late,
     late_rows,
+    with_series,
+    without,
 )
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
@@ -95,14 +98,14 @@ class TableRegrouper(Operator):
             return OperatorOutput(self._nothing, late, counters)
         rows, is_new = self._chain(puts, counters)
         messages = self._messages(rows, np.flatnonzero(is_new), counters)
-        self._rows.append(rows.filter(pl.Series(is_new)).drop(POS, OFFSET))
+        self._rows.append(without(rows.filter(pl.Series(is_new)), POS, OFFSET))
         return OperatorOutput(messages, late, counters)
 
     def _judged(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Number the puts, drop null keys (T6) and what V1 rejects; return the puts and the late rows."""
         name, retention_ms = self._spec.name, self._spec.history_retention_ms
         frame = with_one_zero(frame, self._doubles)
-        frame = frame.with_columns(self._hashing.of(frame, self._spec.key).alias(HASH))
+        frame = with_series(frame, self._hashing.of(frame, self._spec.key).alias(HASH))
         if null_keys := frame[HASH].null_count():
             add_counter(counters, name, "null_key", null_keys)
             frame = frame.filter(pl.col(HASH).is_not_null())
@@ -179,7 +182,7 @@ class TableRegrouper(Operator):
         service = rows.select(POS, TS, OFFSET)[causes].get_columns()
         columns = [
             *service,
-            pl.repeat(0, len(causes), dtype=pl.Int8, eager=True).alias(OP),
+            constant(0, len(causes), OP, np.int8),
             self._hashing.of(pl.DataFrame([*service, *group]), spec.group),
             *group,
             *(rows[column].gather(old_rows).alias(old_column(name, column)) for column in spec.columns),
@@ -194,7 +197,7 @@ class TableRegrouper(Operator):
 
         Those are all of an unversioned table, and of a versioned one those that every accepted put would replace (V4).
         """
-        rows, groups = grouped(rows.drop(POS, OFFSET, strict=False), HASH, self._spec.key)
+        rows, groups = grouped(without(rows, POS, OFFSET), HASH, self._spec.key)
         ids = groups.ids
         is_kept = np.ones(len(ids), np.bool_)
         is_kept[:-1] = ids[1:] != ids[:-1]
@@ -254,7 +257,7 @@ class TableAggregator(Operator):
         self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
         shown = self._results.fold(self._lifted(messages, hashes, counters), counters)
         causes = messages.select(POS, OFFSET)[shown[MESSAGE].to_numpy()]
-        return OperatorOutput(shown.with_columns(causes.get_columns())[self._nothing.columns], counters=counters)
+        return OperatorOutput(with_series(shown, *causes.get_columns())[self._nothing.columns], counters=counters)
 
     def _lifted(self, messages: pl.DataFrame, hashes: pl.Series, counters: Counters) -> pl.DataFrame:
         """Make a partial of each row that goes or comes, the one that goes first; a message is one place in the order."""
