@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from engine.connectors.admission import Chunk
+from engine.connectors.fetched import Fetched
 from engine.connectors.packets import Packet
 from engine.plan.model import Feed, Input, RelationSchema
 
@@ -54,11 +55,13 @@ class ReadRequest:
         inputs: the inputs that read this feed.
         now_ms: the batch's wall clock (T5).
         tasks: number of the query's tasks.
+        fetched: what was asked of the database beforehand; None: nothing.
     """
 
     inputs: Sequence[Input]
     now_ms: int
     tasks: int
+    fetched: Fetched | None = None
 
 
 class FeedReader(Protocol):

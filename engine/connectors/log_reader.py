@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from engine.connectors import log
 from engine.connectors.admission import Chunk
 from engine.connectors.canonical import LOGGED, empty_rejects, settle
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start
+from engine.connectors.fetched import LogSplit
 from engine.connectors.incarnation import cut_off
 from engine.connectors.packets import Packet, decode_frame
 from engine.connectors.postgres import Connection, shared_connection
@@ -135,12 +136,22 @@ class LogReader:
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
+        place = self.fetchable(split)
+        if request.fetched is not None and (found := request.fetched.batches.get(place)) is not None:
+            parts = (log.cut_batch(base, payload, split.start, split.end) for base, payload in found)
+            yield from shape(_pieces(part for part in parts if part[1].height), split, self.feed, request, LOGGED)
+            self._check_heads(request.fetched.heads.get(place.feed, ()), split.partition, split.start, split.end)
+            return
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
             batches = log.read(connection, feed.id, split.partition, split.start, split.end)
             yield from shape(_pieces(batches), split, self.feed, request, LOGGED)
             # The head moves in the transaction that removes records: looking at it afterwards finds every gap.
             self._check_bounds(connection, feed.id, split.partition, split.start, split.end)
+
+    def fetchable(self, split: Split) -> LogSplit:
+        """Say what of a split can be asked for beforehand (``engine.connectors.fetched``)."""
+        return LogSplit(self.feed.log_feed, split.partition, split.start, split.end)
 
     def _find(self, connection: Connection) -> log.FeedRow:
         feed = log.find_feed(connection, self.feed.log_feed)
@@ -157,9 +168,11 @@ class LogReader:
             return cursor.execute(_TIMES_SQL, params).fetchall()
 
     def _check_bounds(self, connection: Connection, feed_id: int, partition: int, start: int, end: int | None = None) -> None:
+        self._check_heads(log.heads(connection, feed_id), partition, start, end)
+
+    def _check_heads(self, heads: Iterable[log.Head], partition: int, start: int, end: int | None = None) -> None:
         """Refuse what retention has removed, and an end that the log has not reached: it was put back while the query ran."""
-        found = (head for head in log.heads(connection, feed_id) if head.partition == partition)
-        head = next(found, log.Head(partition, 0, 0))
+        head = next((head for head in heads if head.partition == partition), log.Head(partition, 0, 0))
         if start < head.start_offset:
             raise DataInvalid(
                 f"feed {self.feed.log_feed!r}, partition {partition}: records {start} to {head.start_offset - 1} were removed by its "

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from engine.connectors.feed_ends import feed_ends
+from engine.connectors.fetched import Fetched, fetch
 from engine.connectors.packets import PACKET_DDL, Packet, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.connectors.task_states import Cursor
@@ -210,8 +211,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the packets of a part of a round; runs in a worker."""
         assert isinstance(partition, RoundPart)  # noqa: S101
         with marked():
+            fetched = _fetched(partition.parts)
             yield from packet_batches(
-                packet for part in partition.parts for packet in _packets(part, is_alone=partition.is_alone)
+                packet for part in partition.parts for packet in _packets(part, fetched, is_alone=partition.is_alone)
             )
 
     def _refresh(self) -> None:
@@ -317,12 +319,32 @@ def failed(member: int, failure: str) -> Packet:
     return Packet(0, "failed", 0, 0, 0, 0, None, None, 0, failure.encode(), member=member)
 
 
-def _packets(part: MemberPart, *, is_alone: bool) -> Iterator[Packet]:
+def _fetched(parts: Sequence[MemberPart]) -> Fetched | None:
+    """Ask at once for what small batches need of the database; nothing where that fails: each then finds out by itself."""
+    readers = []
+    for part in parts:
+        if part.group is not None and part.group.is_whole:
+            try:
+                readers.append((_reader(part.spec), part.group))
+            except Exception:  # noqa: BLE001, S112 - comes again in the member's turn, and is told to it
+                continue
+    queries = {reader.query_id for reader, _ in readers if reader.query_id is not None}
+    if not queries:
+        return None
+    splits = [split for reader, group in readers for split in reader.fetchable(group)]
+    try:
+        with shared_connection(readers[0][0].dsn) as connection:
+            return fetch(connection, queries, splits)
+    except SourceUnavailable:
+        return None
+
+
+def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> Iterator[Packet]:
     """Yield what comes of a part. Beside others nothing comes of one that fails half-way; who is alone ends with its error."""
     if part.group is None:
         yield failed(part.member, part.failure)
         return
-    found = _reader(part.spec).done(part.group, part.batch_id)
+    found = _reader(part.spec).done(part.group, part.batch_id, fetched)
     if not is_alone:
         try:
             found = iter(list(found))

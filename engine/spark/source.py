@@ -18,7 +18,9 @@ from uuid import UUID
 from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
+from engine.connectors.fetched import Fetched, LogSplit
 from engine.connectors.incarnation import beyond_the_end, cut_off
+from engine.connectors.log_reader import LogReader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.replay_reader import ReplayReader
@@ -297,19 +299,40 @@ class PacketReader:
             if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
         )
 
-    def done(self, group: SplitGroup, batch_id: int) -> Iterator[Packet]:
-        """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker."""
+    @property
+    def dsn(self) -> str:
+        """Database of the log."""
+        return self._spec.dsn
+
+    @property
+    def query_id(self) -> UUID | None:
+        """Whose batches it reads; None where nothing is done with them right here."""
+        return self._spec.stages[0].query_id if self._spec.stages else None
+
+    def fetchable(self, group: SplitGroup) -> list[LogSplit]:
+        """Say what of a batch can be asked for beforehand."""
+        readers = ((self._feeds[index][0], split) for index, split in group.splits)
+        return [reader.fetchable(split) for reader, split in readers if isinstance(reader, LogReader)]
+
+    def done(self, group: SplitGroup, batch_id: int, fetched: Fetched | None = None) -> Iterator[Packet]:
+        """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker.
+
+        Args:
+            group: the splits.
+            batch_id: counted per checkpoint, over all launches.
+            fetched: asked of the database behind the batch before; None: nothing.
+        """
         if self._spec.surroundings is not None:
             self._spec.surroundings.require()
-        packets = self.read(group)
+        packets = self.read(group, fetched)
         if group.is_whole:
             for stage in self._spec.stages:
-                packets = stage.of_batch(batch_id).done(packets)
+                packets = stage.of_batch(batch_id, fetched).done(packets)
         elif self._spec.aside is not None:
             packets = map(self._spec.aside.lay_aside, packets)
         return packets
 
-    def read(self, group: SplitGroup) -> Iterator[Packet]:
+    def read(self, group: SplitGroup, fetched: Fetched | None = None) -> Iterator[Packet]:
         """Yield the packets of a group of splits."""
         if group.end is not None:
             yield Packet(0, "cursor", 0, 0, 0, 0, None, None, group.now_ms, encode_json(group.end))
@@ -323,7 +346,7 @@ class PacketReader:
             yield self._counted(group)
         for index, split in group.splits:
             reader, inputs = self._feeds[index]
-            packets = reader.read(split, ReadRequest(inputs, group.now_ms, self._spec.tasks))
+            packets = reader.read(split, ReadRequest(inputs, group.now_ms, self._spec.tasks, fetched))
             yield from self._told(packets, group, index)
 
     def _counted(self, group: SplitGroup) -> Packet:

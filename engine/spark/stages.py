@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from engine.connectors.blob_files import BlobFolder
+from engine.connectors.fetched import Fetched
 from engine.connectors.packets import (
     PACKET_BYTES,
     Packet,
@@ -148,15 +149,22 @@ class StageWork:
         self._surroundings = surroundings
         self._aside = aside
         self._batch_id = 0
+        self._fetched: Fetched | None = None
 
-    def of_batch(self, batch_id: int) -> StageWork:
+    @property
+    def query_id(self) -> UUID:
+        """Whose stage it is."""
+        return self._place.query_id
+
+    def of_batch(self, batch_id: int, fetched: Fetched | None = None) -> StageWork:
         """Return the work for one batch.
 
         Args:
             batch_id: counted per checkpoint, over all launches.
+            fetched: asked of the database behind the batch before; None: nothing.
         """
         work = copy(self)
-        work._batch_id = batch_id  # noqa: SLF001 - its own
+        work._batch_id, work._fetched = batch_id, fetched  # noqa: SLF001 - its own
         return work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -246,9 +254,7 @@ class StageWork:
     def _at_state(self, ordinals: Sequence[int]) -> dict[int, tuple[Task, FileSegmentStore]]:
         """Return tasks at their committed state: kept ones, or built anew; what failed attempts left is removed then."""
         kept = {ordinal: _kept.pop(self._key(ordinal), None) for ordinal in ordinals}
-        known = {ordinal: None if found is None else found.token for ordinal, found in kept.items()}
-        with shared_connection(self._place.dsn) as connection:
-            changed = load_changed(connection, self._place.query_id, self._stage.index, known)
+        changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
         tasks = {}
         for ordinal, found in kept.items():
             if found is None or ordinal in changed:
@@ -257,6 +263,17 @@ class StageWork:
                 found.store.begin(self._batch_id)
                 tasks[ordinal] = found.task, found.store
         return tasks
+
+    def _changed(self, known: Mapping[int, str | None]) -> Mapping[int, TaskState | None]:
+        """Return the committed state of those tasks of which this process does not know it, by its token."""
+        fetched = self._fetched
+        if fetched is not None and self.query_id in fetched.queries:
+            committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal)) for ordinal in known}
+            known = {ordinal: token for ordinal, token in known.items() if token is None or token != committed[ordinal]}
+        if not known:
+            return {}
+        with shared_connection(self._place.dsn) as connection:
+            return load_changed(connection, self.query_id, self._stage.index, known)
 
     def _key(self, ordinal: int) -> tuple[UUID, int, int, int]:
         return self._place.query_id, self._place.epoch, self._stage.index, ordinal
