@@ -8,16 +8,19 @@ transaction Postgres empties all that the connection has, and many queries share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 import psycopg
 from psycopg import sql
+from psycopg.abc import AdaptContext
 
 from engine.connectors.column_names import bound_column, stored_name
 from engine.connectors.copying import copy_frame
 from engine.connectors.nested_json import json_texts
+from engine.core.evaluation import Evaluation
 from engine.definition.types import ColumnType, Schema
 from engine.plan.model import Output
 
@@ -26,6 +29,9 @@ INLINE_BYTES: Final = 1 << 20
 
 RESULT_TIME = "_ts"
 IS_DELETED = "_is_deleted"
+
+_STATEMENTS: Final = 4_096
+"""Statements that are remembered: some of each of a few hundred light queries."""
 
 Cursor = psycopg.Cursor[Any]
 
@@ -36,10 +42,12 @@ class Staged(NamedTuple):
     Attributes:
         source: a subquery with the columns of the output, ``_ts`` and ``_is_deleted``, for a statement with parameters.
         params: its parameters.
+        is_inline: the rows are these parameters; then the source is the same for all rows of an output.
     """
 
     source: sql.Composed
     params: dict[str, Any]
+    is_inline: bool
 
 
 def is_inline(rows: int, size: int) -> bool:
@@ -56,22 +64,61 @@ def staged(cursor: Cursor, output: Output, rows: pl.DataFrame, role: str) -> Sta
         rows: with these columns.
         role: of the table where they will go, among those that one transaction writes.
     """
-    own = [f"_{place}" for place in range(len(output.columns.names))]
-    texts = rows.select(
-        *(_as_text(name, kind).alias(text) for (name, kind), text in zip(output.columns.items(), own, strict=True)),
-        RESULT_TIME,
-        IS_DELETED,
-    )
+    own = _text_columns(output)
+    values = Evaluation([(text, _as_text(name, kind)) for (name, kind), text in zip(output.columns.items(), own, strict=True)])
+    texts = pl.DataFrame([*values.of(rows), rows.get_column(RESULT_TIME), rows.get_column(IS_DELETED)])
     if is_inline(rows.height, int(rows.estimated_size())):
-        table, params = _parameters(texts)
-    else:
-        table, params = _copied(cursor, texts, own, role), {}
+        params = {f"stage_{place}": _texts(column) for place, column in enumerate(texts.iter_columns())}
+        return Staged(_inline_source(output), params, is_inline=True)
+    return Staged(_source(output, _copied(cursor, texts, own, role)), {}, is_inline=False)
+
+
+class _Remembered(sql.Composed):
+    """A statement that is put together once: of one with ten columns that costs more than to send it."""
+
+    _bytes: bytes | None = None
+
+    def as_bytes(self, context: AdaptContext | None = None) -> bytes:
+        """See ``sql.Composable``."""
+        if self._bytes is None:
+            self._bytes = super().as_bytes(context)
+        return self._bytes
+
+
+def statement(build: Callable[..., sql.Composed], stage: Staged, output: Output, *given: str) -> sql.Composed:
+    """Return what ``build`` makes of the source of staged rows, an output, and what else it is given."""
+    if not stage.is_inline:
+        return build(stage.source, output, *given)
+    return _remembered(build, output, *given)
+
+
+@lru_cache(maxsize=_STATEMENTS)
+def _remembered(build: Callable[..., sql.Composed], output: Output, *given: str) -> sql.Composed:
+    return _Remembered(list(build(_inline_source(output), output, *given)))
+
+
+@lru_cache(maxsize=_STATEMENTS)
+def _inline_source(output: Output) -> sql.Composed:
+    """Return the source whose rows are parameters: a function that gives them, with a parameter for each column."""
+    own = _text_columns(output)
+    *arrays, times, deleted = (sql.Placeholder(f"stage_{place}") for place in range(len(own) + 2))
+    given = [sql.SQL("{}::text[]").format(array) for array in arrays]
+    given.append(sql.SQL("{}::text[]::bigint[], {}::text[]::boolean[]").format(times, deleted))
+    names = sql.SQL(", ").join(map(sql.Identifier, [*own, RESULT_TIME, IS_DELETED]))
+    return _source(output, sql.SQL("unnest({}) AS _staged ({})").format(sql.SQL(", ").join(given), names))
+
+
+def _source(output: Output, table: sql.Composable) -> sql.Composed:
     parts = [
         sql.SQL("{}::{} AS {}").format(sql.Identifier(text), sql.SQL(kind.postgres), bound_column(name))
-        for (name, kind), text in zip(output.columns.items(), own, strict=True)
+        for (name, kind), text in zip(output.columns.items(), _text_columns(output), strict=True)
     ]
     parts.append(sql.SQL("{}, {}").format(sql.Identifier(RESULT_TIME), sql.Identifier(IS_DELETED)))
-    return Staged(sql.SQL("(SELECT {} FROM {})").format(sql.SQL(", ").join(parts), table), params)
+    return sql.SQL("(SELECT {} FROM {})").format(sql.SQL(", ").join(parts), table)
+
+
+def _text_columns(output: Output) -> list[str]:
+    return [f"_{place}" for place in range(len(output.columns.names))]
 
 
 def _copied(cursor: Cursor, texts: pl.DataFrame, own: Sequence[str], role: str) -> sql.Composable:
@@ -82,16 +129,6 @@ def _copied(cursor: Cursor, texts: pl.DataFrame, own: Sequence[str], role: str) 
     cursor.execute(create.format(stage, sql.SQL(", ").join(parts)))
     copy_frame(cursor, stage, texts)
     return stage
-
-
-def _parameters(texts: pl.DataFrame) -> tuple[sql.Composable, dict[str, Any]]:
-    """Return rows as a function that gives them, with their columns as parameters."""
-    params = {f"stage_{place}": _texts(column) for place, column in enumerate(texts.iter_columns())}
-    arrays = [sql.SQL("{}::text[]").format(sql.Placeholder(name)) for name in list(params)[:-2]]
-    times, deleted = (sql.Placeholder(name) for name in list(params)[-2:])
-    arrays.append(sql.SQL("{}::text[]::bigint[], {}::text[]::boolean[]").format(times, deleted))
-    names = sql.SQL(", ").join(map(sql.Identifier, texts.columns))
-    return sql.SQL("unnest({}) AS _staged ({})").format(sql.SQL(", ").join(arrays), names), params
 
 
 def _texts(column: pl.Series) -> list[str | None]:

@@ -18,8 +18,8 @@ from engine.connectors.column_names import bound_column, bound_columns, column, 
 from engine.connectors.schemas import schemas_of
 from engine.connectors.staging import IS_DELETED as IS_DELETED
 from engine.connectors.staging import RESULT_TIME as RESULT_TIME
-from engine.connectors.staging import Staged, copy_rows, is_inline, staged
-from engine.core.frames import OPEN_DELETE, OPEN_ROW
+from engine.connectors.staging import copy_rows, is_inline, staged, statement
+from engine.core.frames import OPEN_DELETE, OPEN_ROW, with_series
 from engine.plan.model import Output
 
 SCHEMA = "views"
@@ -124,16 +124,14 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
         _apply_versions(cursor, output, changes, horizon_ms)
         return
     folded = changes.unique(subset=list(output.key), keep="last", maintain_order=True) if output.key else changes.tail(1)
-    is_row = pl.col("_op") == 0
-    if not output.is_final or not folded.select(is_row.all()).item():
+    is_row = folded.get_column("_op") == 0
+    if not output.is_final or not is_row.all():
         _write(cursor, SCHEMA, output, folded, is_row)
     elif is_inline(folded.height, int(folded.estimated_size())):
-        stage = staged(cursor, output, folded.with_columns(pl.lit(value=False).alias(IS_DELETED)), SCHEMA)
-        names = bound_columns([*output.columns.names, RESULT_TIME])
-        insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} s")
-        cursor.execute(insert.format(view_identifier(output.name), names, names, stage.source), stage.params)
+        stage = staged(cursor, output, with_series(folded, (~is_row).alias(IS_DELETED)), SCHEMA)
+        cursor.execute(statement(_insert, stage, output), stage.params)
     else:
-        copy_rows(cursor, view_identifier(output.name), folded.select(*output.columns.names, RESULT_TIME), output.columns)
+        copy_rows(cursor, view_identifier(output.name), folded[[*output.columns.names, RESULT_TIME]], output.columns)
 
 
 def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
@@ -152,62 +150,88 @@ def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], c
     columns = [*output.columns.names, RESULT_TIME, "_op"]
     rows = pl.concat([frame.select(columns) for frame in told]).drop_nulls(list(output.key))
     folded = rows.unique(subset=list(output.key), keep="last", maintain_order=True)
-    _write(cursor, OPEN_SCHEMA, output, folded, pl.col("_op") == OPEN_ROW)
+    _write(cursor, OPEN_SCHEMA, output, folded, folded.get_column("_op") == OPEN_ROW)
 
 
-def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is_row: pl.Expr) -> None:
+def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is_row: pl.Series) -> None:
     """Put rows and take keys away; a key is in ``folded`` once."""
-    given = folded.with_columns((~is_row).alias(IS_DELETED))
-    table = sql.Identifier(schema, output.name)
-    stage = staged(cursor, output, given, schema)
-    if not given[IS_DELETED].all():
-        names = [*output.columns.names, RESULT_TIME]
-        put = _upsert(table, stage.source, names, output.key, sql.SQL("WHERE NOT {}").format(sql.Identifier(IS_DELETED)))
-        cursor.execute(put, stage.params)
-    if given[IS_DELETED].any():
-        delete = sql.SQL("DELETE FROM {} v USING {} s WHERE s.{} AND {}")
-        cursor.execute(delete.format(table, stage.source, sql.Identifier(IS_DELETED), _same(output)), stage.params)
+    stage = staged(cursor, output, with_series(folded, (~is_row).alias(IS_DELETED)), schema)
+    if is_row.any():
+        cursor.execute(statement(_put, stage, output, schema), stage.params)
+    if not is_row.all():
+        cursor.execute(statement(_take_away, stage, output, schema), stage.params)
+
+
+def _insert(source: sql.Composed, output: Output) -> sql.Composed:
+    names = bound_columns([*output.columns.names, RESULT_TIME])
+    return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} s").format(view_identifier(output.name), names, names, source)
+
+
+def _put(source: sql.Composed, output: Output, schema: str) -> sql.Composed:
+    names = [*output.columns.names, RESULT_TIME]
+    condition = sql.SQL("WHERE NOT {}").format(sql.Identifier(IS_DELETED))
+    return _upsert(sql.Identifier(schema, output.name), source, names, output.key, condition)
+
+
+def _take_away(source: sql.Composed, output: Output, schema: str) -> sql.Composed:
+    delete = sql.SQL("DELETE FROM {} v USING {} s WHERE s.{} AND {}")
+    return delete.format(sql.Identifier(schema, output.name), source, sql.Identifier(IS_DELETED), _same(output))
 
 
 def _apply_versions(cursor: Cursor, output: Output, changes: pl.DataFrame, horizon_ms: int | None) -> None:
     """Put versions into the history (V2), the latest version of each touched key into the view; forget what ended by the horizon."""
     keys = [*output.key, RESULT_TIME]
     folded = changes.unique(subset=keys, keep="last", maintain_order=True)
-    folded = folded.with_columns((pl.col("_op") != 0).alias(IS_DELETED))
-    history = history_identifier(output.name)
+    folded = with_series(folded, (folded.get_column("_op") != 0).alias(IS_DELETED))
     stage = staged(cursor, output, folded, HISTORY_SCHEMA)
-    names = [*output.columns.names, RESULT_TIME]
-    cursor.execute(_upsert(history, stage.source, [*names, IS_DELETED], keys), stage.params)
-    latest = sql.SQL(
+    cursor.execute(statement(_put_versions, stage, output), stage.params)
+    cursor.execute(statement(_put_latest, stage, output), stage.params)
+    if folded[IS_DELETED].any():  # else no key's latest version has become a tombstone
+        cursor.execute(statement(_take_latest_away, stage, output), stage.params)
+    if horizon_ms is not None:
+        cursor.execute(statement(_forget_versions, stage, output), {**stage.params, "horizon": horizon_ms})
+
+
+def _put_versions(source: sql.Composed, output: Output) -> sql.Composed:
+    names = [*output.columns.names, RESULT_TIME, IS_DELETED]
+    return _upsert(history_identifier(output.name), source, names, [*output.key, RESULT_TIME])
+
+
+def _latest(source: sql.Composed, output: Output) -> sql.Composed:
+    """Return the latest versions of the keys of some rows, as a subquery."""
+    return sql.SQL(
         "(SELECT l.* FROM (SELECT DISTINCT {key} FROM {stage} t) s CROSS JOIN LATERAL"
         " (SELECT * FROM {history} v WHERE {same} ORDER BY {time} DESC LIMIT 1) l)"
     ).format(
-        key=bound_columns(output.key), stage=stage.source, history=history, same=_same(output), time=sql.Identifier(RESULT_TIME)
-    )  # fmt: skip
-    view = view_identifier(output.name)
-    put = _upsert(view, latest, names, output.key, sql.SQL("WHERE NOT s.{}").format(sql.Identifier(IS_DELETED)))
-    cursor.execute(put, stage.params)
-    if folded[IS_DELETED].any():  # else no key's latest version has become a tombstone
-        delete = sql.SQL("DELETE FROM {} v USING {} s WHERE s.{} AND {}")
-        cursor.execute(delete.format(view, latest, sql.Identifier(IS_DELETED), _same(output)), stage.params)
-    if horizon_ms is not None:
-        _forget_versions(cursor, output, stage, horizon_ms)
+        key=bound_columns(output.key),
+        stage=source,
+        history=history_identifier(output.name),
+        same=_same(output),
+        time=sql.Identifier(RESULT_TIME),
+    )
 
 
-def _forget_versions(cursor: Cursor, output: Output, stage: Staged, horizon_ms: int) -> None:
+def _put_latest(source: sql.Composed, output: Output) -> sql.Composed:
+    names = [*output.columns.names, RESULT_TIME]
+    condition = sql.SQL("WHERE NOT s.{}").format(sql.Identifier(IS_DELETED))
+    return _upsert(view_identifier(output.name), _latest(source, output), names, output.key, condition)
+
+
+def _take_latest_away(source: sql.Composed, output: Output) -> sql.Composed:
+    return _take_away(_latest(source, output), output, SCHEMA)
+
+
+def _forget_versions(source: sql.Composed, output: Output) -> sql.Composed:
     """Remove the versions of touched keys that ended by the horizon."""
-    cursor.execute(
-        sql.SQL(
-            "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %(horizon)s)"
-            " AS _newest FROM (SELECT DISTINCT {key} FROM {stage} t) s) s WHERE {same} AND v.{time} < s._newest"
-        ).format(
-            history=history_identifier(output.name),
-            stage=stage.source,
-            time=sql.Identifier(RESULT_TIME),
-            key=bound_columns(output.key),
-            same=_same(output),
-        ),
-        {**stage.params, "horizon": horizon_ms},
+    return sql.SQL(
+        "DELETE FROM {history} v USING (SELECT s.*, (SELECT max(v.{time}) FROM {history} v WHERE {same} AND v.{time} <= %(horizon)s)"
+        " AS _newest FROM (SELECT DISTINCT {key} FROM {stage} t) s) s WHERE {same} AND v.{time} < s._newest"
+    ).format(
+        history=history_identifier(output.name),
+        stage=source,
+        time=sql.Identifier(RESULT_TIME),
+        key=bound_columns(output.key),
+        same=_same(output),
     )
 
 
