@@ -1,7 +1,8 @@
-"""Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--seconds 30] [--json FILE]`.
+"""Many light queries in one driver: `python -m tests.bench many [--queries 1 5 10 20] [--resting 0]`.
 
-Each query has a stream of its own with 20 records a second; all are created at once in a fresh service. Then they rest, for the cost of a
-query that has nothing to do. Memory is proportional set size, so that shared pages count once; per query is what is more than without any.
+Each query has a stream of its own with 20 records a second; all are created at once in a fresh service, beside others that have one record
+and then rest. In the end all rest, for the cost of a query that has nothing to do. Memory is proportional set size, so that shared pages count
+once; per query is what is more than without any.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from tests.bench.service import Service, await_driver, fresh_service
 from tests.bench.steady import Lane, as_json, observe, quantile
 
 PER_SECOND = 20
-EVERY_S = 0.5
 TASKS = 1
 WARM_S = 15.0
 REST_S = 15.0
 START_S = 300.0
+AT_ONCE = 16
+ASKED_AT_ONCE = 20
 POLL_S = 0.1
 
 
@@ -33,47 +35,54 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; returns 1 where a query did not run to the end, never for a time."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench many")
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 5, 10, 20])
+    parser.add_argument("--resting", type=int, default=0, help="further queries that have nothing to do")
+    parser.add_argument("--every", type=float, default=0.5, help="seconds between two requests that append to a stream")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured, after the warm-up")
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     figures = []
     for number in options.queries:
-        with fresh_service(options.work.resolve()) as service:
-            figures.append(_measure(service, number, options.seconds))
+        with fresh_service(options.work.resolve(), max_queries=max(100, number + options.resting)) as service:
+            figures.append(_measure(service, number, options))
             Console(width=150).print(figures[-1], highlight=False)
     _print(figures)
     as_json(options.json, figures)
     return 0 if all(each["alive"] == each["queries"] and each["attempts"] == 0 for each in figures) else 1
 
 
-def _measure(service: Service, number: int, seconds: float) -> dict[str, Any]:
-    lanes = [Lane(f"s{place}", PER_SECOND, EVERY_S) for place in range(number)]
+def _measure(service: Service, busy: int, options: argparse.Namespace) -> dict[str, Any]:
+    number = busy + options.resting
+    every = [Lane(f"s{place}", PER_SECOND, options.every) for place in range(number)]
+    lanes = every[:busy]
     await_driver(service)
     empty = memory_by_role(service.pid)
-    for lane in lanes:
+    for lane in every:
         service.client.register("streams", lane.name, lane.stream())
         service.client.append("streams", lane.name, b'{"key":"first","sent":0}')
     begun = time.monotonic()
-    with ThreadPoolExecutor(number) as pool:
-        list(pool.map(service.client.put_query, [lane.query(TASKS) for lane in lanes]))
+    with ThreadPoolExecutor(min(number, AT_ONCE)) as pool:
+        list(pool.map(service.client.put_query, [lane.query(TASKS) for lane in every]))
+    defined_s = time.monotonic() - begun
     first_s, all_s = _await_commits(service, number, begun)
     begun_ms = time.time() * 1000
     url = f"http://127.0.0.1:{service.port}"
     observe(url, lanes, WARM_S)
-    before, clock = cpu_by_role(service.pid), time.monotonic()
+    before, clock = _cpu(service), time.monotonic()
     since_ms = int(time.time() * 1000)
-    observed = observe(url, lanes, seconds)
-    after, busy_s = cpu_by_role(service.pid), time.monotonic() - clock
+    observed = observe(url, lanes, options.seconds)
+    after, busy_s = _cpu(service), time.monotonic() - clock
     memory = memory_by_role(service.pid)
-    resting, clock = cpu_by_role(service.pid), time.monotonic()
+    at_rest, clock = _cpu(service), time.monotonic()
     time.sleep(REST_S)
-    rested, rest_s = cpu_by_role(service.pid), time.monotonic() - clock
+    rested, rest_s = _cpu(service), time.monotonic() - clock
     latencies = sorted(each for lane in observed.values() for each in lane.latencies(since_ms))
-    statuses = [service.client.status(f"seen_{lane.name}") for lane in lanes]
+    statuses = [service.client.status(f"seen_{lane.name}") for lane in every]
     more = {role: (size - empty.get(role, 0.0)) / number for role, size in memory.items()}
     return {
         "queries": number,
+        "busy": busy,
+        "defined_s": defined_s,
         "alive": sum(status["state"] == "running" for status in statuses),
         "attempts": sum(status["attempt"] for status in statuses),
         "first_result_s": first_s,
@@ -81,38 +90,46 @@ def _measure(service: Service, number: int, seconds: float) -> dict[str, Any]:
         "p50_s": quantile(latencies, 0.5),
         "p99_s": quantile(latencies, 0.99),
         "cores": {role: (spent - before.get(role, 0.0)) / busy_s for role, spent in after.items()},
-        "idle_cores_per_query": {role: (spent - resting.get(role, 0.0)) / rest_s / number for role, spent in rested.items()},
+        "idle_cores_per_query": {role: (spent - at_rest.get(role, 0.0)) / rest_s / number for role, spent in rested.items()},
         "memory_mib": memory,
         "memory_per_query_mib": more,
         "seconds": time.time() - begun_ms / 1000,
     }
 
 
+def _cpu(service: Service) -> dict[str, float]:
+    return cpu_by_role(service.pid) | cpu_by_role(service.postgres_pid)
+
+
 def _await_commits(service: Service, number: int, begun: float) -> tuple[float, float]:
     """Return the seconds until the first and until the last query had committed."""
     first: float | None = None
-    while True:
-        statuses = [service.client.status(f"seen_s{place}") for place in range(number)]
-        done = sum(status["batch_id"] is not None for status in statuses)
-        if done and first is None:
-            first = time.monotonic() - begun
-        if done == number and first is not None:
-            return first, time.monotonic() - begun
+    waiting = set(range(number))
+    while waiting:
+        for place in sorted(waiting):
+            if service.client.status(f"seen_s{place}")["batch_id"] is not None:
+                waiting.remove(place)
+                first = first or time.monotonic() - begun
+            elif place % ASKED_AT_ONCE == 0:
+                break  # those that were created later come later
         if time.monotonic() - begun > START_S:
-            raise TimeoutError(f"{done} of {number} queries have committed: {[status['state'] for status in statuses]}")
+            raise TimeoutError(f"{len(waiting)} of {number} queries have not committed: {sorted(waiting)[:10]} ...")
         time.sleep(POLL_S)
+    assert first is not None
+    return first, time.monotonic() - begun
 
 
 def _print(figures: Sequence[dict[str, Any]]) -> None:
     table = Table(title=f"light queries ({PER_SECOND} records/s each) in one driver, created at once")
-    table.add_column("queries")
+    table.add_column("queries, of them busy")
     for each in figures:
-        table.add_column(str(each["queries"]), justify="right")
+        table.add_column(f"{each['queries']}, {each['busy']}", justify="right")
 
     def line(name: str, value: Any) -> None:
         table.add_row(name, *(value(each) for each in figures))
 
     line("alive, restarts", lambda each: f"{each['alive']}, {each['attempts']}")
+    line("all defined after, s", lambda each: f"{each['defined_s']:.1f}")
     line("first / all results after, s", lambda each: f"{each['first_result_s']:.1f} / {each['all_results_s']:.1f}")
     line("latency p50 / p99, s", lambda each: f"{each['p50_s']:.2f} / {each['p99_s']:.2f}")
     line("cores, busy", lambda each: f"{sum(each['cores'].values()):.2f}")

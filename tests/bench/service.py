@@ -29,6 +29,7 @@ class Service:
         port: where it answers.
         data_dir: with its driver's log.
         pid: the serving process; the driver and its workers are below it.
+        postgres_pid: the server process of its database.
     """
 
     client: Client
@@ -36,11 +37,17 @@ class Service:
     port: int
     pid: int
     data_dir: Path
+    postgres_pid: int
 
 
 @contextmanager
-def fresh_service(work: Path) -> Iterator[Service]:
-    """Start a service on an empty data directory below ``work`` and remove the directory afterwards."""
+def fresh_service(work: Path, max_queries: int | None = None) -> Iterator[Service]:
+    """Start a service on an empty data directory below ``work`` and remove the directory afterwards.
+
+    Args:
+        work: where.
+        max_queries: of its driver; None: as by default.
+    """
     data_dir = work / f"run-{uuid4().hex[:8]}"
     postgres = EmbeddedPostgres(data_dir / "postgres")
     port = free_port()
@@ -52,12 +59,15 @@ def fresh_service(work: Path) -> Iterator[Service]:
         "SLACKWATER_SPARK__DRIVER_MEMORY": "4g",
         "SLACKWATER_SPARK__CLASS_ARCHIVE": "false",  # made a minute after the start, in the middle of what is measured
     }
+    if max_queries is not None:
+        environment["SLACKWATER_DRIVER__MAX_QUERIES"] = str(max_queries)
     url = f"http://127.0.0.1:{port}"
     try:
         with running_service(url, environment, data_dir / "serve.log") as process, Client(url) as client:
             if process is None:
                 raise RuntimeError(f"something answers on the free port {port}")
-            yield Service(client, environment["SLACKWATER_DATABASE_URL"], port, process.pid, data_dir)
+            server = int(next((data_dir / "postgres").rglob("postmaster.pid")).read_text().split()[0])
+            yield Service(client, environment["SLACKWATER_DATABASE_URL"], port, process.pid, data_dir, server)
     finally:
         postgres.stop()
         shutil.rmtree(data_dir, ignore_errors=True)
