@@ -128,9 +128,12 @@ class _Lane:
         return self.backlog.feed, self.backlog.partition
 
     def within(self, limit: BatchLimit) -> int:
-        """Return the end of as many chunks as fit, at least one."""
+        """Return the end of as many chunks as fit, at least one; of a first one that is too long, where offsets count its records, a part."""
         rows = size_bytes = 0
         end = self.backlog.start
+        first = self.backlog.chunks[0]
+        if limit.max_rows < first.rows == first.end_offset - end:
+            return end + limit.max_rows
         for chunk in self.backlog.chunks:
             rows, size_bytes = rows + chunk.rows, size_bytes + chunk.size_bytes
             if end > self.backlog.start and (rows > limit.max_rows or size_bytes > limit.max_bytes):

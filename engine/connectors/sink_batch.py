@@ -32,6 +32,7 @@ class Batch:
         earlier_ms: what became known of the batch before since that was committed.
         states: of the tasks that did something.
         cursor: where the batch ends.
+        emitted_bytes: size of what the tasks emitted.
     """
 
     now_ms: int
@@ -45,11 +46,14 @@ class Batch:
     earlier_ms: Mapping[str, int] = field(default_factory=dict)
     states: dict[Place, TaskState] = field(default_factory=dict)
     cursor: Json | None = None
+    emitted_bytes: int = 0
 
     @classmethod
     def of(cls, packets: Sequence[Packet]) -> Batch:
         batch = cls(max((packet.now_ms for packet in packets), default=0))
         for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
+            if packet.kind in ("data", "replayed", "opened", "late"):
+                batch.emitted_bytes += len(packet.blob)
             match packet.kind:
                 case "data":
                     batch.changes.setdefault(packet.partition, []).append(decode_frame(packet.blob))

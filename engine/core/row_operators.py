@@ -10,8 +10,10 @@ import polars as pl
 from engine.core.clocks import LAST_EVENT_TIME_MS
 from engine.core.frames import OP, OPEN_ROW, SERVICE_COLUMNS, TS, Counters, OperatorOutput, add_counter, empty_frame
 from engine.core.gaps import GapCounter
+from engine.core.made_rows import RowMaker
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import compile_scalar
+from engine.definition.made_texts import holds_texts
 from engine.definition.pseudo_columns import EVENT_TIME, FORCED
 from engine.definition.syntax import reference
 from engine.definition.types import BIGINT, BOOLEAN, Schema
@@ -60,8 +62,12 @@ class RowProjection(Operator):
         self.schema = Schema(tuple((name, item.type) for name, item in compiled))
         self._reads_time = any(EVENT_TIME in item.columns for _, item in compiled)
         self._nothing = empty_frame(self.schema)
-        self._columns = [item.expr.cast(item.type.polars).alias(name) for name, item in compiled]
-        self._gaps = GapCounter(spec.step, [item for _, item in compiled])
+        columns = [item.expr.cast(item.type.polars).alias(name) for name, item in compiled]
+        given = {reference(name) for name in known.names}
+        texts = dict(spec.columns)
+        made = [name for name, item in compiled if holds_texts(item.type) and texts[name] not in given]
+        gaps = GapCounter(spec.step, [item for _, item in compiled])
+        self._rows = RowMaker([*SERVICE_COLUMNS, *columns], made, gaps, spec.step)
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
         if frame.is_empty():
@@ -71,9 +77,7 @@ class RowProjection(Operator):
         if self._reads_time:
             frame = frame.with_columns(pl.col(TS).alias(EVENT_TIME))
         counters: Counters = {}
-        projected = frame.select(*SERVICE_COLUMNS, *self._columns)
-        self._gaps.count(frame, counters, projected.get_columns()[len(SERVICE_COLUMNS) :])
-        return OperatorOutput(projected, counters=counters)
+        return OperatorOutput(self._rows.of(frame, counters), counters=counters)
 
 
 class RowRetiming(Operator):

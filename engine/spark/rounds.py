@@ -31,6 +31,7 @@ from engine.spark.checkpoint import note_planned
 from engine.spark.failures import marked
 from engine.spark.silence import Silence
 from engine.spark.source import PacketReader, SourceSpec, SplitGroup
+from engine.spark.watch import watch
 
 FORMAT: Final = "slackwater"
 
@@ -228,7 +229,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 planned.spec = SourceSpec.decoded(planned.written)
                 planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
-                planned.reader = planned.spec.opened()
+                with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+                    planned.reader = planned.spec.opened()
                 planned.watched = planned.reader.watched
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
@@ -271,7 +273,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_at(self, number: int, planned: _Planned) -> None:
         assert planned.reader is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
-        end = planned.reader.next_cursor(planned.start)
+        with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+            end = planned.reader.next_cursor(planned.start)
         if end is not planned.start:
             planned.end = end
             if planned.spec.run is not None:
@@ -282,9 +285,17 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _parts(self, number: int) -> list[MemberPart]:
         planned = self._members[number]
-        if not planned.failure and planned.reader is not None and planned.start is not None and planned.end is not None:
+        reader, spec = planned.reader, planned.spec
+        if (
+            not planned.failure
+            and reader is not None
+            and spec is not None
+            and planned.start is not None
+            and planned.end is not None
+        ):
             try:
-                groups = planned.reader.groups(planned.start, planned.end)
+                with watch().at_work(spec.bounds, spec.run, None):
+                    groups = reader.groups(planned.start, planned.end)
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
             else:

@@ -131,7 +131,8 @@ def test_one_partition_is_cut_by_size_whatever_its_times() -> None:
     backlogs = [only.backlog]
     assert admit(backlogs, BatchLimit(3, 10**9), None) == Admitted({("s", 0): 3})
     assert admit(backlogs, BatchLimit(10**9, 450), None) == Admitted({("s", 0): 3})
-    assert admit(backlogs, BatchLimit(1, 1), None) == Admitted({("s", 0): 2})
+    assert admit(backlogs, BatchLimit(9, 1), None) == Admitted({("s", 0): 2})
+    assert admit(backlogs, BatchLimit(1, 1), None) == Admitted({("s", 0): 1}), "of a chunk that is too long a part"
     assert admit(backlogs, UNBOUNDED, None) == Admitted({("s", 0): 6})
 
 
