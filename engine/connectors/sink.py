@@ -105,12 +105,18 @@ class Committed:
         cpu_ms: CPU time of its tasks.
         cursor: where it ends; None where nobody said so.
         emitted_bytes: size of what its tasks emitted.
+        part_ms: how long reading and work took in the one worker that did both; None: several did.
+        process_ms: how long its tasks worked.
+        busiest: share of its busiest task in the work of all; None where fewer than two had work.
     """
 
     rows: int
     cpu_ms: int
     cursor: Json | None
     emitted_bytes: int
+    part_ms: int | None
+    process_ms: int
+    busiest: float | None
 
 
 class Sink:
@@ -175,7 +181,9 @@ class Sink:
         if failure := batch.failure():
             # What came before it is committed; the rest waits in the state for the definition to be mended.
             raise failure
-        return Committed(batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes)
+        return Committed(
+            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest()
+        )
 
     def _transact(self, batch_id: int, batch: Batch, begun: float) -> None:
         conn = self.link.connection()

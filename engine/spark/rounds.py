@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from engine.connectors.feed_ends import feed_ends
-from engine.connectors.packets import PACKET_DDL, Packet, packet_batches
+from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.connectors.task_states import Cursor
 from engine.errors import SourceUnavailable
@@ -335,11 +336,15 @@ def _packets(part: MemberPart, *, is_alone: bool) -> Iterator[Packet]:
         return
     found = _reader(part.spec).done(part.group, part.batch_id)
     if not is_alone:
+        begun = perf_counter()
         try:
-            found = iter(list(found))
+            packets = list(found)
         except Exception as error:  # noqa: BLE001 - told to the member
             yield failed(part.member, carried(error))
             return
+        part_ms = round((perf_counter() - begun) * 1_000)
+        effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
+        found = iter([*packets, effort])
     for packet in found:
         yield replace(packet, member=part.member)
 

@@ -28,6 +28,7 @@ from engine.spark.batch_size import BatchSize
 from engine.spark.carrier import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Carrier, Ride
 from engine.spark.checkpoint import begin_run, planned_batch, time_since_planned
 from engine.spark.cluster import is_cluster, require_fit_workers
+from engine.spark.effort import BatchEffort, Effort
 from engine.spark.failures import decoded
 from engine.spark.launch_state import Launch, LaunchState, open_state
 from engine.spark.source import Clock, SourceSpec, start_positions
@@ -161,6 +162,7 @@ class RunningQuery:
         self.on_failed: Callable[[RunningQuery, BaseException], None] | None = None
         self.is_settled = True
         self._weight = Weight()
+        self._effort = Effort(time.monotonic())
         self._ride = Ride.SHARED
         self._moves = -1
         self._size = BatchSize()
@@ -286,6 +288,8 @@ class RunningQuery:
         self._log.debug("batch_committed", batch_id=batch_id, rows=done.rows)
         if self._options.on_commit is not None:
             self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, done.rows, began_ns, ended_ns))
+        commit_ms = (ended_ns - began_ns) // 1_000_000
+        self._effort.after(BatchEffort(done.part_ms, done.process_ms, commit_ms, done.busiest), phases_ms, time.monotonic())
         if self.on_weight is not None:
             work_ms = (time.thread_time_ns() - cpu_began_ns) // 1_000_000 + done.cpu_ms
             self.on_weight(self, self._weight.after(done.rows, work_ms, time.monotonic()))
@@ -304,6 +308,7 @@ class RunningQuery:
             "cpu_share": round(share, 4),
             "largest_batch": heaviest,
             "max_rows": self._size.rows,
+            "shares": self._effort.measured(time.monotonic()),
         }
 
     @property

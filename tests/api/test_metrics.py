@@ -27,6 +27,15 @@ DETAIL = {
     "buffered": {"window": {"0": 3, "1": 4}},
     "buffered_bytes": {"window": {"0": 30, "1": 40}},
     "oldest_ms": {"window": {"0": 4_000, "1": 2_500}},
+    "carrier": {
+        "is_shared": False,
+        "is_trial": False,
+        "moves": 1,
+        "cpu_share": 0.4,
+        "largest_batch": 20_000,
+        "max_rows": 1250,
+        "shares": {"reading": 0.2, "tasks": 0.5, "commit": 0.1, "round": 0.1, "busiest_task": 0.9},
+    },
     "phases_ms": {"process": 20, "sink": 5, "spark_wal_commit": 14},
 }
 
