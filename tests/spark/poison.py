@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from engine.connectors.packets import Packet
+from engine.connectors.replay_reader import ReplayReader
 from engine.spark.stages import StageWork
 
 POISONOUS: Final = "poisonous"
@@ -41,6 +42,14 @@ _HARM: Final[Mapping[str, Callable[[], None]]] = {
     SPINNING: _spin,
     HUNGRY: _eat,
 }
+
+
+class WaitingReplays(ReplayReader):
+    """A feed that is asked in vain how far it reaches."""
+
+    def ends(self) -> Mapping[int, int]:
+        _wait()
+        return {}
 
 
 class PoisonedWork(StageWork):

@@ -10,8 +10,10 @@ from uuid import UUID, uuid4
 import polars as pl
 import pytest
 
+from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sink import claim_epoch
 from engine.errors import DataInvalid, EngineError, ResultLocked
+from engine.plan.model import Feed, Plan
 from engine.spark import runner
 from engine.spark.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
 from engine.spark.fleet import Fleet
@@ -19,7 +21,7 @@ from engine.spark.launch_state import Launch
 from engine.spark.runner import RunningQuery, RunOptions
 from engine.spark.watch import USUAL, WorkBounds
 from tests.spark.conftest import Launcher
-from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork
+from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
 from tests.spark.test_end_to_end import (
     DEADLINE_SECONDS,
     counting,
@@ -196,6 +198,26 @@ def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
         fleets.show(each, pl.concat([flights, more], how="diagonal"))
         assert fleets.queries[each].error() is None
     assert {each: fleets.queries[each].carrier for each in names} == before, "it began alone, so nobody else was held up again"
+
+
+def test_who_holds_the_planning_up_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replays(plan: Plan, query_id: UUID, dsn: str) -> WaitingReplays | None:
+        name = replay_feed(query_id)
+        return WaitingReplays(dsn, Feed(name, "log", name), plan) if plan.query == WAITING else None
+
+    monkeypatch.setattr(runner, "_replays", replays)
+    fleets.bounds = WorkBounds(stall_s=3)
+    names = ["planned_1", "planned_2"]
+    for name in names:
+        fleets.launch(name)
+    bad = fleets.launch(WAITING)
+    fleets.launcher.append("flights", flights := many_flights(50))
+    wait_until(lambda: not bad.is_active)
+    assert isinstance(bad.error(), StallsItsWorker)
+    assert "while its next batch was planned" in str(bad.error())
+    for name in names:
+        fleets.show(name, flights)
+        assert fleets.queries[name].error() is None
 
 
 def test_a_lock_on_one_result_holds_the_others_up_for_a_moment_only(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
