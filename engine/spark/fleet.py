@@ -194,7 +194,7 @@ class Fleet:
             noted = member.accusation()
             if member.goes_on_after(found) or member.goes_on_with_less(noted):
                 self._suspects.put(member)
-            elif isinstance(found, WorkerLost):
+            elif isinstance(found, WorkerLost) or noted is not None:
                 member.fail(verdict(found, noted or member.overdue()))
             else:
                 member.fail(found)

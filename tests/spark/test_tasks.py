@@ -95,7 +95,7 @@ def test_results_go_on_over_other_numbers_of_shuffle_partitions_and_other_worker
     register_flights(launcher)
     plan, identity = launcher.plan(**counting(tasks=4)), None
     usual = launcher.spark.conf.get("spark.sql.shuffle.partitions")
-    flights = many_flights(0)
+    flights = many_flights(1).clear()
     try:
         for epoch, partitions in enumerate((2, 4, 1), 1):
             launcher.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
