@@ -60,6 +60,12 @@ PHASE = Metric(
     "read), spark_query_planning, spark_wal_commit, spark_add_batch (read, process and sink), spark_commit_offsets, spark_trigger (all)",
     ("query", "phase"),
 )
+BUSY = Metric(
+    "slackwater_query_busy_ratio",
+    "gauge",
+    "Share of the ten seconds before the last commit that went into: reading, tasks, commit, round (what else its carrier did)",
+    ("query", "part"),
+)
 READ = Metric("slackwater_query_read_records_total", "counter", "Records read, by feed", ("query", "feed"))
 EMITTED = Metric("slackwater_query_emitted_records_total", "counter", "Changes written to the result", ("query",))
 LAG = Metric("slackwater_query_lag_records", "gauge", "Records of a log feed that are not read yet", ("query", "feed"))
@@ -103,7 +109,7 @@ DRIVER_HEARTBEAT = Metric(
 )
 
 OF_FACTS = (
-    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, READ, EMITTED, LAG, LAG_SECONDS, STREAM_TIME, CLOCK, BUFFERED,
+    QUERIES, QUERY_STATE, LAUNCHES, ATTEMPT, BATCHES, COMMIT_AGE, PHASE, BUSY, READ, EMITTED, LAG, LAG_SECONDS, STREAM_TIME, CLOCK, BUFFERED,
     BUFFERED_BYTES, OLDEST, COUNTED, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
 )  # fmt: skip
 """Told by the database: the same from every process of a service, so take one of them."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from app.oidc_settings import is_loopback
 
 _MEMORY = r"^\d+[kmgKMG]$"
+_SHIFTS = {"k": 10, "m": 20, "g": 30}
 _OF_CLUSTERS = ("executor_memory", "executor_cores", "max_cores", "driver_host", "auth_secret")
 _MASTER = re.compile(r"local|local\[(\d+|\*)(,\d+)?\]|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|spark://\[[0-9a-f:]+\]:\d+")
 
@@ -21,6 +22,10 @@ class SparkSettings(BaseModel):
     Attributes:
         master: ``local[N]``: N cores of this machine; ``spark://HOST:PORT``: a standalone cluster.
         shuffle_partitions: how many tasks work at once, over the whole cluster.
+        worker_memory: of its own memory, how much each Python worker may have; the query at work in one that has more is tried alone, and failed
+            where it ends that worker, too (``exhausts_its_worker``). None: half of the machine's memory for all cores together, at least 1g.
+        stall_timeout_ms: how long a query may be at work in a worker without progress (``stalls_its_worker``); ten times as long where it has a
+            streaming query of its own.
         class_archive: keep Spark's classes (180 MB), so that later starts take half the CPU.
         class_archive_dir: where they are kept; None: in the data directory. Services of one user may share it; nobody else may write there.
         executor_memory: heap of each executor of a cluster (1g where it is not set); its Python workers need memory of their own.
@@ -36,6 +41,8 @@ class SparkSettings(BaseModel):
     master: str = "local[2]"
     driver_memory: str = Field(default="2g", pattern=_MEMORY)
     shuffle_partitions: int = Field(default=2, ge=1, le=1024)
+    worker_memory: str | None = Field(default=None, pattern=_MEMORY)
+    stall_timeout_ms: int = Field(default=120_000, ge=1_000)
     class_archive: bool = True
     class_archive_dir: Path | None = None
     executor_memory: str | None = Field(default=None, pattern=_MEMORY)
@@ -64,6 +71,13 @@ class SparkSettings(BaseModel):
                 f"max_cores ({self.max_cores}) leaves no room for one executor of {self.executor_cores} executor_cores"
             )
         return self
+
+    @property
+    def worker_memory_bytes(self) -> int | None:
+        """``worker_memory`` in bytes; None: not set."""
+        if self.worker_memory is None:
+            return None
+        return int(self.worker_memory[:-1]) << _SHIFTS[self.worker_memory[-1].lower()]
 
     @property
     def is_cluster(self) -> bool:

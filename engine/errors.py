@@ -9,9 +9,11 @@ EngineError
 ├── ExternalError        something outside failed: retried with backoff
 │   ├── SourceUnavailable
 │   ├── SinkUnavailable
+│   │   └── ResultLocked         somebody holds a lock on what belongs to one result
 │   └── DiskFull             no space left for state or checkpoint
 └── InternalError        a bug or a lost race of ours
     ├── EpochFenced          a newer launch owns this query: stop, write nothing
+    ├── EmissionTooLarge     a batch emits too much at once: tried again with less input
     ├── StateCorrupt         a manifest names what does not exist or is damaged
     │   └── StateNewer           a newer version wrote it, in a format that this one does not know
     └── InvariantBroken
@@ -116,6 +118,12 @@ class SinkUnavailable(ExternalError):
     code = "sink_unavailable"
 
 
+class ResultLocked(SinkUnavailable):
+    """Somebody else holds a lock on what belongs to one result. Other results are written."""
+
+    code = "result_locked"
+
+
 class DiskFull(ExternalError):
     """State or checkpoint cannot be written for want of space. Once there is some, the next launch goes on from the last commit."""
 
@@ -134,6 +142,12 @@ class EpochFenced(InternalError):
 
     code = "epoch_fenced"
     retryable = False
+
+
+class EmissionTooLarge(InternalError):
+    """A batch emits more than may be under way at once. It is tried again with less input, and nobody hears of it."""
+
+    code = "emission_too_large"
 
 
 class StateCorrupt(InternalError):

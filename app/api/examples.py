@@ -199,7 +199,9 @@ STATUS: dict[str, Any] = {
     "clocks": {"window": 1357041600000},
     "buffered": {"window": 118},
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
-    "carrier": {"kind": "shared", "moves": 0},
+    "carrier": {"kind": "shared", "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
+    "limited_by": "input",
+    "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
 }
 EVENTS: dict[str, Any] = {
     "items": [

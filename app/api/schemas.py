@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.domain.limiting import Limit
 from engine.definition.limits import FewFields
 
 QueryState = Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]
@@ -232,11 +233,35 @@ class QueryError(BaseModel):
 class Carrier(Answer):
     """The streaming query of Spark that carries a query's batches."""
 
-    kind: Literal["shared", "own"] = Field(
+    kind: Literal["shared", "own", "trial"] = Field(
         description="`shared`: light queries share one. `own`: the query's work is large (a batch of 15,000 records, or 15 % of a core over"
-        " ten seconds); it shares again after 30 seconds with less than 5 %."
+        " ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `trial`: it was at work when a worker died,"
+        " and does its next batch alone."
     )
     moves: int = Field(description="How often it has changed carriers since its launch.")
+    cpu_share: float | None = Field(
+        description="What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %.",
+        examples=[0.021],
+    )
+    largest_batch: int | None = Field(description="Records of its largest batch in these seconds.", examples=[412])
+    max_rows: int | None = Field(
+        description="Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."
+    )
+
+
+class Shares(Answer):
+    """Shares of the last ten seconds that a query's batches took, by what was done. All 0: it committed nothing meanwhile."""
+
+    reading: float = Field(description="Its records were read, judged and shared out among its tasks.")
+    tasks: float = Field(description="Its tasks worked.")
+    commit: float = Field(description="Its results were written.")
+    round: float = Field(
+        description="Its carrier did something else before the query's next batch could begin: others' batches, and what each costs."
+    )
+    busiest_task: float | None = Field(
+        description="Share of the busiest task in the work of all: with `tasks` of 4, 0.25 is even and 0.9 means that few keys have most"
+        " records. Null where fewer than two had work."
+    )
 
 
 class StatusAnswer(Answer):
@@ -277,7 +302,14 @@ class StatusAnswer(Answer):
     clocks: dict[str, int | None] = Field(description="Operator to stream time, the smallest over its tasks.")
     buffered: dict[str, int] = Field(description="Operator to records that wait inside it.")
     counters: list[Counter] = Field(description="What was counted at its inputs and operators, by reason.")
-    carrier: Carrier | None = Field(description="What carried its last batch; null before the first.")
+    carrier: Carrier | None = Field(description="What carried its last batch, and why; null before the first.")
+    limited_by: Limit = Field(
+        description="What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it"
+        " leaves records unread until a query that writes another of its inputs has come as far in event time; `input`: it waits for"
+        " records for a fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores"
+        " help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help)."
+    )
+    shares: Shares = Field(description="What its time goes into.")
 
 
 class RecordsAnswer(Answer):

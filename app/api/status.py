@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import STATUS
-from app.api.schemas import Carrier, Counter, FeedProgress, PartitionProgress, QueryState, Reason, StatusAnswer
+from app.api.schemas import Carrier, Counter, FeedProgress, PartitionProgress, QueryState, Reason, Shares, StatusAnswer
+from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting
 from app.domain.waiting import reason_for_waiting
@@ -81,6 +82,18 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
             waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
     detail = status.detail or {}
+    progress = [
+        _progress(feed, names, (status.position or {}).get(feed.name, {}), ends.get(feed.log_feed, {}))
+        for feed, names in feeds.items()
+    ]
+    facts = Facts(
+        state=status.state,
+        is_waiting=WAITS_FOR_PRODUCER in _conditions(status, waits),
+        is_merging=len(feeds) > 1 and any(feed.is_derived for feed in feeds),
+        unread=sum(partition.lag or 0 for feed in progress for partition in feed.partitions),
+        measured=(detail.get("carrier") or {}).get("shares"),
+        age_s=status.commit_age_s,
+    )
     return StatusAnswer(
         name=status.name,
         state=status.state,
@@ -99,21 +112,32 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         batch_id=status.batch_id,
         committed_at=status.committed_at,
         stream_time_ms=status.stream_time_ms,
-        progress=[
-            _progress(feed, names, (status.position or {}).get(feed.name, {}), ends.get(feed.log_feed, {}))
-            for feed, names in feeds.items()
-        ],
+        progress=progress,
         read_rows=sum(detail.get("read_rows", {}).values()),
         emitted_rows=detail.get("emitted_rows", 0),
         clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
         carrier=_carrier(detail.get("carrier")),
+        limited_by=limit_of(facts),
+        shares=_shares(facts),
     )
 
 
 def _carrier(noted: Mapping[str, Any] | None) -> Carrier | None:
-    return None if noted is None else Carrier(kind="shared" if noted["is_shared"] else "own", moves=noted["moves"])
+    if noted is None:
+        return None
+    return Carrier(
+        kind="shared" if noted["is_shared"] else "trial" if noted.get("is_trial") else "own",
+        moves=noted["moves"],
+        cpu_share=noted.get("cpu_share"),
+        largest_batch=noted.get("largest_batch"),
+        max_rows=noted.get("max_rows"),
+    )
+
+
+def _shares(facts: Facts) -> Shares:
+    return Shares(**shares_of(facts), busiest_task=busiest_task_of(facts))
 
 
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:

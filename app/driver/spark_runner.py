@@ -30,6 +30,7 @@ from engine.spark.launch_state import Launch
 from engine.spark.runner import CommittedBatch, RunOptions
 from engine.spark.session import SparkSettings, build_session
 from engine.spark.warm_up import make_class_archive, warm_up
+from engine.spark.watch import WorkBounds
 
 FIRST_ORDER_S = 0.5
 """A driver that has queries to go on with is told so at once."""
@@ -77,6 +78,7 @@ class SparkRunner:
                 auth_secret=None if settings.spark.auth_secret is None else settings.spark.auth_secret.get_secret_value(),
             ),
         )
+        self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
         self._fleet: Fleet | None = None
@@ -116,6 +118,7 @@ class SparkRunner:
             on_first_commit=lambda: order.note_phase("committed"),
             on_commit=None if self._tracing is None else self._trace,
             on_restoring=lambda: order.note_phase("restoring"),
+            bounds=self._bounds,
         )
         if self._fleet is None:
             self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import metric_list as metrics
 from app.domain.internal_queries import PREFIX
+from app.domain.limiting import PARTS
 from app.metric_list import Metric
 
 Json = dict[str, Any]
@@ -112,6 +113,8 @@ def _of_detail(name: str, detail: Json) -> Iterator[Sample]:
         yield metrics.READ, (name, feed), rows
     for phase, ms in detail.get("phases_ms", {}).items():
         yield metrics.PHASE, (name, phase), ms / 1000
+    shares = detail.get("carrier", {}).get("shares", {})
+    yield from ((metrics.BUSY, (name, part), shares[part]) for part in PARTS if part in shares)
     for metric, part in ((metrics.BUFFERED, "buffered"), (metrics.BUFFERED_BYTES, "buffered_bytes")):
         for operator, tasks in detail.get(part, {}).items():
             yield metric, (name, operator), sum(tasks.values())

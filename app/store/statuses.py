@@ -29,6 +29,7 @@ class Status:
         state_root: the directory in which its state is; None: it has none yet, or an earlier version did not note it.
         position: feed to partition to next offset, as of the last commit.
         detail: what the sink noted with the last commit: clocks, buffered.
+        commit_age_s: time since the last commit.
     """
 
     query_id: UUID
@@ -54,6 +55,7 @@ class Status:
     position: dict[str, dict[str, int]] | None
     stream_time_ms: int | None
     detail: dict[str, Any] | None
+    commit_age_s: float | None
 
     def has_reached(self, wanted: str) -> bool:
         """Whether ``wanted`` is the state, and not that of an earlier wish or of a driver that is gone."""
@@ -96,6 +98,7 @@ _STATUS = (
         commit.c.position,
         commit.c.stream_time_ms,
         commit.c.detail,
+        sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp() - commit.c.committed_at), sa.Float).label("commit_age_s"),
     )
     .join_from(query, query_status)
     .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)

@@ -7,14 +7,18 @@ merge of the whole backlog (T2), whatever their size. Chunks say roughly where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 UNKNOWN_TS = 1 << 62
 """Later than every event time."""
 
 NO_TS = -1
 """Earlier than every event time: the head where no record has moved it."""
+
+TOO_MANY: Final = 2
+"""Where whole chunks make a batch so many times as long as it may be, it is cut inside of them: each such cut looks at times of records."""
 
 FeedPartition = tuple[str, int]
 
@@ -99,7 +103,9 @@ def admit(backlogs: Sequence[Backlog], limit: BatchLimit, first_at: FirstAt | No
     known = [lane.heads[-1] for lane in lanes if not lane.backlog.is_whole]
     hard = min([*known, *([] if horizon_ms is None else [horizon_ms])], default=None)
     cut = _cut(lanes, limit, hard)
-    ends = {lane.name: end for lane in lanes if (end := lane.before(cut, first_at)) > lane.backlog.start}
+    ends = _ends_before(lanes, cut, first_at)
+    if _rows(lanes, ends) > TOO_MANY * limit.max_rows and all(lane.counts_records for lane in lanes):
+        return _fewer(lanes, limit, cut, first_at)
     if ends or not lanes:
         return Admitted(ends)
     return Admitted() if cut is None or cut == horizon_ms else _inside(lanes, limit, cut, first_at)
@@ -127,10 +133,19 @@ class _Lane:
     def name(self) -> FeedPartition:
         return self.backlog.feed, self.backlog.partition
 
+    @property
+    def counts_records(self) -> bool:
+        """Whether its offsets count records, as those of a log do."""
+        first = self.backlog.chunks[0]
+        return first.rows == first.end_offset - self.backlog.start
+
     def within(self, limit: BatchLimit) -> int:
-        """Return the end of as many chunks as fit, at least one."""
+        """Return the end of as many chunks as fit, at least one; of a first one that is too long, where offsets count its records, a part."""
         rows = size_bytes = 0
         end = self.backlog.start
+        first = self.backlog.chunks[0]
+        if limit.max_rows < first.rows and self.counts_records:
+            return end + limit.max_rows
         for chunk in self.backlog.chunks:
             rows, size_bytes = rows + chunk.rows, size_bytes + chunk.size_bytes
             if end > self.backlog.start and (rows > limit.max_rows or size_bytes > limit.max_bytes):
@@ -169,6 +184,35 @@ def _cut(lanes: Sequence[_Lane], limit: BatchLimit, hard: int | None) -> int | N
     return hard
 
 
+def _ends_before(lanes: Sequence[_Lane], cut: int | None, first_at: FirstAt) -> dict[FeedPartition, int]:
+    return {lane.name: end for lane in lanes if (end := lane.before(cut, first_at)) > lane.backlog.start}
+
+
+def _rows(lanes: Sequence[_Lane], ends: Mapping[FeedPartition, int]) -> int:
+    """Return how many records there are up to these ends, where offsets count them."""
+    return sum(ends[lane.name] - lane.backlog.start for lane in lanes if lane.name in ends)
+
+
+def _fewer(lanes: Sequence[_Lane], limit: BatchLimit, cut: int | None, first_at: FirstAt) -> Admitted:
+    """Look for an earlier cut, inside of chunks, with at most the limit's records and about half of them at least.
+
+    From the cut backwards in steps twice as long each, then by halves.
+    """
+    high = max(lane.heads[-1] for lane in lanes) + 1 if cut is None else cut
+    step, low, ends = 1, high, _ends_before(lanes, high, first_at)
+    while low > 0 and _rows(lanes, ends) > limit.max_rows:
+        high, low, step = low, max(low - step, 0), step * 2
+        ends = _ends_before(lanes, low, first_at)
+    while high - low > 1 and _rows(lanes, ends) <= limit.max_rows // 2:
+        middle = (low + high) // 2
+        found = _ends_before(lanes, middle, first_at)
+        if _rows(lanes, found) > limit.max_rows:
+            high = middle
+        else:
+            low, ends = middle, found
+    return Admitted(ends) if ends else _inside(lanes, limit, low, first_at)
+
+
 def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: FirstAt) -> Admitted:
     """Take records whose head is the cut itself: nothing lies before it. Ties go to the lanes in their order (T2)."""
     ends: dict[FeedPartition, int] = {}
@@ -183,7 +227,8 @@ def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: First
         is_all_known = end < lane.backlog.chunks[-1].end_offset or lane.backlog.is_whole
         if fitting < end or not is_all_known:
             return Admitted(ends, {} if cut == UNKNOWN_TS else {lane.name: cut})
-        rows, size_bytes = sum(chunk.rows for chunk in chunks), sum(chunk.size_bytes for chunk in chunks)
+        rows = end - lane.backlog.start if lane.counts_records else sum(chunk.rows for chunk in chunks)
+        size_bytes = sum(chunk.size_bytes for chunk in chunks)
         room = BatchLimit(room.max_rows - rows, room.max_bytes - size_bytes)
         if room.max_rows <= 0 or room.max_bytes <= 0:
             break

@@ -24,7 +24,20 @@ import pyarrow as pa
 from engine.errors import ExternalError
 
 PacketKind = Literal[
-    "data", "tick", "active", "replay", "replayed", "opened", "progress", "reject", "late", "stats", "state", "cursor", "failed"
+    "data",
+    "tick",
+    "active",
+    "replay",
+    "replayed",
+    "opened",
+    "progress",
+    "reject",
+    "late",
+    "stats",
+    "state",
+    "cursor",
+    "failed",
+    "effort",
 ]
 
 PACKET_DDL = (
@@ -73,8 +86,8 @@ class Packet:
         min_ts: least event time inside, None without records.
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
-        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick`` and ``cursor``, see ``TaskState`` for ``state``; empty for
-            ``active``.
+        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick``, ``cursor`` and ``effort``, see ``TaskState`` for ``state``;
+            empty for ``active``.
         file: the file that holds the blob (``engine.connectors.blob_files``); None where the packet does.
         member: which of a carrier's queries it belongs to (``engine.spark.carrier``).
     """

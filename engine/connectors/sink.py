@@ -31,7 +31,7 @@ from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD, constant, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
-from engine.errors import DataInvalid, EpochFenced, InvariantBroken, SinkUnavailable
+from engine.errors import DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
@@ -104,11 +104,19 @@ class Committed:
         rows: input records.
         cpu_ms: CPU time of its tasks.
         cursor: where it ends; None where nobody said so.
+        emitted_bytes: size of what its tasks emitted.
+        part_ms: how long reading and work took in the one worker that did both; None: several did.
+        process_ms: how long its tasks worked.
+        busiest: share of its busiest task in the work of all; None where fewer than two had work.
     """
 
     rows: int
     cpu_ms: int
     cursor: Json | None
+    emitted_bytes: int
+    part_ms: int | None
+    process_ms: int
+    busiest: float | None
 
 
 class Sink:
@@ -163,13 +171,19 @@ class Sink:
             if self._plan.output.is_final and isinstance(error, psycopg.errors.UniqueViolation):
                 raise InvariantBroken(f"a final window of {name} was emitted twice: {error.diag.message_detail}") from error
             raise DataInvalid(f"the result {name} cannot be written: {error}. Change the query's select.") from error
+        except psycopg.errors.LockNotAvailable as error:
+            raise ResultLocked(
+                f"somebody holds a lock on what belongs to {self._plan.output.name}: {error}. `pg_locks` and `pg_stat_activity` tell who"
+            ) from error
         except psycopg.OperationalError as error:
             self.close()
             raise SinkUnavailable(f"batch {batch_id}: {error}") from error
         if failure := batch.failure():
             # What came before it is committed; the rest waits in the state for the definition to be mended.
             raise failure
-        return Committed(batch.rows, batch.cpu_ms, batch.cursor)
+        return Committed(
+            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest()
+        )
 
     def _transact(self, batch_id: int, batch: Batch, begun: float) -> None:
         conn = self.link.connection()

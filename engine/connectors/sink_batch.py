@@ -32,6 +32,8 @@ class Batch:
         earlier_ms: what became known of the batch before since that was committed.
         states: of the tasks that did something.
         cursor: where the batch ends.
+        emitted_bytes: size of what the tasks emitted.
+        part_ms: how long reading and work took in the one worker that did both; None: several did.
     """
 
     now_ms: int
@@ -45,11 +47,15 @@ class Batch:
     earlier_ms: Mapping[str, int] = field(default_factory=dict)
     states: dict[Place, TaskState] = field(default_factory=dict)
     cursor: Json | None = None
+    emitted_bytes: int = 0
+    part_ms: int | None = None
 
     @classmethod
     def of(cls, packets: Sequence[Packet]) -> Batch:
         batch = cls(max((packet.now_ms for packet in packets), default=0))
         for packet in sorted(packets, key=lambda packet: (packet.task, packet.first_offset)):
+            if packet.kind in ("data", "replayed", "opened", "late"):
+                batch.emitted_bytes += len(packet.blob)
             match packet.kind:
                 case "data":
                     batch.changes.setdefault(packet.partition, []).append(decode_frame(packet.blob))
@@ -69,6 +75,8 @@ class Batch:
                     batch.states[stage_of(packet.input), packet.partition] = TaskState.decoded(packet.blob)
                 case "cursor":
                     batch.cursor = json.loads(packet.blob)
+                case "effort":
+                    batch.part_ms = int(json.loads(packet.blob)["part_ms"])
                 case "tick" | "active" | "replay" | "failed":
                     pass
         return batch
@@ -93,10 +101,20 @@ class Batch:
 
     def process_ms(self) -> int:
         """Return how long the stages worked one after the other, each as long as its slowest task."""
+        if self.part_ms is not None:
+            return sum(stats.get("work_ms", 0) for stats in self.stats)
         slowest: dict[int, int] = {}
         for stats in self.stats:
             slowest[stats["stage"]] = max(slowest.get(stats["stage"], 0), stats.get("work_ms", 0))
         return sum(slowest.values())
+
+    def busiest(self) -> float | None:
+        """Return the share of the busiest task in the work of all; None where fewer than two had work."""
+        work: dict[int, int] = {}
+        for stats in self.stats:
+            work[stats["task"]] = work.get(stats["task"], 0) + stats.get("work_ms", 0)
+        found = [ms for ms in work.values() if ms]
+        return max(found) / sum(found) if len(found) > 1 else None
 
     def failure(self) -> BufferFull | None:
         """Return why the query must stop after this batch, None for no reason."""

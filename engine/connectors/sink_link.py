@@ -20,10 +20,11 @@ class SinkLink:
 
     Args:
         dsn: the database.
+        lock_s: how long a statement waits for a lock that somebody else holds; None: as long as that holds it.
     """
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str, lock_s: float | None = None) -> None:
+        self._dsn, self._lock_s = dsn, lock_s
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -37,6 +38,8 @@ class SinkLink:
         if found is None:
             found = connect(self._dsn, SINK)
             found.prepared_max = PREPARED
+            if self._lock_s is not None:
+                found.execute("SELECT set_config('lock_timeout', %s, false)", (f"{self._lock_s:g}s",))
             with self._lock:
                 self._connection = found
         return found

@@ -9,10 +9,12 @@ import polars as pl
 
 from engine.core.clocks import LAST_EVENT_TIME_MS
 from engine.core.evaluation import Evaluation
-from engine.core.frames import OP, OPEN_ROW, SERVICE_COLUMNS, TS, Counters, OperatorOutput, add_counter, empty_frame
+from engine.core.frames import OP, OPEN_ROW, TS, Counters, OperatorOutput, add_counter, empty_frame
 from engine.core.gaps import GapCounter
+from engine.core.made_rows import RowMaker
 from engine.core.operators import Moment, Operator
 from engine.definition.expressions import Scalar, compile_scalar
+from engine.definition.made_texts import holds_texts
 from engine.definition.pseudo_columns import EVENT_TIME, FORCED
 from engine.definition.syntax import reference
 from engine.definition.types import BIGINT, BOOLEAN, Schema
@@ -61,8 +63,12 @@ class RowProjection(Operator):
         self.schema = Schema(tuple((name, item.type) for name, item in compiled))
         self._reads_time = any(EVENT_TIME in item.columns for _, item in compiled)
         self._nothing = empty_frame(self.schema)
-        self._values = Evaluation([(name, _as_declared(item, known)) for name, item in compiled])
-        self._gaps = GapCounter(spec.step, [item for _, item in compiled])
+        values = Evaluation([(name, _as_declared(item, known)) for name, item in compiled])
+        given = {reference(name) for name in known.names}
+        texts = dict(spec.columns)
+        made = [name for name, item in compiled if holds_texts(item.type) and texts[name] not in given]
+        gaps = GapCounter(spec.step, [item for _, item in compiled])
+        self._rows = RowMaker(values, made, gaps, spec.step)
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment) -> OperatorOutput:  # noqa: ARG002
         if frame.is_empty():
@@ -72,9 +78,7 @@ class RowProjection(Operator):
         if self._reads_time:
             frame = frame.with_columns(pl.col(TS).alias(EVENT_TIME))
         counters: Counters = {}
-        values = self._values.of(frame)
-        self._gaps.count(frame, counters, values)
-        return OperatorOutput(frame[list(SERVICE_COLUMNS)].hstack(values), counters=counters)
+        return OperatorOutput(self._rows.of(frame, counters), counters=counters)
 
 
 def _as_declared(scalar: Scalar, schema: Schema) -> pl.Expr:

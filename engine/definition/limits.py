@@ -52,6 +52,9 @@ MAX_TEXT_BYTES: Final = 1 << 20
 """Of a text that a function makes longer, and of all texts that a lambda makes for one record, beyond those it is given: as much as is kept of
 a late record."""
 
+MAX_MADE_BYTES: Final = 16 << 20
+"""Of all texts that the expressions of a `select` make for one row: as many as a record may hold."""
+
 MAX_COLLECTED_VALUES: Final = 10_000
 """Of a group's collect_list, collect_set or histogram: each change of the group writes and sends all of them again (P12)."""
 

@@ -14,6 +14,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from enum import Enum
 from itertools import groupby
 from pathlib import Path
 from typing import Final, Protocol
@@ -28,7 +29,7 @@ from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import PACKET_DDL, Packet, unpack
 from engine.connectors.sink_link import SinkLink
-from engine.errors import SinkUnavailable
+from engine.errors import ResultLocked, SinkUnavailable
 from engine.spark.cluster import is_cluster
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.leftovers import remember_callback, sweep
@@ -40,7 +41,25 @@ from engine.spark.stages import StageWork
 SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
 """Of the batch of one member of a shared carrier: the others wait for it."""
 
+SHARED_EMITTED: Final = 64 << 20
+"""About as much as one member's batch may emit there, eight times what it reads: the driver holds that of a whole round."""
+
+OWN_EMITTED: Final = 1 << 30
+"""The same of each task of a query in a carrier of its own, four times what its batch reads at most."""
+
+LOCK_S: Final = 20.0
+"""How long a commit of a shared carrier waits for a lock that somebody else holds on a member's tables: the others wait as long."""
+
 log = structlog.stdlib.get_logger(__name__)
+
+
+class Ride(Enum):
+    """How a query is carried: with others; alone with large batches; alone with batches as if it shared, since it may end its worker."""
+
+    SHARED = "shared"
+    OWN = "own"
+    TRIAL = "trial"
+
 
 _STARTING = threading.Lock()
 """Streams start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
@@ -49,13 +68,13 @@ _STARTING = threading.Lock()
 class Member(Protocol):
     """A query, as its carrier sees it."""
 
-    def board(self, link: SinkLink, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
+    def board(self, link: SinkLink, aside: BlobFolder | None, ride: Ride, cores: int) -> SourceSpec:
         """Say what to plan and to do from the last commit on.
 
         Args:
             link: over which its batches are committed.
             aside: where large blobs go.
-            limit: of a batch; None: its own.
+            ride: how it is carried.
             cores: see ``SourceSpec``.
         """
 
@@ -69,6 +88,13 @@ class Member(Protocol):
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
         """Commit a batch; returns why that failed, which the member remembers."""
 
+    @property
+    def is_resized(self) -> bool:
+        """Whether its next batch shall have another bound than it boarded with."""
+
+    def goes_on_after(self, error: BaseException) -> bool:
+        """Whether a batch that failed is to be tried again with less input: it then boards anew."""
+
     def fail(self, error: BaseException) -> None:
         """Take note of what ended it."""
 
@@ -81,6 +107,7 @@ class Carrier:
         dsn: the database of results.
         name: of the stream.
         pool: number of a shared carrier, any number of members; None: one member.
+        is_trial: of one member: its batches are as those in a shared carrier.
         on_end: called in a thread of its own when the stream has ended without having been told to.
     """
 
@@ -91,9 +118,11 @@ class Carrier:
         name: str,
         *,
         pool: int | None,
+        is_trial: bool = False,
         on_end: Callable[[Carrier, BaseException | None], None],
     ) -> None:
         self.name, self.pool, self.is_shared = name, pool, pool is not None
+        self._ride = Ride.SHARED if self.is_shared else Ride.TRIAL if is_trial else Ride.OWN
         self.has_committed = False
         self._spark = spark
         self._on_end = on_end
@@ -106,7 +135,7 @@ class Carrier:
         if not is_cluster(spark.sparkContext.master):
             self._aside = BlobFolder(self._home / "blobs" / "now")
             self._aside.open()
-        self._link = SinkLink(dsn)
+        self._link = SinkLink(dsn, None if self._ride is Ride.OWN else LOCK_S)
         self._lock = threading.Lock()
         self._members: dict[int, Member] = {}
         self._joined = 0
@@ -126,10 +155,8 @@ class Carrier:
 
     def join(self, member: Member) -> bool:
         """Carry a member from the next round on; returns whether it does: false where the stream has ended."""
-        if self.is_shared:
-            spec = member.board(self._link, self._aside, SHARED_LIMIT, 0)
-        else:
-            spec = member.board(self._link, self._aside, None, self._spark.sparkContext.defaultParallelism)
+        cores = self._spark.sparkContext.defaultParallelism if self._ride is Ride.OWN else 0
+        spec = member.board(self._link, self._aside, self._ride, cores)
         with self._lock:
             if self._is_over:
                 return False
@@ -271,15 +298,28 @@ class Carrier:
             error = _failure_of(batch) or unavailable
             if error is None:
                 error = member.commit(batch, phases_ms if number in self._in_round else {})
+            elif member.goes_on_after(error):
+                self._board_anew(member)
+                continue
             else:
                 member.fail(error)
-            if isinstance(error, SinkUnavailable):
+            if isinstance(error, SinkUnavailable) and not isinstance(error, ResultLocked):
                 unavailable = error  # nobody else waits for the database in this round
             if error is not None:
                 self.leave(member)
                 if not self.is_shared:
                     raise error
+            elif member.is_resized:
+                self._board_anew(member)
         self._in_round = frozenset(batches)
+
+    def _board_anew(self, member: Member) -> None:
+        """Go on with a member from its last commit, with what it says now."""
+        with self._lock:
+            is_there = self._number_of(member) is not None
+        if is_there:
+            self.leave(member)
+            self.join(member)
 
     def _done(self, batch: DataFrame) -> DataFrame:
         """Return what the last stage makes of a round. What is read in one part comes with all stages done (``PacketReader.done``)."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,14 @@ def note_planned(run: Path, batch_id: int) -> None:
         os.pwrite(file, f"{batch_id:020d}".encode(), 0)
     finally:
         os.close(file)
+
+
+def time_since_planned(run: Path) -> float | None:
+    """Return how many seconds ago a launch has planned its newest batch; None for none."""
+    try:
+        return time.time() - (run / _PLANNED).stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def planned_batch(root: Path, checkpoint_id: UUID) -> int | None:

@@ -21,9 +21,11 @@ from engine.errors import DefinitionInvalid, DiskFull, EngineError, ExternalErro
 _MARK = re.compile(r"<<slackwater (\{.*?\}) slackwater>>")
 
 _LOST_WORKER = re.compile(
-    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|EOFException"
+    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|EOFException|"
+    r"terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)"
 )
-"""How Spark says that a worker process was killed: by hand, by the system for want of memory, with its host."""
+"""How Spark says that a process was killed: by hand, by the system for want of memory, with its host. Of the one that plans it says nothing, for
+the cause, the end of what it would have answered, has no message."""
 
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(File too large\)")
 

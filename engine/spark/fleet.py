@@ -3,8 +3,10 @@
 A query begins in a shared carrier. One whose work there is large (``Weight``) goes on in a carrier of its own before it slows the others, and
 comes back when its work has been small for a while. Moving costs a query nothing but the round at hand: it goes on from its last commit.
 
-When a shared carrier ends under its members, those with a batch under way are suspects. Each of them tries that batch again alone, a few at
-a time; who ends a carrier alone is failed with the reason, the rest go back. Those without a batch go back at once.
+When a shared carrier ends under its members, the one of which the worker has noted that it stood still or took too much memory
+(``engine.spark.watch``) is the suspect; where nothing is noted, all with a batch under way are. Each suspect tries that batch again alone, a few
+at a time; who ends a carrier alone is failed with the reason (``engine.spark.culprits``), the rest go back. The others go back at once.
+A query that was failed so begins its next launches alone, too, and shares again once it has committed something.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Final
+from uuid import UUID
 
 import structlog
 from pyspark.sql import SparkSession
@@ -21,6 +25,7 @@ from pyspark.sql import SparkSession
 from engine.errors import EngineError, InternalError
 from engine.plan.model import Plan
 from engine.spark.carrier import Carrier
+from engine.spark.culprits import BETTER_ALONE, verdict
 from engine.spark.failures import WorkerLost, decoded
 from engine.spark.launch_state import Launch
 from engine.spark.runner import RunningQuery, RunOptions
@@ -46,12 +51,6 @@ TRIAL_S: Final = 30.0
 log = structlog.stdlib.get_logger(__name__)
 
 
-class KillsItsWorker(WorkerLost):
-    """Nobody but this query was in a carrier whose worker died."""
-
-    code = "kills_its_worker"
-
-
 class Fleet:
     """The carriers of one session.
 
@@ -68,6 +67,7 @@ class Fleet:
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
         self._barren = 0
         self._alone: set[RunningQuery] = set()
+        self._culprits: set[UUID] = set()
         self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._suspects: queue.SimpleQueue[RunningQuery] = queue.SimpleQueue()
         threading.Thread(target=self._move_forever, name="carriers", daemon=True).start()
@@ -77,8 +77,11 @@ class Fleet:
     def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> RunningQuery:
         """Launch a query. See ``RunningQuery.opened``."""
         member = RunningQuery.opened(self._spark, plan, launch, self._dsn, options)
-        member.on_weight = self._weighed
-        self._share(member)
+        member.on_weight, member.on_failed = self._weighed, self._failed
+        if launch.query_id in self._culprits:
+            self._suspects.put(member)
+        else:
+            self._share(member)
         return member
 
     def _share(self, member: RunningQuery) -> None:
@@ -114,7 +117,7 @@ class Fleet:
             carrier = member.carrier
             if not member.is_active or carrier is None or carrier.is_shared:
                 self._alone.discard(member)
-            elif member.is_light():
+            elif member.is_light() and member.is_settled:
                 self._bring_back(member, carrier)
 
     def _bring_back(self, member: RunningQuery, carrier: Carrier) -> None:
@@ -138,8 +141,14 @@ class Fleet:
     # What happens when a stream ends by itself
 
     def _ended_alone(self, member: RunningQuery, carrier: Carrier, error: BaseException | None) -> None:
-        if member.carrier is carrier:
-            member.fail(_cause(error))
+        if member.carrier is not carrier:
+            return
+        found = _cause(error)
+        ended = member.accusation()
+        if member.goes_on_after(found) or member.goes_on_with_less(ended):
+            self._due.put(lambda: self._part(member))
+        else:
+            member.fail(found if ended is None else verdict(found, ended))
 
     def _ended(self, carrier: Carrier, error: BaseException | None) -> None:
         """A shared carrier has ended: some member's batch, the session, or somebody outside has ended it."""
@@ -154,7 +163,10 @@ class Fleet:
             for member in members:
                 member.fail(found)
             return
-        suspects = [member for member in members if member.is_under_way]
+        accused = {member: ended for member in members if (ended := member.accusation()) is not None}
+        for member, ended in accused.items():
+            log.warning("worker_ended", query=member.name, **asdict(ended))
+        suspects = list(accused) or [member for member in members if member.is_under_way]
         log.warning("carrier_ended", error=str(found), members=len(members), suspects=len(suspects))
         for member in members:
             if member in suspects:
@@ -172,29 +184,42 @@ class Fleet:
                 self._try_alone(member)
 
     def _try_alone(self, member: RunningQuery) -> None:
-        """Let a suspect do its batch alone, and share again once that is committed."""
-        is_settled = threading.Event()
+        """Let a suspect do its batch alone, and share again once that is committed; who takes long goes on alone until then."""
+        is_over = threading.Event()
 
-        def ended(_carrier: Carrier, error: BaseException | None) -> None:
+        def ended(carrier: Carrier, error: BaseException | None) -> None:
+            if member.carrier is not carrier:
+                return
             found = _cause(error)
-            if isinstance(found, WorkerLost):
-                found = KillsItsWorker(
-                    f"{found}, in which this query was alone. Look at what its expressions make of its records"
-                )
-            member.fail(found)
-            is_settled.set()
+            noted = member.accusation()
+            if member.goes_on_after(found) or member.goes_on_with_less(noted):
+                self._suspects.put(member)
+            elif isinstance(found, WorkerLost) or noted is not None:
+                member.fail(verdict(found, noted or member.overdue()))
+            else:
+                member.fail(found)
+            is_over.set()
 
         with member.moving:
             if not member.is_active:
                 return
-            batch = member.next_batch
-            member.on_settled = lambda: is_settled.set() if member.next_batch > batch else None
-            member.ride_alone(self._spark, ended)
+            member.is_settled = False
+            member.on_settled = is_over.set
+            member.ride_alone(self._spark, ended, is_trial=True)
         carrier = member.carrier
-        is_settled.wait(TRIAL_S)
+        is_over.wait(TRIAL_S)
         member.on_settled = None
-        if carrier is not None and member.is_active:
+        if carrier is None or not member.is_active:
+            return
+        if member.is_settled:
+            self._culprits.discard(member.query_id)
             self._bring_back(member, carrier)
+        else:
+            self._alone.add(member)
+
+    def _failed(self, member: RunningQuery, error: BaseException) -> None:
+        if isinstance(error, BETTER_ALONE):
+            self._culprits.add(member.query_id)
 
 
 def _cause(error: BaseException | None) -> EngineError:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from engine.connectors.feed_ends import feed_ends
 from engine.connectors.fetched import Fetched, fetch
-from engine.connectors.packets import PACKET_DDL, Packet, packet_batches
+from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.connectors.task_states import Cursor
 from engine.errors import SourceUnavailable
@@ -32,6 +33,7 @@ from engine.spark.checkpoint import note_planned
 from engine.spark.failures import marked
 from engine.spark.silence import Silence
 from engine.spark.source import PacketReader, SourceSpec, SplitGroup
+from engine.spark.watch import watch
 
 FORMAT: Final = "slackwater"
 
@@ -230,7 +232,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 planned.spec = SourceSpec.decoded(planned.written)
                 planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
-                planned.reader = planned.spec.opened()
+                with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+                    planned.reader = planned.spec.opened()
                 planned.watched = planned.reader.watched
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
@@ -273,7 +276,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_at(self, number: int, planned: _Planned) -> None:
         assert planned.reader is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
-        end = planned.reader.next_cursor(planned.start)
+        with watch().at_work(planned.spec.bounds, planned.spec.run, None):
+            end = planned.reader.next_cursor(planned.start)
         if end is not planned.start:
             planned.end = end
             if planned.spec.run is not None:
@@ -284,9 +288,17 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _parts(self, number: int) -> list[MemberPart]:
         planned = self._members[number]
-        if not planned.failure and planned.reader is not None and planned.start is not None and planned.end is not None:
+        reader, spec = planned.reader, planned.spec
+        if (
+            not planned.failure
+            and reader is not None
+            and spec is not None
+            and planned.start is not None
+            and planned.end is not None
+        ):
             try:
-                groups = planned.reader.groups(planned.start, planned.end)
+                with watch().at_work(spec.bounds, spec.run, None):
+                    groups = reader.groups(planned.start, planned.end)
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
             else:
@@ -346,11 +358,15 @@ def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> It
         return
     found = _reader(part.spec).done(part.group, part.batch_id, fetched)
     if not is_alone:
+        begun = perf_counter()
         try:
-            found = iter(list(found))
+            packets = list(found)
         except Exception as error:  # noqa: BLE001 - told to the member
             yield failed(part.member, carried(error))
             return
+        part_ms = round((perf_counter() - begun) * 1_000)
+        effort = Packet(0, "effort", 0, 0, 0, 0, None, None, part.group.now_ms, encode_json({"part_ms": part_ms}))
+        found = iter([*packets, effort])
     for packet in found:
         yield replace(packet, member=part.member)
 

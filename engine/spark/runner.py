@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import structlog
@@ -21,17 +21,20 @@ from engine.connectors.replay_reader import ReplayReader, can_replay, replay_fee
 from engine.connectors.sink import Sink
 from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import Cursor
-from engine.errors import EngineError
+from engine.errors import EmissionTooLarge, EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
-from engine.spark.carrier import Carrier
-from engine.spark.checkpoint import begin_run, planned_batch
+from engine.spark.batch_size import BatchSize
+from engine.spark.carrier import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Carrier, Ride
+from engine.spark.checkpoint import begin_run, planned_batch, time_since_planned
 from engine.spark.cluster import is_cluster, require_fit_workers
+from engine.spark.effort import BatchEffort, Effort
 from engine.spark.failures import decoded
 from engine.spark.launch_state import Launch, LaunchState, open_state
 from engine.spark.source import Clock, SourceSpec, start_positions
-from engine.spark.stages import StageWork, StatePlace
+from engine.spark.stages import StageWork, StatePlace, WorkPlace
 from engine.spark.surroundings import Surroundings
+from engine.spark.watch import USUAL, Ended, WorkBounds, take_note
 from engine.spark.weight import Weight
 
 log = structlog.stdlib.get_logger(__name__)
@@ -71,6 +74,7 @@ class RunOptions:
         is_available_now: end when everything that is there at the start has been read.
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
+        bounds: what it may take of the processes that it shares with others.
         on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
         on_first_commit: told once, in the same way.
         on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
@@ -80,6 +84,7 @@ class RunOptions:
     is_available_now: bool = False
     max_rows: int = 1_000_000
     max_bytes: int = 256 * 1024 * 1024
+    bounds: WorkBounds = USUAL
     on_commit: Callable[[CommittedBatch], None] | None = None
     on_first_commit: Callable[[], None] | None = None
     on_restoring: Callable[[], None] | None = None
@@ -112,6 +117,8 @@ class RunningQuery:
         moving: held while it goes from one carrier to another.
         on_weight: told after a commit whether it is heavy.
         on_settled: told after each commit.
+        on_failed: told what ended it, once.
+        is_settled: it has committed something since that was set to false.
 
     Args:
         plan: what it does.
@@ -152,7 +159,14 @@ class RunningQuery:
         self.moving = threading.Lock()
         self.on_weight: Callable[[RunningQuery, bool], None] | None = None
         self.on_settled: Callable[[], None] | None = None
+        self.on_failed: Callable[[RunningQuery, BaseException], None] | None = None
+        self.is_settled = True
         self._weight = Weight()
+        self._effort = Effort(time.monotonic())
+        self._ride = Ride.SHARED
+        self._moves = -1
+        self._size = BatchSize()
+        self._is_resized = False
         # Spark calls back in threads of its own: what the launch's thread has bound is taken along.
         bound = {"query": plan.query, "epoch": launch.epoch} | structlog.contextvars.get_contextvars()
         self._log = log.bind(**bound)
@@ -191,25 +205,28 @@ class RunningQuery:
         query.ride_alone(spark, lambda _carrier, error: query.fail(error))
         return query
 
-    def ride_alone(self, spark: SparkSession, on_end: Callable[[Carrier, BaseException | None], None]) -> None:
+    def ride_alone(
+        self, spark: SparkSession, on_end: Callable[[Carrier, BaseException | None], None], *, is_trial: bool = False
+    ) -> None:
         """Go on in a carrier of its own, and start that. See ``Carrier``."""
-        carrier = Carrier(spark, self._dsn, self.name, pool=None, on_end=on_end)
+        carrier = Carrier(spark, self._dsn, self.name, pool=None, is_trial=is_trial, on_end=on_end)
         carrier.join(self)
         self.carrier = carrier
         carrier.start(self._options.trigger_ms, is_available_now=self._options.is_available_now)
 
-    def board(self, link: SinkLink, aside: BlobFolder | None, limit: BatchLimit | None, cores: int) -> SourceSpec:
+    def board(self, link: SinkLink, aside: BlobFolder | None, ride: Ride, cores: int) -> SourceSpec:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
-        self._aside, self._sink.link = aside, link
-        moves = 0 if self._sink.carrier is None else self._sink.carrier["moves"] + 1
-        self._sink.carrier = {"is_shared": limit is not None, "moves": moves}
+        self._aside = aside
+        if self._sink.link is not link:
+            self._sink.link, self._moves = link, self._moves + 1
+        self._ride, self._is_resized = ride, False
         return SourceSpec(
             self._dsn,
             plan.inputs,
             plan.tasks,
             self._cursor,
-            limit or BatchLimit(self._options.max_rows, self._options.max_bytes),
+            self._size.within(self._limit),
             cores,
             Clock(query_id, held_feeds(plan)) if needs_ticks(plan) else None,
             plan.release,
@@ -220,7 +237,24 @@ class RunningQuery:
             self._works(),
             self._next_batch,
             self._run,
+            self._bounds,
         )
+
+    @property
+    def _limit(self) -> BatchLimit:
+        """Of a batch, where it emits little."""
+        return BatchLimit(self._options.max_rows, self._options.max_bytes) if self._ride is Ride.OWN else SHARED_LIMIT
+
+    @property
+    def _most_emitted(self) -> int:
+        """Bytes that one batch may emit."""
+        return OWN_EMITTED if self._ride is Ride.OWN else SHARED_EMITTED
+
+    @property
+    def _bounds(self) -> WorkBounds:
+        """What it may take where it is."""
+        bounds = self._options.bounds.alone if self._ride is Ride.OWN else self._options.bounds
+        return replace(bounds, emitted_bytes=None if self._size.is_least else self._most_emitted)
 
     def stages(self) -> tuple[StageWork, ...]:
         """See ``Member``."""
@@ -228,11 +262,13 @@ class RunningQuery:
 
     def _works(self) -> tuple[StageWork, ...]:
         place = StatePlace(self._dsn, self._launch.query_id, self._launch.epoch, self._launch.directory / self._layout.segments)
-        return tuple(StageWork(self._plan, stage.index, place, self._surroundings, self._aside) for stage in self._plan.stages)
+        at = WorkPlace(self._surroundings, self._aside, self._run, self._bounds)
+        return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
         """See ``Member``."""
         began_ns, cpu_began_ns = time.time_ns(), time.thread_time_ns()
+        self._sink.carrier = self._carried()
         with self._committing:
             if self._is_over:
                 return None
@@ -243,6 +279,7 @@ class RunningQuery:
                 return error
             batch_id, self._next_batch = self._next_batch, self._next_batch + 1
             self._cursor = done.cursor or self._cursor
+            self._is_resized = self._size.after(done.rows, done.emitted_bytes, self._limit, self._most_emitted)
         is_first, self._has_committed = not self._has_committed, True
         if is_first and self._options.on_first_commit is not None:
             self._options.on_first_commit()
@@ -251,12 +288,47 @@ class RunningQuery:
         self._log.debug("batch_committed", batch_id=batch_id, rows=done.rows)
         if self._options.on_commit is not None:
             self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, done.rows, began_ns, ended_ns))
+        commit_ms = (ended_ns - began_ns) // 1_000_000
+        self._effort.after(BatchEffort(done.part_ms, done.process_ms, commit_ms, done.busiest), phases_ms, time.monotonic())
         if self.on_weight is not None:
             work_ms = (time.thread_time_ns() - cpu_began_ns) // 1_000_000 + done.cpu_ms
             self.on_weight(self, self._weight.after(done.rows, work_ms, time.monotonic()))
-        if self.on_settled is not None:
-            self.on_settled()
+        self.is_settled = True
+        if (told := self.on_settled) is not None:
+            told()
         return None
+
+    def _carried(self) -> dict[str, Any]:
+        """Return what is noted with a commit of how the query is carried, and why so."""
+        share, heaviest = self._weight.measured(time.monotonic())
+        return {
+            "is_shared": self._ride is Ride.SHARED,
+            "is_trial": self._ride is Ride.TRIAL,
+            "moves": self._moves,
+            "cpu_share": round(share, 4),
+            "largest_batch": heaviest,
+            "max_rows": self._size.rows,
+            "shares": self._effort.measured(time.monotonic()),
+        }
+
+    @property
+    def is_resized(self) -> bool:
+        """See ``Member``."""
+        return self._is_resized
+
+    def goes_on_after(self, error: BaseException) -> bool:
+        """See ``Member``."""
+        return isinstance(error, EmissionTooLarge) and self._is_made_smaller(is_for_good=False)
+
+    def goes_on_with_less(self, ended: Ended | None) -> bool:
+        """Whether the batch in which a process was ended is to be tried again with less input, since that had too much memory."""
+        return ended is not None and ended.reason == "memory" and self._is_made_smaller(is_for_good=True)
+
+    def _is_made_smaller(self, *, is_for_good: bool) -> bool:
+        is_smaller = self._size.refused(self._limit, is_for_good=is_for_good)
+        if is_smaller:
+            self._log.info("batch_made_smaller", batch_id=self._next_batch, max_rows=self._size.rows)
+        return is_smaller
 
     def fail(self, error: BaseException | None) -> None:
         """Take note of the end, and of what brought it about; what came first counts."""
@@ -266,6 +338,8 @@ class RunningQuery:
     def _end(self, error: BaseException | None) -> None:
         if not self._is_over:
             self._failure, self._is_over = error, True
+            if error is not None and self.on_failed is not None:
+                self.on_failed(self, error)
 
     @property
     def is_under_way(self) -> bool:
@@ -273,9 +347,29 @@ class RunningQuery:
         planned = planned_batch(self._launch.directory.parent, self._launch.checkpoint_id)
         return planned is not None and planned >= self._next_batch
 
+    def accusation(self) -> Ended | None:
+        """Return why a process ended in which it was at work, once; None: none has, or it was not told."""
+        found = take_note(self._run)
+        return found if found is not None and found.batch_id in (None, self._next_batch) else None
+
+    def overdue(self) -> Ended | None:
+        """Return for how long the batch at hand was under way, where that is longer than it may stand still.
+
+        The kernel, which ends what lets no other thread run, leaves no note.
+        """
+        planned_s = time_since_planned(self._run)
+        if planned_s is None or not self.is_under_way or planned_s < self._options.bounds.stall_s:
+            return None
+        return Ended("stalled", self._next_batch, round(planned_s, 1), self._options.bounds.stall_s)
+
     def is_light(self) -> bool:
         """Whether it has had little to do for a while."""
         return not self._weight.after(0, 0, time.monotonic())
+
+    @property
+    def query_id(self) -> UUID:
+        """Whose launch it is."""
+        return self._launch.query_id
 
     @property
     def next_batch(self) -> int:

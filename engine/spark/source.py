@@ -35,6 +35,7 @@ from engine.spark.split_groups import Weighed, grouped, weigh
 from engine.spark.stages import StageWork
 from engine.spark.surroundings import Surroundings
 from engine.spark.wall_clock import WallClock
+from engine.spark.watch import USUAL, WorkBounds, each_at_work
 
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
@@ -86,6 +87,7 @@ class SourceSpec:
         stages: what is done with the packets of a batch that is read as a whole, right where it is read.
         next_batch: number of the first batch of this launch, counted per checkpoint.
         run: the launch's scratch directory (``engine.spark.checkpoint``); None: nothing is noted there.
+        bounds: what it may take of the processes that it shares.
     """
 
     dsn: str
@@ -103,6 +105,7 @@ class SourceSpec:
     stages: tuple[StageWork, ...] = ()
     next_batch: int = 0
     run: Path | None = None
+    bounds: WorkBounds = USUAL
 
     def encoded(self) -> bytes:
         return pickle.dumps(self)
@@ -330,7 +333,7 @@ class PacketReader:
                 packets = stage.of_batch(batch_id, fetched).done(packets)
         elif self._spec.aside is not None:
             packets = map(self._spec.aside.lay_aside, packets)
-        return packets
+        return each_at_work(packets, self._spec.bounds, self._spec.run, batch_id)
 
     def read(self, group: SplitGroup, fetched: Fetched | None = None) -> Iterator[Packet]:
         """Yield the packets of a group of splits."""

@@ -40,6 +40,7 @@ from engine.connectors.packets import (
 from engine.connectors.postgres import shared_connection
 from engine.connectors.slicing import slices
 from engine.connectors.task_states import TaskState, load_changed
+from engine.core.emission import Emitted, emitting_at_most
 from engine.core.frames import Emission
 from engine.core.hashing import KeyHash
 from engine.core.order import UPSTREAM, Slice
@@ -49,6 +50,7 @@ from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.failures import marked
 from engine.spark.surroundings import Surroundings
+from engine.spark.watch import USUAL, WorkBounds, each_at_work
 from engine.state.files import FileSegmentStore
 from engine.state.ports import named_segments
 
@@ -105,6 +107,23 @@ class StatePlace:
     segments: Path
 
 
+@dataclass(frozen=True, slots=True)
+class WorkPlace:
+    """Where a query's work is done, and within which bounds.
+
+    Attributes:
+        surroundings: what a worker on a cluster compares itself with before it works.
+        aside: where large blobs go; None: through Spark.
+        run: the launch's scratch directory; None: nothing is noted there.
+        bounds: what it may take of the processes that it shares.
+    """
+
+    surroundings: Surroundings | None = None
+    aside: BlobFolder | None = None
+    run: Path | None = None
+    bounds: WorkBounds = USUAL
+
+
 @dataclass(slots=True)
 class _Batch:
     """A task's part of one batch."""
@@ -131,8 +150,7 @@ class StageWork:
         plan: the query's plan.
         stage_index: which stage.
         place: where its state is.
-        surroundings: what a worker on a cluster compares itself with before it works.
-        aside: where large blobs go; None: through Spark.
+        at: where it is done.
     """
 
     def __init__(
@@ -140,16 +158,15 @@ class StageWork:
         plan: Plan,
         stage_index: int,
         place: StatePlace,
-        surroundings: Surroundings | None = None,
-        aside: BlobFolder | None = None,
+        at: WorkPlace | None = None,
     ) -> None:
         self._plan = plan
         self._stage = plan.stages[stage_index]
         self._place = place
-        self._surroundings = surroundings
-        self._aside = aside
+        self._at = at or WorkPlace()
         self._batch_id = 0
         self._fetched: Fetched | None = None
+        self._emitted = Emitted()
 
     @property
     def query_id(self) -> UUID:
@@ -170,7 +187,8 @@ class StageWork:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle a partition's packets of one batch; those of other stages and those for the sink pass untouched."""
         with marked():
-            yield from packet_batches(self.done(packet for batch in batches for packet in packets_in(batch)))
+            found = self.done(packet for batch in batches for packet in packets_in(batch))
+            yield from packet_batches(each_at_work(found, self._at.bounds, self._at.run, self._batch_id))
 
     def done(self, packets: Iterator[Packet]) -> Iterator[Packet]:
         """Do the stage's work for the tasks that packets are for; yield what comes of it, and what is not this stage's."""
@@ -185,11 +203,15 @@ class StageWork:
         due = {ordinal: batch for ordinal, batch in sorted(tasks.items()) if batch.now_ms is not None}
         if not due:
             return
-        if self._surroundings is not None:
-            self._surroundings.require()
+        if self._at.surroundings is not None:
+            self._at.surroundings.require()
+        with emitting_at_most(self._at.bounds.emitted_bytes):
+            self._emitted = Emitted()
         for ordinal, (task, store) in self._at_state(list(due)).items():
-            for packet in self._work(ordinal, task, store, due[ordinal]):
-                yield packet if self._aside is None else self._aside.lay_aside(packet)
+            with emitting_at_most(self._at.bounds.emitted_bytes):
+                made = self._work(ordinal, task, store, due[ordinal])
+            for packet in made:
+                yield packet if self._at.aside is None else self._at.aside.lay_aside(packet)
 
     def _is_own(self, packet: Packet) -> bool:
         match packet.kind:
@@ -335,16 +357,21 @@ class StageWork:
         parts = [part for part in slices(changes, PACKET_ROWS, PACKET_BYTES) if part.height]
         if self._stage.index + 1 < len(self._plan.stages):
             route = Route(emitted_by(self._stage.index), ordinal, now_ms)
-            return [packet for part in parts for packet in data_packets(part, self._plan.tasks, route)]
+            return [self._counted(packet) for part in parts for packet in data_packets(part, self._plan.tasks, route)]
         return self._numbered("data", parts, ordinal, now_ms)
 
     def _numbered(self, kind: PacketKind, parts: Sequence[pl.DataFrame], ordinal: int, now_ms: int) -> list[Packet]:
         """Pack parts of a frame for the sink, which puts them together by the numbers of their first rows."""
         firsts = accumulate((part.height for part in parts), initial=0)
         return [
-            self._packet(kind, ordinal, now_ms, encode_frame(part), part.height, first)
+            self._counted(self._packet(kind, ordinal, now_ms, encode_frame(part), part.height, first))
             for first, part in zip(firsts, parts, strict=False)
         ]
+
+    def _counted(self, packet: Packet) -> Packet:
+        """Count what is emitted, one packet after the other: those that are too much are not made."""
+        self._emitted.add(len(packet.blob))
+        return packet
 
     def _packet(self, kind: PacketKind, ordinal: int, now_ms: int, blob: bytes, rows: int = 0, first: int = 0) -> Packet:
         return Packet(ordinal, kind, emitted_by(self._stage.index), ordinal, first, rows, None, None, now_ms, blob)

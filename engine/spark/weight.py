@@ -23,7 +23,7 @@ class Weight:
     """What a query has done lately. One that has become heavy is light again only after a while of little work."""
 
     def __init__(self) -> None:
-        self._done: deque[tuple[float, int]] = deque()
+        self._done: deque[tuple[float, int, int]] = deque()
         self._is_heavy = False
         self._light_since: float | None = None
 
@@ -35,10 +35,8 @@ class Weight:
             work_ms: what it cost, of one core.
             now_s: monotonic seconds.
         """
-        self._done.append((now_s, work_ms))
-        while self._done[0][0] < now_s - WINDOW_S:
-            self._done.popleft()
-        share = sum(ms for _, ms in self._done) / 1_000 / WINDOW_S
+        self._done.append((now_s, work_ms, rows))
+        share, _ = self.measured(now_s)
         if rows >= HEAVY_ROWS or share > HEAVY_SHARE:
             self._is_heavy, self._light_since = True, None
         elif share > LIGHT_SHARE:
@@ -47,3 +45,9 @@ class Weight:
             self._light_since = now_s if self._light_since is None else self._light_since
             self._is_heavy = now_s - self._light_since < LIGHT_AFTER_S
         return self._is_heavy
+
+    def measured(self, now_s: float) -> tuple[float, int]:
+        """Return what decides: the share of a core over the last ``WINDOW_S``, and the records of the largest batch in them."""
+        while self._done and self._done[0][0] < now_s - WINDOW_S:
+            self._done.popleft()
+        return sum(ms for _, ms, _ in self._done) / 1_000 / WINDOW_S, max((rows for _, _, rows in self._done), default=0)

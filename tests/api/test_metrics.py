@@ -27,6 +27,15 @@ DETAIL = {
     "buffered": {"window": {"0": 3, "1": 4}},
     "buffered_bytes": {"window": {"0": 30, "1": 40}},
     "oldest_ms": {"window": {"0": 4_000, "1": 2_500}},
+    "carrier": {
+        "is_shared": False,
+        "is_trial": False,
+        "moves": 1,
+        "cpu_share": 0.4,
+        "largest_batch": 20_000,
+        "max_rows": 1250,
+        "shares": {"reading": 0.2, "tasks": 0.5, "commit": 0.1, "round": 0.1, "busiest_task": 0.9},
+    },
     "phases_ms": {"process": 20, "sink": 5, "spark_wal_commit": 14},
 }
 
@@ -97,6 +106,10 @@ async def test_a_query_tells_what_its_driver_committed(client: httpx.AsyncClient
         'slackwater_query_batch_seconds{phase="process",query="delays"}': 0.02,
         'slackwater_query_batch_seconds{phase="sink",query="delays"}': 0.005,
         'slackwater_query_batch_seconds{phase="spark_wal_commit",query="delays"}': 0.014,
+        'slackwater_query_busy_ratio{part="reading",query="delays"}': 0.2,
+        'slackwater_query_busy_ratio{part="tasks",query="delays"}': 0.5,
+        'slackwater_query_busy_ratio{part="commit",query="delays"}': 0.1,
+        'slackwater_query_busy_ratio{part="round",query="delays"}': 0.1,
         'slackwater_query_read_records_total{feed="log:departures",query="delays"}': 5,
         'slackwater_query_emitted_records_total{query="delays"}': 2,
         'slackwater_query_lag_records{feed="log:departures",query="delays"}': 2,

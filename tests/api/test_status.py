@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import httpx
 import pytest
@@ -140,3 +141,40 @@ async def test_late_records_come_newest_first_with_all_counters(client: httpx.As
     assert body["counters"] == [{"input": "w", "reason": "late_joined", "count": 7}]
     filtered = (await client.get("/v1/queries/joined/late-records", params={"reason": "late_dropped"})).json()
     assert ([item["reason"] for item in filtered["items"]], filtered["counters"]) == (["late_dropped"], [])
+
+
+@pytest.mark.parametrize(
+    ("shares", "age", "expected"),
+    [
+        ({"reading": 0.1, "tasks": 0.7, "commit": 0.1, "round": 0.05, "busiest_task": 0.9}, "1 second", "tasks"),
+        ({"reading": 0.1, "tasks": 0.1, "commit": 0.2, "round": 0.5}, "1 second", "round"),
+        ({"reading": 0.1, "tasks": 0.1, "commit": 0.1, "round": 0.1}, "1 second", "input"),
+        ({"reading": 0.1, "tasks": 0.7, "commit": 0.1, "round": 0.05, "busiest_task": 0.9}, "1 minute", "input"),
+    ],
+)
+async def test_the_status_says_what_limits_a_query_and_what_decided_its_carrier(
+    client: httpx.AsyncClient, dsn: str, shares: dict[str, float], age: str, expected: str
+) -> None:
+    carrier = {
+        "is_shared": False, "is_trial": True, "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78, "shares": shares,
+    }  # fmt: skip
+    await facts(dsn, "running")
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, batch_id, committed_at, position, detail) "
+            "SELECT id, checkpoint_id, 1, 1, now() - %s::interval, '{}', %s::jsonb FROM slackwater.query",
+            (age, json.dumps({"carrier": carrier})),
+        )
+    body = (await client.get(PATH)).json()
+    assert body["limited_by"] == expected
+    is_recent = age == "1 second"
+    assert body["shares"] == {part: shares[part] if is_recent else 0 for part in ("reading", "tasks", "commit", "round")} | {
+        "busiest_task": shares.get("busiest_task") if is_recent else None
+    }
+    assert body["carrier"] == {"kind": "trial", "moves": 2, "cpu_share": 0.4, "largest_batch": 16_000, "max_rows": 78}
+
+
+async def test_what_does_not_run_is_limited_by_that(client: httpx.AsyncClient, dsn: str) -> None:
+    assert (await client.get(PATH)).json()["limited_by"] == "not_running"
+    await facts(dsn, "paused")
+    assert (await client.get(PATH)).json()["limited_by"] == "paused"

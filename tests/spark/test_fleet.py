@@ -10,14 +10,18 @@ from uuid import UUID, uuid4
 import polars as pl
 import pytest
 
+from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sink import claim_epoch
-from engine.errors import DataInvalid
+from engine.errors import DataInvalid, EngineError, ResultLocked
+from engine.plan.model import Feed, Plan
 from engine.spark import runner
-from engine.spark.fleet import Fleet, KillsItsWorker
+from engine.spark.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
+from engine.spark.fleet import Fleet
 from engine.spark.launch_state import Launch
 from engine.spark.runner import RunningQuery, RunOptions
+from engine.spark.watch import USUAL, WorkBounds
 from tests.spark.conftest import Launcher
-from tests.spark.poison import POISONOUS, PoisonedWork
+from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays
 from tests.spark.test_end_to_end import (
     DEADLINE_SECONDS,
     counting,
@@ -39,16 +43,21 @@ class Fleets:
 
     launcher: Launcher
     fleet: Fleet
+    bounds: WorkBounds = USUAL
     queries: dict[str, RunningQuery] = field(default_factory=dict)
     identities: dict[str, UUID] = field(default_factory=dict)
 
     def launch(self, name: str, **more: Any) -> RunningQuery:
-        plan = self.launcher.plan(**counting(name=name, into={"table": name}, **more))
-        identity = uuid4()
+        return self.launch_definition(counting(name=name, into={"table": name}, **more))
+
+    def launch_definition(self, definition: dict[str, Any], epoch: int = 1) -> RunningQuery:
+        name = definition["name"]
+        make = self.launcher.plan if epoch == 1 else self.launcher.replanned
+        plan, identity = make(**definition), self.identities.setdefault(name, uuid4())
         with self.launcher.connect() as connection:
-            claim_epoch(connection, identity, identity, 1)
-        query = self.fleet.launch(plan, Launch(identity, identity, 1, self.launcher.directory(identity)), RunOptions())
-        self.queries[name], self.identities[name] = query, identity
+            claim_epoch(connection, identity, identity, epoch)
+        launch = Launch(identity, identity, epoch, self.launcher.directory(identity))
+        self.queries[name] = query = self.fleet.launch(plan, launch, RunOptions(bounds=self.bounds))
         return query
 
     def streams(self) -> int:
@@ -155,3 +164,105 @@ def test_who_kills_its_worker_is_found_and_the_others_go_on(fleets: Fleets, monk
     for name in names:
         fleets.show(name, pl.concat([flights, more], how="diagonal"))
         assert fleets.queries[name].error() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "code", "said"),
+    [
+        (WAITING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for 4"),
+        (SPINNING, WorkBounds(stall_s=4), StallsItsWorker, "no progress for"),
+        (HUNGRY, WorkBounds(memory_bytes=700 << 20), ExhaustsItsWorker, "of 700 that one may have"),
+    ],
+)
+def test_who_holds_its_worker_up_is_found_and_the_others_go_on(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch, name: str, bounds: WorkBounds, code: type[EngineError], said: str
+) -> None:
+    monkeypatch.setattr(runner, "StageWork", PoisonedWork)
+    fleets.bounds = bounds
+    names = [f"{name}_{number}" for number in range(3)]
+    for each in names:
+        fleets.launch(each)
+    bad = fleets.launch(name)
+    fleets.launcher.append("flights", flights := pl.DataFrame([flight("JFK", 5_000, 1)]))
+    wait_until(lambda: not bad.is_active)
+    assert isinstance(bad.error(), code)
+    assert said in str(bad.error())
+    for each in names:
+        fleets.show(each, flights)
+    before = {each: fleets.queries[each].carrier for each in names}
+    assert fleets.queries[name].stop(DEADLINE_SECONDS)
+    again = fleets.launch_definition(counting(name=name, into={"table": name}), epoch=2)
+    fleets.launcher.append("flights", more := many_flights(50, first=10))
+    wait_until(lambda: not again.is_active)
+    for each in names:
+        fleets.show(each, pl.concat([flights, more], how="diagonal"))
+        assert fleets.queries[each].error() is None
+    assert {each: fleets.queries[each].carrier for each in names} == before, "it began alone, so nobody else was held up again"
+
+
+def test_who_holds_the_planning_up_is_found_and_the_others_go_on(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replays(plan: Plan, query_id: UUID, dsn: str) -> WaitingReplays | None:
+        name = replay_feed(query_id)
+        return WaitingReplays(dsn, Feed(name, "log", name), plan) if plan.query == WAITING else None
+
+    monkeypatch.setattr(runner, "_replays", replays)
+    fleets.bounds = WorkBounds(stall_s=3)
+    names = ["planned_1", "planned_2"]
+    for name in names:
+        fleets.launch(name)
+    bad = fleets.launch(WAITING)
+    fleets.launcher.append("flights", flights := many_flights(50))
+    wait_until(lambda: not bad.is_active)
+    assert isinstance(bad.error(), StallsItsWorker)
+    assert "while its next batch was planned" in str(bad.error())
+    for name in names:
+        fleets.show(name, flights)
+        assert fleets.queries[name].error() is None
+
+
+def test_a_lock_on_one_result_holds_the_others_up_for_a_moment_only(fleets: Fleets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.spark.carrier.LOCK_S", 1.0)
+    fleets.launch("free")
+    locked = fleets.launch("locked")
+    with fleets.launcher.connect() as connection, connection.transaction():
+        connection.execute('LOCK TABLE views."locked" IN ACCESS EXCLUSIVE MODE')
+        fleets.launcher.append("flights", flights := many_flights(100))
+        fleets.show("free", flights)
+        wait_until(lambda: not locked.is_active)
+    assert isinstance(locked.error(), ResultLocked)
+    assert locked.stop(DEADLINE_SECONDS)
+    fleets.launch_definition(counting(name="locked", into={"table": "locked"}), epoch=2)
+    fleets.show("locked", flights)
+    assert fleets.queries["free"].error() is None
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_query_that_makes_much_of_little_takes_less_at_once(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    letters = 464
+    monkeypatch.setattr("engine.spark.runner.SHARED_EMITTED", 8 << 20)
+    fleets.launcher.register(
+        "stream",
+        "texts",
+        columns={"k": "string", "t": "string", "ts": "bigint"},
+        event_time="ts",
+        connector={"type": "log", "partitions": partitions},
+    )
+    long = "t"
+    for _ in range(3):
+        long = f"replace({long}, 'a', 'aaaaaaaaaa')"
+    select = {"k": "k", "ts": "ts"} | {f"c{number}": long for number in range(4)}
+    grown = {"name": "grown", "from": {"stream": "texts"}, "select": select, "into": {"stream": "grown_texts"}}
+    other = fleets.launch("other_one")
+    query = fleets.launch_definition(grown)
+    rows = [{"k": str(number), "t": "a" * letters, "ts": number} for number in range(24)]
+    fleets.launcher.append("texts", rows)
+    fleets.launcher.append("flights", flights := many_flights(100))
+    wait_until(lambda: fleets.launcher.stream("grown_texts").height == len(rows))
+    found = fleets.launcher.stream("grown_texts")
+    assert found.select("k").to_series().to_list() == [row["k"] for row in rows], "in the order of a single batch"
+    assert found.select(pl.col("c3").str.len_bytes().unique()).to_series().to_list() == [letters * 1_000]
+    assert query.next_batch > 4, "of 43 MiB no batch has emitted more than eight"
+    fleets.show("other_one", flights)
+    assert (query.error(), other.error()) == (None, None)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import polars as pl
 import pytest
 
 from engine.connectors.task_states import Layout
 from engine.errors import StateCorrupt
 from engine.plan.model import Plan
 from tests.spark.conftest import Launcher
+from tests.spark.test_end_to_end import counting, hourly_oracle, hourly_rows, kill_workers, many_flights, register_flights
 
 pytestmark = pytest.mark.spark
 COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
@@ -87,6 +89,24 @@ def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: Launcher, p
     assert launcher.counters(identity) == {}
     directory = launcher.directory(identity)
     assert [path.name for path in directory.glob("segments*")] == [layout(launcher, identity).segments], "what was before is gone"
+
+
+def test_results_go_on_over_other_numbers_of_shuffle_partitions_and_other_workers(launcher: Launcher) -> None:
+    register_flights(launcher)
+    plan, identity = launcher.plan(**counting(tasks=4)), None
+    usual = launcher.spark.conf.get("spark.sql.shuffle.partitions")
+    flights = many_flights(1).clear()
+    try:
+        for epoch, partitions in enumerate((2, 4, 1), 1):
+            launcher.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+            launcher.append("flights", part := many_flights(130_000, first=flights.height))
+            flights = pl.concat([flights, part])
+            identity = launcher.run(plan, identity, epoch)
+            assert hourly_rows(launcher) == hourly_oracle(flights)
+            assert layout(launcher, identity).generation == 0, "nothing of the state has moved"
+            kill_workers()
+    finally:
+        launcher.spark.conf.set("spark.sql.shuffle.partitions", str(usual))
 
 
 @pytest.mark.slow

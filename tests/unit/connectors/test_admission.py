@@ -98,7 +98,9 @@ def test_of_one_time_with_an_unknown_remainder_what_is_known_is_taken_and_goes_o
 
 def test_records_of_one_time_are_cut_where_they_pass_the_bound_in_the_order_of_ties() -> None:
     one, two = stream([5, 5], [5, 1], name="one"), stream([5, 5], name="two")
-    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}), "the rest of the time fits"
+    assert admitted(one, two, limit=BatchLimit(3, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}), "the rest of the time fits"
+    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}), "it is too long"
+    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}), "inside of a chunk"
     one, two = (stream([5, 5], [5, 1], name=name, is_whole=False) for name in ("one", "two"))
     assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5})
 
@@ -126,12 +128,24 @@ def test_a_chunk_over_the_bound_is_admitted_alone(limit: BatchLimit) -> None:
     assert ends(stream([0, 1], [2]), table([8]), limit=limit) == {"s": 2}
 
 
+def test_chunks_that_are_far_too_long_are_cut_inside_at_one_event_time() -> None:
+    one, two = stream(range(0, 1_000, 2), name="one"), stream(range(1, 1_000, 2), name="two")
+    found = ends(one, two, limit=BatchLimit(100, 10**9))
+    assert 50 < sum(found.values()) <= 100
+    assert abs(found["one"] - found["two"]) <= 1, "both up to one time"
+    estimated = stream(range(0, 1_000, 2), name="one")
+    chunk = estimated.backlog.chunks[0]
+    estimated.backlog = replace(estimated.backlog, chunks=[replace(chunk, rows=chunk.rows + 1)])
+    assert ends(estimated, two, limit=BatchLimit(100, 10**9)) == {"one": 500, "two": 499}, "of files a chunk is the least"
+
+
 def test_one_partition_is_cut_by_size_whatever_its_times() -> None:
     only = stream([9, 8], [1], [70, 2], [3])
     backlogs = [only.backlog]
     assert admit(backlogs, BatchLimit(3, 10**9), None) == Admitted({("s", 0): 3})
     assert admit(backlogs, BatchLimit(10**9, 450), None) == Admitted({("s", 0): 3})
-    assert admit(backlogs, BatchLimit(1, 1), None) == Admitted({("s", 0): 2})
+    assert admit(backlogs, BatchLimit(9, 1), None) == Admitted({("s", 0): 2})
+    assert admit(backlogs, BatchLimit(1, 1), None) == Admitted({("s", 0): 1}), "of a chunk that is too long a part"
     assert admit(backlogs, UNBOUNDED, None) == Admitted({("s", 0): 6})
 
 

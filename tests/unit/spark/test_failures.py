@@ -45,6 +45,11 @@ def test_a_killed_worker_is_external_and_retryable() -> None:
     assert (error.domain, error.retryable) == ("external", True)
 
 
+def test_a_killed_planning_process_is_a_lost_one_though_spark_names_no_cause() -> None:
+    told = "[STREAM_FAILED] Query [id = 3000227f, runId = 64dc] terminated with exception:  SQLSTATE: XXKST (no cause message)"
+    assert isinstance(decoded(RuntimeError(f"{told}\n=== Streaming Query ===\nIdentifier: waiting@1 87d22c75")), WorkerLost)
+
+
 def test_anything_else_is_internal_and_says_the_last_error() -> None:
     error = decoded(RuntimeError(SPARK.format(cause="  File \"x.py\", line 1\nKeyError: 'origin'\n")))
     assert type(error) is InternalError

@@ -101,7 +101,7 @@ def kinds(packets: list[Packet]) -> list[str]:
 def test_who_has_news_has_a_batch_and_who_has_none_costs_nothing(rounds: Rounds) -> None:
     rounds.join(1, a_feed("a", p0=10))
     rounds.join(2, quiet := a_feed("b", p0=0))
-    assert {number: kinds(packets) for number, packets in rounds.round().items()} == {1: ["cursor", "progress"]}
+    assert {number: kinds(packets) for number, packets in rounds.round().items()} == {1: ["cursor", "progress", "effort"]}
     assert (rounds.folder / f"2{LOOKED}").exists(), "it was looked at, and had nothing"
     assert rounds.round() == {}
     quiet.length[0] = 5
@@ -126,7 +126,7 @@ def test_a_member_that_has_read_everything_is_not_looked_at_until_its_feed_grows
 def test_a_feed_that_has_gone_fails_its_member(rounds: Rounds) -> None:
     rounds.join(1, Unlooked(a_feed("a").feed, {0: 10}))
     rounds.feeds["a"].ends = lambda: {0: 10}  # type: ignore[method-assign]
-    assert kinds(rounds.round()[1]) == ["cursor", "progress"]
+    assert kinds(rounds.round()[1]) == ["cursor", "progress", "effort"]
     del rounds.feeds["a"].ends
     del rounds.feeds["a"]
     assert kinds(rounds.round()[1]) == ["failed"]
@@ -189,7 +189,7 @@ def test_a_member_that_fails_is_told_why_and_the_others_have_their_batches(
     error = decoded(BatchFailed(found[1][0].blob.decode()))
     assert isinstance(error, DataInvalid)
     assert said in str(error)
-    assert kinds(found[2]) == ["cursor", "progress"]
+    assert kinds(found[2]) == ["cursor", "progress", "effort"]
 
 
 def test_a_failure_of_planning_is_told_once(rounds: Rounds) -> None:
@@ -203,7 +203,7 @@ def test_a_specification_that_cannot_be_read_fails_its_member_alone(rounds: Roun
     (rounds.folder / "1").write_bytes(b"torn")
     rounds.join(2, a_feed("a", p0=10))
     found = rounds.round()
-    assert (kinds(found[1]), kinds(found[2])) == (["failed"], ["cursor", "progress"])
+    assert (kinds(found[1]), kinds(found[2])) == (["failed"], ["cursor", "progress", "effort"])
 
 
 def test_a_member_of_its_own_carrier_is_shared_among_tasks(rounds: Rounds) -> None:

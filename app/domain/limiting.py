@@ -1,0 +1,74 @@
+"""What limits the rate at which a query works, from the measured shares of its time and what waits. Pure.
+
+The rule, first match counts:
+
+1. It does not run: ``paused`` or ``not_running``.
+2. It waits for a producer that does not work, or leaves records unread though it has time, since a query that writes another of its inputs
+   has not come so far in event time (P9): ``upstream``.
+3. It waits for input for a fifth of the last ten seconds or more: ``input``. It keeps up.
+4. Else the greatest of the shares: ``reading``, ``tasks``, ``commit`` or ``round``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Limit = Literal["input", "reading", "tasks", "commit", "round", "upstream", "paused", "not_running"]
+
+PARTS: Final[tuple[Limit, ...]] = ("reading", "tasks", "commit", "round")
+
+KEEPS_UP: Final = 0.2
+"""Share of the time that a query waits for input, from which on it keeps up."""
+
+WINDOW_S: Final = 10.0
+"""What was measured longer ago says nothing of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a query.
+
+    Attributes:
+        state: its state.
+        is_waiting: it waits for a producer (``waits_for_producer``).
+        is_merging: it reads a derived feed beside another one.
+        unread: records of its log feeds that it has not read.
+        measured: shares of the time before its last commit (``engine.spark.effort``); None: there are none.
+        age_s: how long ago that was; None: it has committed nothing.
+    """
+
+    state: str
+    is_waiting: bool
+    is_merging: bool
+    unread: int
+    measured: Mapping[str, Any] | None
+    age_s: float | None
+
+
+def shares_of(facts: Facts) -> dict[Limit, float]:
+    """Return the share of each part in the last seconds."""
+    measured = _recent(facts)
+    return {part: float(measured.get(part, 0.0)) for part in PARTS}
+
+
+def busiest_task_of(facts: Facts) -> float | None:
+    """Return the share of the busiest task in the work of all; None where that is not known."""
+    return _recent(facts).get("busiest_task")
+
+
+def _recent(facts: Facts) -> Mapping[str, Any]:
+    is_recent = facts.age_s is not None and facts.age_s < WINDOW_S
+    return facts.measured if is_recent and facts.measured is not None else {}
+
+
+def limit_of(facts: Facts) -> Limit:
+    """Say what limits a query."""
+    if facts.state != "running":
+        return "paused" if facts.state == "paused" else "not_running"
+    shares = shares_of(facts)
+    has_time = sum(shares.values()) <= 1 - KEEPS_UP
+    if facts.is_waiting or (has_time and facts.is_merging and facts.unread > 0):
+        return "upstream"
+    return "input" if has_time else max(PARTS, key=lambda part: shares[part])

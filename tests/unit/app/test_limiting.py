@@ -1,0 +1,40 @@
+"""What limits a query: the first rule that is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.domain.limiting import Facts, Limit, busiest_task_of, limit_of, shares_of
+
+BUSY = {"reading": 0.3, "tasks": 0.4, "commit": 0.15, "round": 0.1, "busiest_task": 0.9}
+FACTS = Facts("running", is_waiting=False, is_merging=False, unread=0, measured=BUSY, age_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (FACTS, "tasks"),
+        (replace(FACTS, measured=BUSY | {"reading": 0.5}), "reading"),
+        (replace(FACTS, measured=BUSY | {"commit": 0.5}), "commit"),
+        (replace(FACTS, measured=BUSY | {"round": 0.6}), "round"),
+        (replace(FACTS, measured=BUSY | {"tasks": 0.2}), "input"),
+        (replace(FACTS, measured=BUSY | {"tasks": 0.2}, unread=7), "input"),
+        (replace(FACTS, measured=BUSY | {"tasks": 0.2}, unread=7, is_merging=True), "upstream"),
+        (replace(FACTS, unread=7, is_merging=True), "tasks"),
+        (replace(FACTS, is_waiting=True), "upstream"),
+        (replace(FACTS, age_s=11.0), "input"),
+        (replace(FACTS, measured=None, age_s=None), "input"),
+        (replace(FACTS, state="paused", is_waiting=True), "paused"),
+        (replace(FACTS, state="failed"), "not_running"),
+    ],
+)
+def test_the_first_rule_that_is_true_names_the_limit(facts: Facts, expected: Limit) -> None:
+    assert limit_of(facts) == expected
+
+
+def test_what_was_measured_long_ago_says_nothing() -> None:
+    assert (shares_of(FACTS)["tasks"], busiest_task_of(FACTS)) == (0.4, 0.9)
+    old = replace(FACTS, age_s=11.0)
+    assert (set(shares_of(old).values()), busiest_task_of(old)) == ({0.0}, None)
