@@ -111,6 +111,28 @@ def _run_ends(own: U64, starts: I64) -> I64:
     return stops
 
 
+def expand(starts: I64, stops: I64) -> I64:
+    """Return all indexes of the ranges ``[start, stop)``, one range after the other."""
+    sizes = stops - starts
+    if (sizes == 1).all():
+        return starts
+    ends = np.cumsum(sizes)
+    indexes: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+    return indexes
+
+
+def upper_bound(values: I64, wanted: I64, starts: I64, stops: I64) -> I64:
+    """Return for each range ``[start, stop)`` of ``values``, ascending inside, the first index with a value above the wanted."""
+    low: I64 = starts.copy()
+    high: I64 = stops.copy()
+    while (active := low < high).any():
+        middle = np.where(active, (low + high) >> 1, 0)
+        goes_up = active & (values[middle] <= wanted)
+        low[goes_up] = middle[goes_up] + 1
+        high = np.where(active & ~goes_up, middle, high)
+    return low
+
+
 class KeyOrder(NamedTuple):
     """Rows by (hash, time, position), or by (hash, position).
 
