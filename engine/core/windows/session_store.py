@@ -21,7 +21,7 @@ from engine.core.clocks import I64, Bools
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegment
 from engine.core.structures.segment_list import SegmentList, taken
-from engine.core.structures.sorted_search import U64, expand, runs_of
+from engine.core.structures.sorted_search import U64, are_shared, expand, runs_of, stable_order, time_order
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
 from engine.core.structures.steps import merged_in_steps
 
@@ -53,7 +53,7 @@ class SessionSegment(HashSegment):
 def session_segment(store: SegmentStore, sessions: pl.DataFrame) -> SessionSegment:
     """Save sessions, sorted by hash, with what finds those that end, and describe them."""
     ends, hashes = sessions[END].to_numpy(), sessions[HASH]
-    order = np.argsort(ends, kind="stable")
+    order = time_order(ends)
     saved = sessions.with_columns(pl.Series(DUE_END, ends[order]), pl.Series(DUE_ROW, order.astype(np.uint32)))
     return SessionSegment(
         segment=store.save(saved),
@@ -111,7 +111,9 @@ class SessionStore:
             rows = rows[frame[END].to_numpy()[rows] >= horizon]
             if len(rows):
                 parts.append(taken(session_rows(frame), rows))
-        return self._latest(parts) if parts else None
+        if len(parts) < 2:
+            return parts[0].sort(HASH, *self._group, START) if parts else None
+        return self._latest(pl.concat(parts, how="diagonal"), _ages(parts))
 
     def due(self, begin: int, end: int) -> U64:
         """Hashes of the groups that may have sessions with ends in ``begin..end-1``, with repetitions: replaced rows count."""
@@ -141,30 +143,45 @@ class SessionStore:
         """Add sessions as they stand now, all of them open, and forget what ends before ``horizon``."""
         self._segments.drop(lambda segment: segment.last_end < horizon)
         if not sessions.is_empty():
-            self._segments.append(sessions.height, lambda old, _: self._run(old, sessions.sort(HASH), horizon))
+            self._segments.append(sessions.height, lambda old, _: self._run(old, _by_hash(sessions), horizon))
 
     def _run(self, old: list[SessionSegment], new: pl.DataFrame, horizon: int) -> Iterator[SessionSegment]:
         """Save what is new, merged with older segments step by step."""
 
         def merged(slices: list[pl.DataFrame]) -> pl.DataFrame:
-            return self._latest([part.filter(pl.col(END) >= horizon) for part in slices])
+            return self._merged([part.filter(pl.col(END) >= horizon) for part in slices])
 
         parts = [*(session_rows(self._segments.load(segment)) for segment in old), new]
         runs = merged_in_steps(parts, (HASH,), self._segments.step_rows, merged) if old else [new]
         for run in runs:
             yield session_segment(self._store, run)
 
-    def _latest(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
-        """Drop the rows that lie within a newer one of their group; ``parts`` stand from older to newer."""
-        if len(parts) == 1:
-            return parts[0].sort(HASH, *self._group, START)
-        ages = np.repeat(np.arange(len(parts)), [part.height for part in parts])
-        rows = pl.concat(parts, how="diagonal").with_columns(pl.Series(_AGE, ages))
+    def _merged(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        """Merge parts, older ones first, into one by hash. Most groups have one row: only the others are looked at closely."""
+        rows, ages = pl.concat(parts, how="diagonal"), _ages(parts)
+        hashes = rows[HASH].to_numpy()
+        order = np.argsort(hashes, kind="stable")
+        is_shared = are_shared(hashes[order])
+        shared, alone = order[is_shared], taken(rows, order[~is_shared])
+        if not len(shared):
+            return alone
+        return _by_hash(pl.concat([alone, self._latest(taken(rows, shared), ages[shared])]))
+
+    def _latest(self, rows: pl.DataFrame, ages: I64) -> pl.DataFrame:
+        """Drop the rows that lie within a newer one of their group; the greatest age is the newest. Sort by group and time."""
         is_descending = [False] * (len(self._group) + 2) + [True, True]
-        rows = rows.sort(HASH, *self._group, START, END, _AGE, descending=is_descending)
+        rows = rows.with_columns(pl.Series(_AGE, ages)).sort(HASH, *self._group, START, END, _AGE, descending=is_descending)
         groups = Groups.of(rows.select(HASH, *self._group))
         is_kept = _is_apart(groups, rows[START].to_numpy(), rows[END].to_numpy())
         return rows.filter(pl.Series(is_kept)).drop(_AGE)
+
+
+def _by_hash(sessions: pl.DataFrame) -> pl.DataFrame:
+    return taken(sessions, stable_order(sessions[HASH].to_numpy()))
+
+
+def _ages(parts: Sequence[pl.DataFrame]) -> I64:
+    return np.repeat(np.arange(len(parts)), [part.height for part in parts])
 
 
 def _is_apart(groups: Groups, starts: I64, ends: I64) -> Bools:

@@ -20,8 +20,8 @@ from engine.core.clocks import I64
 from engine.core.frames import TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegment
-from engine.core.structures.segment_list import SegmentList
-from engine.core.structures.sorted_search import U64, expand, upper_bound
+from engine.core.structures.segment_list import SegmentList, taken
+from engine.core.structures.sorted_search import U64, expand, key_order, time_order, upper_bound
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
 from engine.core.structures.steps import merged_in_steps
 
@@ -75,7 +75,7 @@ def sliding_segment(store: SegmentStore, run: pl.DataFrame) -> SlidingSegment:
 
 def sorted_run(records: pl.DataFrame) -> pl.DataFrame:
     """Make a run of records in any order."""
-    return _with_times(records.sort(HASH, TS, SEQ))
+    return _with_times(_in_order(records, is_merge=False))
 
 
 def hashes_between(run: pl.DataFrame, bands: Sequence[Band]) -> U64:
@@ -103,7 +103,7 @@ def matching(run: pl.DataFrame, hashes: U64, low: I64, high: I64) -> pl.DataFram
     begin = upper_bound(times, low - 1, starts, stops)
     rows = expand(begin, upper_bound(times, high, begin, stops))
     records = run.drop(BY_TIME)
-    return records if len(rows) == run.height else records[rows]
+    return records if len(rows) == run.height else taken(records, rows)
 
 
 class SlidingStore:
@@ -182,7 +182,7 @@ class SlidingStore:
 
         def merged(slices: list[pl.DataFrame]) -> pl.DataFrame:
             records = pl.concat(slices, how="diagonal")
-            return records.filter(pl.col(TS) >= horizon).sort(HASH, TS, SEQ)
+            return _in_order(records.filter(pl.col(TS) >= horizon), is_merge=True)
 
         parts = [run.drop(BY_TIME) for run in (*map(self._segments.load, old), new)]
         runs = map(_with_times, merged_in_steps(parts, (HASH,), self._segments.step_rows, merged)) if old else [new]
@@ -190,8 +190,13 @@ class SlidingStore:
             yield sliding_segment(self._store, run)
 
 
+def _in_order(records: pl.DataFrame, *, is_merge: bool) -> pl.DataFrame:
+    hashes, times, arrivals = (records[name].to_numpy() for name in (HASH, TS, SEQ))
+    return taken(records, key_order(hashes, times, arrivals, is_merge=is_merge).rows)
+
+
 def _with_times(run: pl.DataFrame) -> pl.DataFrame:
-    return run.with_columns(run[TS].arg_sort().cast(pl.UInt32).alias(BY_TIME))
+    return run.with_columns(pl.Series(BY_TIME, time_order(run[TS].to_numpy()).astype(np.uint32)))
 
 
 def _reachable(run: pl.DataFrame, horizon: int) -> pl.DataFrame:

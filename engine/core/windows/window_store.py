@@ -17,16 +17,19 @@ import polars as pl
 
 from engine.core.clocks import I64, Bools
 from engine.core.ports import SegmentStore
-from engine.core.structures.segment_list import LAST_HASH, Segment, SegmentList
-from engine.core.structures.sorted_search import U64
+from engine.core.structures.segment_list import LAST_HASH, Segment, SegmentList, taken
+from engine.core.structures.sorted_search import U64, are_shared, expand, lower_bound, pair_order, upper_bound
 from engine.core.structures.steps import merged_in_steps
-from engine.core.windows.window_grid import MAX_WINDOW, expand, node_ranges, node_windows
+from engine.core.windows.window_grid import MAX_WINDOW, node_ranges, node_windows
 
 NODE: Final = "_node"
 HASH: Final = "_hash"
 
 LAST_NODE: Final = 2**63 - 1
 """Above every node: entries of earlier versions do not say which nodes a segment holds."""
+
+FEW_HASHES: Final = 16
+"""Pairs per node from which on one search for each node is faster than a bisection of all pairs at once, which takes nineteen passes."""
 
 Merge = Callable[[pl.DataFrame], pl.DataFrame]
 """Merges partials of the same node and group; the rows' order does not matter."""
@@ -75,7 +78,7 @@ def window_segment(store: SegmentStore, run: pl.DataFrame) -> WindowSegment:
     return WindowSegment(
         segment=store.save(run),
         rows=run.height,
-        last_window=int(node_windows(nodes.to_numpy())[1].max()),
+        last_window=int(node_windows(_distinct(nodes.to_numpy()))[1].max()),
         min_node=nodes.item(0),
         min_hash=hashes.item(0),
         max_node=nodes.item(-1),
@@ -85,7 +88,9 @@ def window_segment(store: SegmentStore, run: pl.DataFrame) -> WindowSegment:
 
 def sorted_run(partials: pl.DataFrame) -> pl.DataFrame:
     """Sort partials by node and group, as ``covering`` and ``matching`` need them."""
-    return partials.sort(NODE, HASH) if partials.height > 1 else partials
+    if partials.height < 2:
+        return partials
+    return taken(partials, pair_order(partials[NODE].to_numpy(), partials[HASH].to_numpy(), is_merge=False))
 
 
 def covering(run: pl.DataFrame, first: int, end: int, levels: int) -> list[pl.DataFrame]:
@@ -111,24 +116,25 @@ def earliest(run: pl.DataFrame, first: int, levels: int) -> int | None:
 
 
 def matching(run: pl.DataFrame, nodes: I64, hashes: U64) -> pl.DataFrame:
-    """The partials of these (node, group hash) pairs, which must not repeat."""
+    """The partials of these (node, group hash) pairs, which ascend and do not repeat."""
     own_nodes, own_hashes = run[NODE].to_numpy(), run[HASH].to_numpy()
-    starts, stops = (np.searchsorted(own_nodes, nodes, side) for side in ("left", "right"))
-    first = _bisect(own_hashes, hashes, starts, stops, is_right=False)
-    last = _bisect(own_hashes, hashes, first, stops, is_right=True) - 1
-    rows, places = expand(first, last)
-    return run[places] if len(rows) else run.clear()
-
-
-def _bisect(values: U64, wanted: U64, low: I64, high: I64, *, is_right: bool) -> I64:
-    """``searchsorted`` of each wanted value in its own slice ``low..high`` of ``values``, all slices at once."""
-    while (active := low < high).any():
-        middle = (low + high) >> 1
-        found = values[np.where(active, middle, 0)]
-        goes_up = active & ((found <= wanted) if is_right else (found < wanted))
-        low = np.where(goes_up, middle + 1, low)
-        high = np.where(active & ~goes_up, middle, high)
-    return low
+    begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1])[: len(nodes)])
+    low, high = (np.searchsorted(own_nodes, nodes[begins], side) for side in ("left", "right"))
+    sizes = np.diff(np.append(begins, len(nodes)))
+    if len(begins) * FEW_HASHES < len(nodes):
+        ranges = zip(low.tolist(), high.tolist(), begins.tolist(), (begins + sizes).tolist(), strict=True)
+        first = np.concatenate([start + np.searchsorted(own_hashes[start:stop], hashes[i:j]) for start, stop, i, j in ranges])
+        high = np.repeat(high, sizes)
+    else:
+        low, high = np.repeat(low, sizes), np.repeat(high, sizes)
+        first = lower_bound(own_hashes, hashes, low, high)
+    found = np.flatnonzero(first < high)
+    found = found[own_hashes[first[found]] == hashes[found]]
+    first, high, last = first[found], high[found], first[found] + 1
+    longer = np.flatnonzero(last < high)
+    longer = longer[own_hashes[last[longer]] == hashes[found[longer]]]
+    last[longer] = upper_bound(own_hashes, hashes[found[longer]], last[longer], high[longer])
+    return taken(run, expand(first, last)) if len(found) else run.clear()
 
 
 class WindowStore:
@@ -167,7 +173,7 @@ class WindowStore:
 
     def matching(self, nodes: I64, hashes: U64) -> list[pl.DataFrame]:
         """Partials of these distinct (node, group hash) pairs, older segments first."""
-        order = np.lexsort((hashes, nodes))
+        order = pair_order(nodes, hashes, is_merge=False)
         nodes, hashes = nodes[order], hashes[order]
         found = []
         for segment in self._segments:
@@ -191,7 +197,7 @@ class WindowStore:
         ]
 
     def open_windows(self, first: int) -> Ranges:
-        """Ranges of windows from ``first`` on that have partials, ascending and apart. Reads each segment once in its life."""
+        """Ranges of windows from ``first`` on that have partials, ascending and apart. Reads each segment of an earlier process once."""
         known = self._runs
         self._runs = {
             segment.segment: known[segment.segment] if segment.segment in known else _windows_in(self._segments.load(segment))
@@ -213,17 +219,37 @@ class WindowStore:
         """Save what is new, merged with older segments step by step."""
 
         def merged(slices: list[pl.DataFrame]) -> pl.DataFrame:
-            still_open = [_still_open(part, first_open) for part in slices]
-            return sorted_run(self._merge(pl.concat(still_open, how="diagonal")))
+            return self._merged(pl.concat([_still_open(part, first_open) for part in slices], how="diagonal"))
 
         parts = [*map(self._segments.load, old), new]
         runs = merged_in_steps(parts, (NODE, HASH), self._segments.step_rows, merged) if old else [new]
         for run in runs:
-            yield window_segment(self._store, run)
+            segment = window_segment(self._store, run)
+            self._runs[segment.segment] = _windows_in(run)
+            yield segment
+
+    def _merged(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Merge the rows of a few runs into one. Most rows that wait long meet no other: only those that do go through ``Merge``."""
+        nodes, hashes = partials[NODE].to_numpy(), partials[HASH].to_numpy()
+        rows = pair_order(nodes, hashes, is_merge=True)
+        is_shared = are_shared(nodes[rows], hashes[rows])
+        alone = taken(partials, rows[~is_shared])
+        if not is_shared.any():
+            return alone
+        return sorted_run(pl.concat([alone, self._merge(taken(partials, rows[is_shared]))], how="diagonal"))
 
 
 def _windows_in(run: pl.DataFrame) -> Ranges:
-    return _united(*node_windows(np.unique(run[NODE].to_numpy())), first=0)
+    return _united(*node_windows(_distinct(run[NODE].to_numpy())), first=0)
+
+
+def _distinct(nodes: I64) -> I64:
+    """Return sorted nodes, each once."""
+    return nodes[_starts(nodes)]
+
+
+def _starts(nodes: I64) -> I64:
+    return np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1])[: len(nodes)])
 
 
 def _united(lows: I64, highs: I64, *, first: int) -> Ranges:
@@ -237,5 +263,7 @@ def _united(lows: I64, highs: I64, *, first: int) -> Ranges:
 
 
 def _still_open(run: pl.DataFrame, first_open: int) -> pl.DataFrame:
-    is_open = node_windows(run[NODE].to_numpy())[1] >= first_open
-    return run if is_open.all() else run.filter(pl.Series(is_open))
+    nodes = run[NODE].to_numpy()
+    starts = _starts(nodes)
+    is_open = node_windows(nodes[starts])[1] >= first_open
+    return run if is_open.all() else run.filter(pl.Series(np.repeat(is_open, np.diff(np.append(starts, len(nodes))))))
