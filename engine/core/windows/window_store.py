@@ -197,7 +197,7 @@ class WindowStore:
         ]
 
     def open_windows(self, first: int) -> Ranges:
-        """Ranges of windows from ``first`` on that have partials, ascending and apart. Reads each segment of an earlier process once."""
+        """Ranges of windows from ``first`` on that have partials, ascending and apart. Reads each segment once in its life."""
         known = self._runs
         self._runs = {
             segment.segment: known[segment.segment] if segment.segment in known else _windows_in(self._segments.load(segment))
@@ -224,9 +224,7 @@ class WindowStore:
         parts = [*map(self._segments.load, old), new]
         runs = merged_in_steps(parts, (NODE, HASH), self._segments.step_rows, merged) if old else [new]
         for run in runs:
-            segment = window_segment(self._store, run)
-            self._runs[segment.segment] = _windows_in(run)
-            yield segment
+            yield window_segment(self._store, run)
 
     def _merged(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Merge the rows of a few runs into one. Most rows that wait long meet no other: only those that do go through ``Merge``."""
