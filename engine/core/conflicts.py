@@ -21,7 +21,6 @@ from engine.core.clocks import I64
 from engine.core.frames import KEY_HASH, TS, Counters, add_counter
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
-from engine.core.structures.segments import MERGED_AT_ONCE
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import Schema
 from engine.plan.model import Input, Plan, Stage
@@ -52,11 +51,11 @@ class LatestTimes:
         self._key = conflict_key(source)
         columns = Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.relation.key))
         self._empty = pl.DataFrame(schema={KEY_HASH: pl.UInt64(), TS: pl.Int64(), **columns.polars()})
-        self._segments = HashSegments(store, (state or {}).get("keys"), KEY_HASH, MERGED_AT_ONCE)
+        self._segments = HashSegments(store, (state or {}).get("keys"), KEY_HASH)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"keys": self._segments.manifest()}
+        return {"keys": self._segments.snapshot()}
 
     def winning(self, frame: pl.DataFrame, counters: Counters) -> pl.DataFrame:
         """Return the changes that win, those without a key among them: their reader counts them (T6).

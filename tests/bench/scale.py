@@ -1,8 +1,10 @@
-"""`python -m tests.bench scale [--json FILE] [--keys N] [--versions N] [--waiting N] [--probes N] [--only PART …]`: joins with large state.
+"""`python -m tests.bench scale [--json FILE] [--keys N] [--versions N] [--waiting N] [--probes N] [--open N] [--only PART …]`:
+large state.
 
 A versioned table of ten million keys with fifty million versions, and a grace buffer in which five million rows wait, each beside one of
 a thousand, in the same run: on the real service (files in, log out, a service of its own for each), and the structures alone in one
-process. Rates are of the steady part. Uniform keys may cost four times what they cost in the small state, skewed ones twice.
+process. Sessions, sliding and hopping windows of one task with five million open groups beside fifty thousand, alone as well. Rates are of
+the steady part, of windows of the whole run. Uniform keys may cost four times what they cost in the small state, everything else twice.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from rich.table import Table as Printed
 
 from tests.bench.scale_core import CoreScale, measure_buffer, measure_table
 from tests.bench.scale_input import Table
+from tests.bench.scale_open import KINDS, measure_open
 from tests.bench.scale_service import Scaled, buffer_rows, join_table
 
 FEW: Final = 1_000
-LEAST: Final = {"uniform": 1 / 4, "zipf": 1 / 2, "through": 1 / 2}
+FEW_OPEN: Final = 50_000
+OPEN: Final = tuple((kind, emit) for kind in KINDS for emit in ("final", "changes"))
+LEAST: Final = {"uniform": 1 / 4, "zipf": 1 / 2, "through": 1 / 2, "all": 1 / 2}
 """What a join's rate must be of that with a small state. The structures alone do less for a record, so more of it is their searching."""
 
 Measured = CoreScale | Scaled
@@ -44,6 +49,12 @@ def main(arguments: Sequence[str]) -> int:
         "table": [partial(join_table, table, options.probes, work) for table in (few, many)],
         "buffer": [partial(buffer_rows, rows, options.passing, few, work) for rows in (FEW, options.waiting)],
     }
+    parts |= {
+        f"core-{kind}-{emit}": [
+            partial(measure_open, kind, emit, groups, work, options.limit_mib) for groups in (FEW_OPEN, options.open)
+        ]
+        for kind, emit in OPEN
+    }
     measured: dict[str, list[Measured]] = {}
     for name in options.only:
         measured[name] = [measure() for measure in parts[name]]
@@ -61,7 +72,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--waiting", type=int, default=5_000_000, help="rows in the grace buffer")
     parser.add_argument("--passing", type=int, default=6_000_000, help="records that pass the full buffer")
     parser.add_argument("--limit-mib", type=int, default=1_024, help="memory that the structures alone may allocate")
-    parts = ["core-table", "core-buffer", "table", "buffer"]
+    parser.add_argument("--open", type=int, default=5_000_000, help="sessions or groups of windows that are open at a time")
+    parts = ["core-table", "core-buffer", *(f"core-{kind}-{emit}" for kind, emit in OPEN), "table", "buffer"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench")
     parser.add_argument("--json", type=Path)
@@ -84,9 +96,13 @@ def _printed(name: str, pair: Sequence[Measured]) -> Printed:
     for what, after in rates[1].items():
         before = rates[0].get(what, 0.0)
         is_compared = what in LEAST and before
-        mark = f"{LEAST[what]:.2f}" if is_compared and not name.startswith("core") else ""
+        mark = f"{LEAST[what]:.2f}" if is_compared and (what == "all" or not name.startswith("core")) else ""
         table.add_row(
-            what, f"{before:,.0f}" if is_compared else "", f"{after:,.0f}", f"{after / before:.2f}" if is_compared else "", mark
+            what,
+            f"{before:,.0f}" if is_compared else "",
+            f"{after:,.{0 if after > FEW else 2}f}",
+            f"{after / before:.2f}" if is_compared else "",
+            mark,
         )
     if isinstance(small, Scaled) and isinstance(large, Scaled):
         table.add_row(*_by_cpu(small, large))

@@ -72,18 +72,20 @@ class CoreScale:
 
 def measure_table(table: Table, probes: int, work: Path, limit_mib: int) -> CoreScale:
     """Load a table, join with it, open it again in another process."""
-    return _measured(partial(_table, table, probes), partial(_reopen_table, table), work, limit_mib)
+    return measured(partial(_table, table, probes), partial(_reopen_table, table), work, limit_mib)
 
 
 def measure_buffer(waiting: int, passing: int, work: Path, limit_mib: int) -> CoreScale:
     """Fill a grace buffer, let records through, open it again in another process."""
     probes = Probes(Table(1_000, 5_000), "uniform", 0, waiting + passing)
     grace_ms = SPAN_MS * waiting // probes.count
-    return _measured(partial(_buffer, probes, waiting, grace_ms), partial(_reopen_buffer, grace_ms), work, limit_mib)
+    return measured(partial(_buffer, probes, waiting, grace_ms), partial(_reopen_buffer, grace_ms), work, limit_mib)
 
 
 @dataclass(frozen=True, slots=True)
-class _Worked:
+class Worked:
+    """What a process did; see ``CoreScale``."""
+
     state: str
     manifest: dict[str, Any]
     per_cpu_second: dict[str, float]
@@ -92,9 +94,10 @@ class _Worked:
     answers: int
 
 
-def _measured(
-    work: Callable[[Path], _Worked], reopen: Callable[[dict[str, Any], Path], tuple[float, int]], folder: Path, limit_mib: int
+def measured(
+    work: Callable[[Path], Worked], reopen: Callable[[dict[str, Any], Path], tuple[float, int]], folder: Path, limit_mib: int
 ) -> CoreScale:
+    """Let one process work in a new folder, and another open what it left."""
     with tempfile.TemporaryDirectory(dir=folder) as root:
         worked = _apart(limit_mib, work, Path(root))
         paths = list(Path(root).glob("*.arrow"))
@@ -130,7 +133,7 @@ def _limit(mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (own + (mib << 20), own + (mib << 20)))
 
 
-def _table(table: Table, count: int, root: Path) -> _Worked:
+def _table(table: Table, count: int, root: Path) -> Worked:
     store = FileSegmentStore(root, KEEP_MANIFESTS)
     state = VersionedTable(COLUMNS, ["item"], DAY_MS, None, store)
     asked: tuple[Probes, ...] = (Probes(table, "uniform", 0, count), Probes(table, "zipf", count, count))
@@ -142,18 +145,18 @@ def _table(table: Table, count: int, root: Path) -> _Worked:
         for batch, first in enumerate(range(0, table.versions, BATCH)):
             puts = _frame(table.rows(first, first + BATCH), first)
             store.begin(batch)
-            spent += _cpu(partial(_put, state, puts))[0]
+            spent += cpu_seconds(partial(_put, state, puts))[0]
         rates["load"] = table.versions / spent
         for probes in asked:
             spent = 0.0
             for first in range(0, count, BATCH):
                 frame = _frame(probes.rows(first, first + BATCH), table.versions)
-                cost, versions = _cpu(partial(_look_up, state, frame))
+                cost, versions = cpu_seconds(partial(_look_up, state, frame))
                 spent += cost
                 wrong += _wrong(table, frame, versions)
             rates[probes.keys] = count / spent
     growth = peak.private_bytes - before
-    return _Worked(f"{table.keys:,} keys, {table.versions:,} versions", state.snapshot(), rates, growth, wrong, 2 * count)
+    return Worked(f"{table.keys:,} keys, {table.versions:,} versions", state.snapshot(), rates, growth, wrong, 2 * count)
 
 
 def _reopen_table(table: Table, manifest: dict[str, Any], root: Path) -> tuple[float, int]:
@@ -164,7 +167,7 @@ def _reopen_table(table: Table, manifest: dict[str, Any], root: Path) -> tuple[f
     return time.perf_counter() - begun, _wrong(table, frame, versions)
 
 
-def _buffer(probes: Probes, waiting: int, grace_ms: int, root: Path) -> _Worked:
+def _buffer(probes: Probes, waiting: int, grace_ms: int, root: Path) -> Worked:
     store = FileSegmentStore(root, KEEP_MANIFESTS)
     buffer = GraceBuffer(grace_ms, "join", None, store)
     before = private_bytes()
@@ -174,7 +177,7 @@ def _buffer(probes: Probes, waiting: int, grace_ms: int, root: Path) -> _Worked:
         for batch, first in enumerate(range(0, probes.count, BATCH)):
             frame = _frame(probes.rows(first, first + BATCH), first)
             store.begin(batch)
-            cost, due = _cpu(partial(_pass, buffer, frame))
+            cost, due = cpu_seconds(partial(_pass, buffer, frame))
             spent["fill" if first + BATCH <= waiting else "through"] += cost
             released.append(due)
     growth = peak.private_bytes - before
@@ -186,7 +189,7 @@ def _buffer(probes: Probes, waiting: int, grace_ms: int, root: Path) -> _Worked:
     times = probes.rows(0, probes.count)["ts"].to_numpy()
     wanted = np.flatnonzero(times <= times[-1] - grace_ms)
     wrong = int((numbers != wanted).sum()) if len(numbers) == len(wanted) else abs(len(numbers) - len(wanted))
-    return _Worked(f"{buffer.rows:,} rows wait", buffer.snapshot(), rates, growth, wrong, len(numbers))
+    return Worked(f"{buffer.rows:,} rows wait", buffer.snapshot(), rates, growth, wrong, len(numbers))
 
 
 def _reopen_buffer(grace_ms: int, manifest: dict[str, Any], root: Path) -> tuple[float, int]:
@@ -229,7 +232,7 @@ def _frame(rows: pl.DataFrame, first: int) -> pl.DataFrame:
     return rows.drop("ts").with_columns(service).with_columns(key_hash(rows, ["item"]))
 
 
-def _cpu(act: Callable[[], T]) -> tuple[float, T]:
+def cpu_seconds(act: Callable[[], T]) -> tuple[float, T]:
     start = time.process_time()
     result = act()
     return time.process_time() - start, result

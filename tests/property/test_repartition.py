@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -33,6 +34,7 @@ from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG as DRAWN
 from tests.property.test_definitions_run import Record, _comparable, run, runs, table
+from tests.property.tiny_steps import tiny_steps
 from tests.stored.kinds import CATALOG, FEED, KINDS, MINUTE_MS, closing, definition, slices
 from tests.stored.kinds import records as some_records
 
@@ -263,15 +265,17 @@ def planned(kind: str) -> Plan:
     st.integers(0, 10**6),
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 25)), min_size=1, max_size=5),
     hashings(),
+    st.sampled_from([None, 1, 3]),
 )
 def test_state_of_every_kind_goes_on_with_another_number_of_tasks(
-    kind: str, seed: int, steps: list[tuple[int, int]], hashing: KeyHash
+    kind: str, seed: int, steps: list[tuple[int, int]], hashing: KeyHash, step_rows: int | None
 ) -> None:
+    """Where steps of merges are tiny, runs of several segments are shared out."""
     plan = planned(kind)
     given_records = some_records(seed, sum(count for _, count in steps))
     last = closing(given_records[-1].ts)
-    found = []
-    for numbers, own in (([1] * len(steps), UNSEEDED), ([tasks for tasks, _ in steps], hashing)):
+
+    def changes_of(numbers: list[int], own: KeyHash) -> list[Any]:
         tasks, changes, first = Tasks(plan, numbers[0], own), [], 0
         for number, (_, count) in zip(numbers, steps, strict=True):
             tasks.change(number)
@@ -281,7 +285,11 @@ def test_state_of_every_kind_goes_on_with_another_number_of_tasks(
         tasks.change(1)
         for place, each in enumerate(last, first):
             changes += tasks.process([each], place, each.ts)[0]
-        found.append(changes)
+        return changes
+
+    found = [changes_of([1] * len(steps), UNSEEDED)]
+    with nullcontext() if step_rows is None else tiny_steps(step_rows):
+        found.append(changes_of([tasks for tasks, _ in steps], hashing))
     if kind.endswith("_corrected"):  # a task whose clock jumps over end and closing gives the final result alone (S6)
         found = [[change for change in changes if "'final'" in change] for changes in found]
     assert comparable(plan, found[1]) == comparable(plan, found[0])

@@ -9,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.aggregation.running import grouped
-from engine.core.structures.sorted_search import SORTED_FROM, distinct, key_order, numbered, runs_of, search, stable_order
+from engine.core.structures.sorted_search import (
+    SORTED_FROM,
+    are_shared,
+    distinct,
+    key_order,
+    lower_bound,
+    numbered,
+    pair_order,
+    runs_of,
+    search,
+    stable_order,
+    time_order,
+    upper_bound,
+)
 from tests.examples import examples
 
 HASHES = st.one_of(st.integers(0, 5), st.integers(2**64 - 6, 2**64 - 1), st.sampled_from([2**40, 2**40 + 1, 2**63, 2**63 + 2]))
@@ -28,6 +41,34 @@ def test_ordering_by_packed_numbers_is_stable(values: list[int]) -> None:
     found, numbers, firsts = numbered(hashes)
     assert (found.tolist(), numbers.tolist(), firsts.tolist()) == (wanted.tolist(), inverse.tolist(), starts.tolist())
     assert distinct(hashes).tolist() == wanted.tolist()
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(pairs=st.lists(st.tuples(st.sampled_from([0, 3, 1 << 52, (1 << 52) + 1]), HASHES), max_size=60), is_merge=st.booleans())
+def test_pairs_are_ordered_by_both_and_stable(pairs: list[tuple[int, int]], is_merge: bool) -> None:
+    firsts, hashes = np.array([first for first, _ in pairs], np.int64), unsigned([each for _, each in pairs])
+    rows = pair_order(firsts, hashes, is_merge=is_merge)
+    assert rows.tolist() == np.lexsort((hashes, firsts)).tolist()
+    counts = [pairs.count(pairs[row]) for row in rows.tolist()]
+    assert are_shared(firsts[rows], hashes[rows]).tolist() == [count > 1 for count in counts]
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(times=st.lists(st.integers(-(2**50), 2**50), max_size=40))
+def test_times_before_all_others_come_first(times: list[int]) -> None:
+    assert time_order(np.array(times, np.int64)).tolist() == np.argsort(np.array(times, np.int64), kind="stable").tolist()
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(ranges=st.lists(st.tuples(st.lists(HASHES, max_size=8), HASHES), min_size=1, max_size=8))
+def test_bounds_are_found_inside_each_range(ranges: list[tuple[list[int], int]]) -> None:
+    values = unsigned([each for own, _ in ranges for each in sorted(own)])
+    stops = np.cumsum([len(own) for own, _ in ranges])
+    starts, wanted = stops - [len(own) for own, _ in ranges], unsigned([each for _, each in ranges])
+    low = [sum(each < limit for each in own) for own, limit in ranges]
+    high = [sum(each <= limit for each in own) for own, limit in ranges]
+    assert (lower_bound(values, wanted, starts, stops) - starts).tolist() == low
+    assert (upper_bound(values, wanted, starts, stops) - starts).tolist() == high
 
 
 @settings(max_examples=examples(100), deadline=None)

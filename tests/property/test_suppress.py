@@ -335,7 +335,9 @@ def held_back(
         state = json.loads(json.dumps(operator.snapshot()))
         store.purge()
         kept.append(
-            sum(segment["rows"] - segment["consumed"] for segment in (*state["buffer"]["index"], *state["buffer"]["queue"]))
+            sum(
+                segment["rows"] - segment.get("consumed", 0) for segment in (*state["buffer"]["index"], *state["buffer"]["queue"])
+            )
         )
     return outputs, kept
 

@@ -95,7 +95,7 @@ class GroupResults:
         spec: the operator: its name for counters, ``having``, and whether its changes are folded.
         grouping: what makes a group.
         aggregates: what is computed of it.
-        state: what ``manifest`` returned, or None.
+        state: what ``snapshot`` returned, or None.
         store: where partials live.
     """
 
@@ -117,9 +117,9 @@ class GroupResults:
         self._groups = GroupStore(store, lambda partials, _: self._merge(partials), state)
         self._last = LastChanges(aggregates, self._having, self._merge, [HASH, *grouping.own], self._keys)
 
-    def manifest(self) -> list[dict[str, Any]]:
+    def snapshot(self) -> list[dict[str, Any]]:
         """The state as JSON-able values; the segments it names are durable."""
-        return self._groups.manifest()
+        return self._groups.snapshot()
 
     def lift(
         self, frame: pl.DataFrame, hashes: pl.Series, positions: np.ndarray[Any, Any], signs: np.ndarray[Any, Any] | None = None

@@ -13,7 +13,6 @@ import polars as pl
 from engine.core.hashing import U64
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
-from engine.core.structures.segments import MERGED_AT_ONCE
 
 HASH: Final = "_hash"
 
@@ -27,12 +26,12 @@ class GroupStore:
     Args:
         store: where segments live.
         merge: see ``Merge``; its result need not be sorted.
-        state: what ``manifest`` returned, or None.
-        step_rows: how many are merged at once.
+        state: what ``snapshot`` returned, or None.
+        step_rows: how many are merged at once; None: ``MERGED_AT_ONCE``.
     """
 
     def __init__(
-        self, store: SegmentStore, merge: Merge, state: list[dict[str, Any]] | None, *, step_rows: int = MERGED_AT_ONCE
+        self, store: SegmentStore, merge: Merge, state: list[dict[str, Any]] | None, *, step_rows: int | None = None
     ) -> None:
         self._merge = merge
         self._segments = HashSegments(store, state, HASH, step_rows)
@@ -42,9 +41,9 @@ class GroupStore:
         """Rows held; those of a group in several segments count in each."""
         return self._segments.rows
 
-    def manifest(self) -> list[dict[str, Any]]:
+    def snapshot(self) -> list[dict[str, Any]]:
         """The state as JSON-able values, all segments durable; tells the store what it no longer names."""
-        return self._segments.manifest()
+        return self._segments.snapshot()
 
     def matching(self, hashes: U64) -> list[pl.DataFrame]:
         """Return the rows of groups with these hashes (distinct, ascending), older segments first."""

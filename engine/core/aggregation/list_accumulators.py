@@ -19,7 +19,7 @@ from engine.core.aggregation.list_columns import Flat, Int64s, flat, lengths, li
 from engine.core.aggregation.room import Room
 from engine.core.aggregation.running import Groups, codes_of
 from engine.core.clocks import Bools
-from engine.core.structures.segments import expand
+from engine.core.structures.sorted_search import expand
 from engine.definition.types import STRING, ColumnType
 from engine.errors import InvariantBroken
 

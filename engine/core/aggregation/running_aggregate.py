@@ -47,7 +47,7 @@ class RunningAggregator(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.manifest()}
+        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.snapshot()}
 
     def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
         """Handle the next records in processing order.

@@ -80,7 +80,7 @@ class TableRegrouper(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"table_time": self._table_time, "next": self._next, "rows": self._rows.manifest()}
+        return {"table_time": self._table_time, "next": self._next, "rows": self._rows.snapshot()}
 
     def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
         """Handle the next changes in processing order.
@@ -243,7 +243,7 @@ class TableAggregator(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.manifest()}
+        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.snapshot()}
 
     def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: Moment) -> OperatorOutput:
         """Handle the next messages in processing order; returns one row for each. Counter ``sum_overflow`` as in A3."""

@@ -14,7 +14,7 @@ from engine.core.aggregation.accumulators import Records, Results
 from engine.core.aggregation.list_accumulators import Collected, ListAccumulator
 from engine.core.aggregation.list_columns import Int64s, flat, lists_by_row, lists_of
 from engine.core.aggregation.running import Groups, codes_of
-from engine.core.structures.segments import expand
+from engine.core.structures.sorted_search import expand
 from engine.definition.types import ColumnType
 
 

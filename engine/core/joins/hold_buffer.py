@@ -18,9 +18,8 @@ from engine.core.clocks import I64
 from engine.core.frames import POS, TS
 from engine.core.operators import Moment, TableProgress
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import Segment
 from engine.core.structures.spans import Span, SpanCache, ranked
-from engine.core.structures.time_queue import TimeQueue
+from engine.core.structures.time_queue import QueueSegment, TimeQueue
 from engine.plan.operators.stream_table_join import Hold
 
 BUFFERED_AT: Final = "_buffered_at"
@@ -139,16 +138,16 @@ class _Fifo(TimeQueue):
 
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
         super().__init__(store, state)
-        self._earliest: dict[Segment, tuple[int, int]] = {}
+        self._earliest: dict[QueueSegment, tuple[int, int]] = {}
         self._spans = SpanCache(lambda name: ranked(np.sort(store.load(name).get_column(BUFFERED_AT).to_numpy())))
 
     @property
     def spans(self) -> list[Span]:
         """Rows by the wall clock that brought them. Which of a segment are gone is known by their number only, not by that clock."""
-        found = self._spans.of(segment.segment for segment in self._held)
+        found = self._spans.of(self._segments.names)
         return [
             span if not segment.consumed else Span(span.low, span.high, 0, min(span.most, segment.left))
-            for segment, spans in zip(self._held, found, strict=True)
+            for segment, spans in zip(self._segments, found, strict=True)
             for span in spans
         ]
 
@@ -167,13 +166,13 @@ class _Fifo(TimeQueue):
         earliest = self.earliest_buffered_at
         if earliest is None or earliest > until:
             return -1
-        segment = next(segment for segment in reversed(self._held) if self._earliest[segment][0] <= until)
+        segment = next(segment for segment in reversed(self._segments) if self._earliest[segment][0] <= until)
         overdue = np.flatnonzero(self._live(segment).get_column(BUFFERED_AT).to_numpy() <= until)
         return segment.min_ts + int(overdue[-1]) + 1
 
     def first_later(self, number: int, time: int) -> int:
         """Return the first number from ``number`` on whose event time is after ``time``; the one behind the last for none."""
-        for segment in self._held:
+        for segment in self._segments:
             if segment.max_ts >= number:
                 times = self._live(segment).get_column(_EVENT_TIME).to_numpy()[max(number - segment.min_ts, 0) :]
                 number = max(number, segment.min_ts) + _first_above(times, time)
@@ -183,10 +182,10 @@ class _Fifo(TimeQueue):
 
     def _smallest_held(self) -> Iterable[tuple[int, int]]:
         known = self._earliest
-        self._earliest = {segment: known[segment] if segment in known else self._smallest(segment) for segment in self._held}
+        self._earliest = {segment: known[segment] if segment in known else self._smallest(segment) for segment in self._segments}
         return self._earliest.values()
 
-    def _smallest(self, segment: Segment) -> tuple[int, int]:
+    def _smallest(self, segment: QueueSegment) -> tuple[int, int]:
         live = self._live(segment)
         return int(live.get_column(BUFFERED_AT).to_numpy().min()), int(live.get_column(_EVENT_TIME).to_numpy().min())
 

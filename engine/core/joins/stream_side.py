@@ -6,7 +6,7 @@ behind it in event time a record of the other side may lie. A closed record meet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from engine.core.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OFFSET, POS, TS
 from engine.core.ports import SegmentStore
+from engine.core.structures.key_index import KeyIndex
 from engine.core.structures.keys import Keys
-from engine.core.structures.segments import KeyIndex, expand, upper_bound
-from engine.core.structures.sorted_search import KeyOrder
+from engine.core.structures.sorted_search import KeyOrder, expand, upper_bound
 from engine.core.structures.spans import Span
+from engine.core.structures.steps import merged_in_steps
+from engine.core.structures.time_queue import QueueSegment, queue_segment
 from engine.core.structures.waiting import WaitingRows
 from engine.definition.types import Schema
 
@@ -158,12 +160,11 @@ class _ArrivalIndex(KeyIndex):
     @property
     def earliest_ms(self) -> int | None:
         """The smallest event time kept, closed records in shared segments included."""
-        return min((segment.min_ts for segment in self._held), default=None)
+        return min((segment.min_ts for segment in self._segments), default=None)
 
     def forget(self, horizon: int) -> None:
         """Drop segments whose records all lie before ``horizon``."""
-        self._released.extend(segment.segment for segment in self._held if segment.max_ts < horizon)
-        self._held = [segment for segment in self._held if segment.max_ts >= horizon]
+        self._segments.drop(lambda segment: segment.max_ts < horizon)
 
     def _is_newest(self, order: KeyOrder) -> Bools:
         return np.ones(len(order.rows), np.bool_)
@@ -176,9 +177,10 @@ class _ArrivalIndex(KeyIndex):
 class _Marks(WaitingRows):
     """Arrivals of records that met a partner, by their event time, so that they leave with the records they are about."""
 
-    def append(self, frame: pl.DataFrame) -> None:
-        if frame.height:
-            self._append(frame, lambda old, _: [pl.concat([*map(self._live, old), frame]).unique().sort(TS)])
+    def _run(self, old: list[QueueSegment], new: pl.DataFrame) -> Iterator[QueueSegment]:
+        parts = [*map(self._live, old), new]
+        for run in merged_in_steps(parts, (TS,), self._segments.step_rows, lambda slices: pl.concat(slices).unique().sort(TS)):
+            yield queue_segment(self._store, run)
 
 
 def find_partners(probes: Probes, targets: pl.DataFrame, key: Sequence[str]) -> tuple[I64, I64]:

@@ -17,8 +17,7 @@ from engine.core.frames import KEY_HASH, OP, POS
 from engine.core.ports import SegmentStore
 from engine.core.structures.keys import NO_KEY, Keys, tells_keys
 from engine.core.structures.latest_rows import INDEX_COLUMNS, LatestBatch, LatestIndex, arrival_codes
-from engine.core.structures.segments import expand
-from engine.core.structures.sorted_search import distinct, numbered, search, stable_order
+from engine.core.structures.sorted_search import distinct, expand, numbered, search, stable_order
 from engine.definition.types import Schema
 
 MEMBER: Final = "_member"

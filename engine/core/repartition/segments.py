@@ -1,28 +1,30 @@
 """The segments of every structure: what is read of one, and what is written for the rows that a new task takes over.
 
 A segment's rows stay in their order when some go elsewhere, and those of several tasks have no key in common. So a new task's segments
-are those of one task before after those of another, each with fewer rows; later merges put them together.
+are those of one task before after those of another, each with fewer rows, and in the same runs; later merges put them together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
 
 from engine.core.aggregation.group_store import HASH
-from engine.core.frames import KEY_HASH, TS
+from engine.core.frames import KEY_HASH
 from engine.core.ports import SegmentStore
 from engine.core.repartition.shares import Rows, Shares, Source
 from engine.core.structures.hash_directory import without_directory
-from engine.core.structures.segments import KeyIndex
-from engine.core.structures.time_queue import TimeQueue
-from engine.core.windows.session_store import DUE_END, DUE_ROW, END, SessionStore
-from engine.core.windows.sliding_store import BY_TIME, sorted_run
-from engine.core.windows.window_grid import node_windows
-from engine.core.windows.window_store import NODE
+from engine.core.structures.hash_segments import hash_segment
+from engine.core.structures.key_index import index_segment
+from engine.core.structures.segment_list import Segment
+from engine.core.structures.time_queue import QueueSegment, live, queue_segment
+from engine.core.windows.session_store import session_rows, session_segment
+from engine.core.windows.sliding_store import BY_TIME, sliding_segment, sorted_run
+from engine.core.windows.window_store import window_segment
 
 Entry = dict[str, Any]
 Prepare = Callable[[pl.DataFrame, Source], pl.DataFrame]
@@ -55,14 +57,18 @@ def moved(kind: Kind, sources: Sequence[Source], shares: Shares, rows: Rows, pre
         The segments of each new task.
     """
     entries: list[list[Entry]] = [[] for _ in shares.stores]
+    has_run = [False] * len(entries)
     for source in sources:
         for entry in source.state:
             frame = kind.read(source.store, entry)
             if prepare is not None:
                 frame = prepare(frame, source)
-            for own, store, part in zip(entries, shares.stores, shares.split(frame, rows, source), strict=True):
+            if not entry.get("is_continued"):
+                has_run = [False] * len(entries)
+            for place, part in enumerate(shares.split(frame, rows, source)):
                 if part.height:
-                    own.append(kind.write(store, part))
+                    entries[place].append({**kind.write(shares.stores[place], part), "is_continued": has_run[place]})
+                    has_run[place] = True
     return entries
 
 
@@ -71,87 +77,38 @@ def read_all(kind: Kind, sources: Sequence[Source]) -> list[tuple[Source, pl.Dat
     return [(source, kind.read(source.store, entry)) for source in sources for entry in source.state]
 
 
-class _Index(KeyIndex):
-    def entry(self, rows: pl.DataFrame) -> Entry:
-        return asdict(self._save(rows))
-
-
-class _Queue(TimeQueue):
-    def entry(self, rows: pl.DataFrame) -> Entry:
-        return asdict(self._save(rows))
-
-
 def _load(store: SegmentStore, entry: Entry) -> pl.DataFrame:
     return store.load(entry["segment"])
 
 
-def _index_rows(store: SegmentStore, entry: Entry) -> pl.DataFrame:
-    return without_directory(_load(store, entry))
+def _described(save: Callable[[SegmentStore, pl.DataFrame], Segment]) -> Callable[[SegmentStore, pl.DataFrame], Entry]:
+    return lambda store, rows: save(store, rows).entry()
 
 
-def _index_entry(store: SegmentStore, rows: pl.DataFrame) -> Entry:
-    return _Index(store, None, is_by_time=True).entry(rows)
+def _by_hash(column: str) -> Kind:
+    return Kind(_load, _described(partial(hash_segment, column=column)))
 
 
-def _queue_rows(store: SegmentStore, entry: Entry) -> pl.DataFrame:
-    return _load(store, entry).slice(entry["consumed"])
-
-
-def _queue_entry(store: SegmentStore, rows: pl.DataFrame) -> Entry:
-    return _Queue(store, None).entry(rows)
-
-
-def _by_hash(column: str) -> Callable[[SegmentStore, pl.DataFrame], Entry]:
-    def write(store: SegmentStore, rows: pl.DataFrame) -> Entry:
-        hashes = rows.get_column(column)
-        bounds = {"min_hash": int(hashes.item(0)), "max_hash": int(hashes.item(-1))}
-        return {"segment": store.save(rows), "rows": rows.height, **bounds}
-
-    return write
-
-
-def _window_entry(store: SegmentStore, rows: pl.DataFrame) -> Entry:
-    last_window = int(node_windows(rows.get_column(NODE).to_numpy())[1].max())
-    return {"segment": store.save(rows), "rows": rows.height, "last_window": last_window}
-
-
-def _session_rows(store: SegmentStore, entry: Entry) -> pl.DataFrame:
-    return _load(store, entry).drop(DUE_END, DUE_ROW)
-
-
-def _session_entry(store: SegmentStore, rows: pl.DataFrame) -> Entry:
-    taken = SessionStore(store, (), None)
-    taken.append(rows, int(rows.get_column(END).to_numpy().min()))
-    return taken.manifest()[0]
-
-
-def _sliding_rows(store: SegmentStore, entry: Entry) -> pl.DataFrame:
-    return _load(store, entry).drop(BY_TIME)
-
-
-def _sliding_entry(store: SegmentStore, rows: pl.DataFrame) -> Entry:
-    times = rows.get_column(TS).to_numpy()
-    bounds = {"min_ts": int(times.min()), "max_ts": int(times.max())}
-    return {"segment": store.save(sorted_run(rows)), "rows": rows.height, **bounds}
-
-
-INDEX: Final = Kind(_index_rows, _index_entry)
+INDEX: Final = Kind(lambda store, entry: without_directory(_load(store, entry)), _described(index_segment))
 """``KeyIndex``."""
 
-QUEUE: Final = Kind(_queue_rows, _queue_entry)
+QUEUE: Final = Kind(lambda store, entry: live(store, QueueSegment.of(entry)), _described(queue_segment))
 """``TimeQueue``."""
 
-GROUPS: Final = Kind(_load, _by_hash(HASH))
+GROUPS: Final = _by_hash(HASH)
 """``GroupStore``."""
 
-LATEST: Final = Kind(_load, _by_hash(KEY_HASH))
+LATEST: Final = _by_hash(KEY_HASH)
 """``LatestIndex``."""
 
-WINDOWS: Final = Kind(_load, _window_entry)
+WINDOWS: Final = Kind(_load, _described(window_segment))
 """``WindowStore``."""
 
-SESSIONS: Final = Kind(_session_rows, _session_entry)
+SESSIONS: Final = Kind(lambda store, entry: session_rows(_load(store, entry)), _described(session_segment))
 """``SessionStore``."""
 
-SLIDING: Final = Kind(_sliding_rows, _sliding_entry)
+SLIDING: Final = Kind(
+    lambda store, entry: _load(store, entry).drop(BY_TIME),
+    _described(lambda store, rows: sliding_segment(store, sorted_run(rows))),
+)
 """``SlidingStore``."""

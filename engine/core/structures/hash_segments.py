@@ -1,30 +1,42 @@
-"""Rows found by a hash, as immutable segments that are sorted by it: only touched ones are read.
-
-Appending writes one segment; neighbours are merged as in ``segments``, so there are few and a row is rewritten logarithmically
-often. A merge holds a bounded number of rows in memory.
-"""
+"""Rows found by a hash, as immutable segments that are sorted by it: only touched ones are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from engine.core.ports import SegmentStore
-from engine.core.structures.hash_steps import hash_runs, merged_in_steps
-from engine.core.structures.segments import expand, merge_start
-from engine.core.structures.sorted_search import U64, runs_of
+from engine.core.structures.segment_list import LAST_HASH, Segment, SegmentList, taken
+from engine.core.structures.sorted_search import U64, expand, runs_of
+from engine.core.structures.steps import merged_in_steps
 
 
-class _Segment(NamedTuple):
-    """A manifest entry; hashes are the first and the last one in it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashSegment(Segment):
+    """A manifest entry.
 
-    segment: str
-    rows: int
-    min_hash: int
-    max_hash: int
+    Attributes:
+        min_hash: smallest hash.
+        max_hash: greatest hash.
+    """
+
+    min_hash: int = 0
+    max_hash: int = LAST_HASH
+
+    def within(self, hashes: U64) -> slice:
+        """Return which of some hashes (ascending) it can hold."""
+        first = np.searchsorted(hashes, np.uint64(self.min_hash), "left")
+        return slice(int(first), int(np.searchsorted(hashes, np.uint64(self.max_hash), "right")))
+
+
+def hash_segment(store: SegmentStore, rows: pl.DataFrame, column: str) -> HashSegment:
+    """Save rows, sorted by a hash, and describe them."""
+    hashes = rows.get_column(column)
+    return HashSegment(segment=store.save(rows), rows=rows.height, min_hash=hashes.item(0), max_hash=hashes.item(-1))
 
 
 class HashSegments:
@@ -32,57 +44,50 @@ class HashSegments:
 
     Args:
         store: where segments live.
-        state: what ``manifest`` returned, or None.
+        state: what ``snapshot`` returned, or None.
         column: the hash; rows that belong together agree in it.
-        step_rows: how many are merged at once.
+        step_rows: how many are merged at once; None: ``MERGED_AT_ONCE``.
     """
 
-    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None, column: str, step_rows: int) -> None:
+    def __init__(
+        self, store: SegmentStore, state: list[dict[str, Any]] | None, column: str, step_rows: int | None = None
+    ) -> None:
         self._store = store
         self._column = column
-        self._step_rows = step_rows
-        self._segments = [_Segment(**entry) for entry in state or ()]
-        self._released: list[str] = []
+        self._segments = SegmentList(HashSegment, store, state, step_rows)
 
     @property
     def rows(self) -> int:
         """Rows held; those of a hash in several segments count in each."""
-        return sum(segment.rows for segment in self._segments)
+        return self._segments.rows
 
-    def manifest(self) -> list[dict[str, Any]]:
-        """The state as JSON-able values, all segments durable; tells the store what it no longer names."""
-        if self._released:
-            self._store.release(self._released)
-            self._released = []
-        return [segment._asdict() for segment in self._segments]
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        return self._segments.snapshot()
 
     def matching(self, hashes: U64) -> list[pl.DataFrame]:
         """Return the rows with these hashes (distinct, ascending), older segments first."""
         found = []
         for segment in self._segments:
-            first = np.searchsorted(hashes, np.uint64(segment.min_hash), "left")
-            asked = hashes[first : np.searchsorted(hashes, np.uint64(segment.max_hash), "right")]
+            asked = hashes[segment.within(hashes)]
             if len(asked):
-                frame = self._store.load(segment.segment)
+                frame = self._segments.load(segment)
                 there = runs_of(frame.get_column(self._column).to_numpy(), asked)
                 if len(there.keys):
-                    found.append(frame[expand(there.starts, there.stops)])
+                    found.append(taken(frame, expand(there.starts, there.stops)))
         return found
 
     def append(self, rows: pl.DataFrame, merge: Callable[[list[pl.DataFrame], bool], pl.DataFrame]) -> None:
         """Add rows that are newer than all before.
 
         Args:
-            rows: sorted by the hash.
+            rows: sorted by the hash, at least one.
             merge: makes one frame, sorted by the hash, of slices, older ones first; learns whether no older segment holds any of their hashes.
         """
-        runs = hash_runs(self._segments, self._step_rows)
-        start = merge_start([*(sum(segment.rows for segment in run) for run in runs), rows.height])
-        merged = [segment for run in runs[start:] for segment in run]
-        parts = [self._store.load(segment.segment) for segment in merged]
-        self._released += [segment.segment for segment in merged]
-        self._segments = self._segments[: len(self._segments) - len(merged)]
-        is_all = start == 0
-        for made in merged_in_steps([*parts, rows], self._column, self._step_rows, lambda slices: merge(slices, is_all)):
-            hashes = made.get_column(self._column)
-            self._segments.append(_Segment(self._store.save(made), made.height, hashes.item(0), hashes.item(-1)))
+
+        def run(old: list[HashSegment], is_all: bool) -> Iterator[HashSegment]:
+            parts = [*map(self._segments.load, old), rows]
+            for part in merged_in_steps(parts, (self._column,), self._segments.step_rows, lambda slices: merge(slices, is_all)):
+                yield hash_segment(self._store, part, self._column)
+
+        self._segments.append(rows.height, run)

@@ -25,7 +25,6 @@ from engine.core.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, lat
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_segments import HashSegments
 from engine.core.structures.keys import NO_KEY, Keys, different_keys, layers, united
-from engine.core.structures.segments import MERGED_AT_ONCE
 from engine.core.structures.sorted_search import U64, distinct, key_order, search
 from engine.definition.types import Schema
 
@@ -42,7 +41,7 @@ class LatestIndex:
         state: what ``snapshot`` returned, or None.
         hashes: the columns that identify a row, ``_key_hash`` first.
         key_columns: payload columns of the key, which tell rows of equal hashes apart.
-        step_rows: how many are merged at once.
+        step_rows: how many are merged at once; None: ``MERGED_AT_ONCE``.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class LatestIndex:
         hashes: Sequence[str] = (KEY_HASH,),
         key_columns: Sequence[str] = (),
         *,
-        step_rows: int = MERGED_AT_ONCE,
+        step_rows: int | None = None,
     ) -> None:
         self._segments = HashSegments(store, state, KEY_HASH, step_rows)
         self._hashes = tuple(hashes)
@@ -60,7 +59,7 @@ class LatestIndex:
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the manifest and tell the store what it no longer names."""
-        return self._segments.manifest()
+        return self._segments.snapshot()
 
     def rows_of(self, hashes: U64) -> list[pl.DataFrame]:
         """Return all rows with these values of ``_key_hash`` (distinct, ascending), older segments first."""

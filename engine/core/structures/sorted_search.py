@@ -6,6 +6,7 @@ of a few sorted runs are merged, not sorted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -71,6 +72,40 @@ def stable_order(values: NDArray[np.uint64] | I64) -> I64:
     return rows
 
 
+def time_order(times: I64) -> I64:
+    """Return what a stable ``argsort`` does, for event times."""
+    return stable_order(times - times.min()) if len(times) else np.empty(0, np.int64)
+
+
+def pair_order(firsts: I64, hashes: U64, *, is_merge: bool) -> I64:
+    """Return the rows by (first, hash), equal ones as they stand.
+
+    Numbers are sorted several times as fast as pairs: what is sorted is the rank of the first with the upper bits of the hash behind it. Hashes
+    that differ in the lower bits only are rare; where they are in the wrong order it is done again.
+
+    Args:
+        firsts: of which few are distinct.
+        hashes: of the rows.
+        is_merge: the rows are a few runs that have this order already.
+    """
+    values = np.unique(firsts)
+    bits = len(values).bit_length()
+    ranks = search(values, firsts).view(np.uint64)
+    codes = (ranks << np.uint64(64 - bits)) | (hashes >> np.uint64(bits)) if bits else hashes
+    rows = np.argsort(codes, kind="stable") if is_merge else stable_order(codes)
+    own, found = firsts[rows], hashes[rows]
+    if ((found[1:] < found[:-1]) & (own[1:] == own[:-1])).any():
+        return np.lexsort((hashes, firsts))
+    return rows
+
+
+def are_shared(*columns: NDArray[Any]) -> Bools:
+    """Say which rows agree in all columns, by which they are sorted, with the row before or behind them."""
+    is_same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+    shared: Bools = np.append(False, is_same) | np.append(is_same, False)
+    return shared[: len(columns[0])]
+
+
 def numbered(hashes: U64) -> tuple[U64, I64, I64]:
     """Return the distinct hashes in ascending order, the index of each row's hash among them, and the first row of each."""
     rows = stable_order(hashes)
@@ -109,6 +144,38 @@ def _run_ends(own: U64, starts: I64) -> I64:
     longer = longer[own[stops[longer]] == own[starts[longer]]]
     stops[longer] = np.searchsorted(own, own[starts[longer]], "right")
     return stops
+
+
+def expand(starts: I64, stops: I64) -> I64:
+    """Return all indexes of the ranges ``[start, stop)``, one range after the other."""
+    sizes = stops - starts
+    if (sizes == 1).all():
+        return starts
+    ends = np.cumsum(sizes)
+    indexes: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+    return indexes
+
+
+def upper_bound(values: NDArray[Any], wanted: NDArray[Any], starts: I64, stops: I64) -> I64:
+    """Return for each range ``[start, stop)`` of ``values``, ascending inside, the first index with a value above the wanted."""
+    return _bound(lambda middle: values[middle] <= wanted, starts, stops)
+
+
+def lower_bound(values: NDArray[Any], wanted: NDArray[Any], starts: I64, stops: I64) -> I64:
+    """Return for each range ``[start, stop)`` of ``values``, ascending inside, the first index with a value not below the wanted."""
+    return _bound(lambda middle: values[middle] < wanted, starts, stops)
+
+
+def _bound(lies_behind: Callable[[I64], Bools], starts: I64, stops: I64) -> I64:
+    """Bisect all ranges at once; what is looked for lies behind the places of which ``lies_behind`` says so."""
+    low: I64 = starts.copy()
+    high: I64 = stops.copy()
+    while (active := low < high).any():
+        middle = np.where(active, (low + high) >> 1, 0)
+        goes_up = active & lies_behind(middle)
+        low[goes_up] = middle[goes_up] + 1
+        high = np.where(active & ~goes_up, middle, high)
+    return low
 
 
 class KeyOrder(NamedTuple):

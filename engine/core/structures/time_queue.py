@@ -1,10 +1,9 @@
-"""The other state structure: rows waiting, by time."""
+"""The other structure of state: rows waiting, by time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,71 +12,113 @@ import polars as pl
 from engine.core.clocks import I64
 from engine.core.frames import TS
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import MERGED_AT_ONCE, Segment, Segments, taken
+from engine.core.structures.segment_list import Segment, SegmentList, taken
+from engine.core.structures.steps import cuts, sliced
 
 LEAST_KEPT: Final = 4
 """A segment that lies apart from all others in time stays as it is when its run is merged, if it has this part of a step's rows."""
 
-SAMPLES: Final = 512
-"""Rows of each step that are looked at to find where a merge is cut."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSegment(Segment):
+    """A manifest entry of a queue.
+
+    Attributes:
+        min_ts: smallest event time of the rows that are left.
+        max_ts: greatest event time.
+        consumed: leading rows that were taken.
+    """
+
+    min_ts: int
+    max_ts: int
+    consumed: int = 0
+
+    @property
+    def left(self) -> int:
+        """Rows that still count."""
+        return self.rows - self.consumed
+
+    def without(self, count: int, times: I64) -> QueueSegment | None:
+        """Return the entry without more of its leading rows; None where none is left.
+
+        Args:
+            count: how many.
+            times: of all rows that were left.
+        """
+        if count == len(times):
+            return None
+        return self if not count else replace(self, min_ts=int(times[count]), consumed=self.consumed + count)
 
 
-class TimeQueue(Segments):
+def queue_segment(store: SegmentStore, frame: pl.DataFrame) -> QueueSegment:
+    """Save rows, sorted by time, and describe them."""
+    times = frame.get_column(TS)
+    return QueueSegment(segment=store.save(frame), rows=frame.height, min_ts=int(times.item(0)), max_ts=int(times.item(-1)))
+
+
+def live(store: SegmentStore, segment: QueueSegment) -> pl.DataFrame:
+    """Return the rows that are left of a segment."""
+    return store.load(segment.segment).slice(segment.consumed)
+
+
+class TimeQueue:
     """Rows waiting, by (``_ts``, arrival); arrival is the order of appending.
 
     Args:
         store: where segments live.
         state: what ``snapshot`` returned, or None.
-        step_rows: how many are merged at once, and so held in memory; more make several segments of one run.
+        step_rows: how many are merged at once, and so held in memory; more make several segments of one run. None: ``MERGED_AT_ONCE``.
     """
 
-    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None, *, step_rows: int = MERGED_AT_ONCE) -> None:
-        super().__init__(store, state)
-        self._step_rows = step_rows
+    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None, *, step_rows: int | None = None) -> None:
+        self._store = store
+        self._segments = SegmentList(QueueSegment, store, state, step_rows)
+
+    @property
+    def rows(self) -> int:
+        """Rows that wait."""
+        return self._segments.rows
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        return self._segments.snapshot()
 
     def append(self, frame: pl.DataFrame) -> None:
         """Add rows, sorted by ``_ts`` and then arrival, that arrived after all before."""
         if frame.height:
-            self._append(frame, lambda old, _: self._merged(old, frame))
+            self._segments.append(frame.height, lambda old, _: self._run(old, frame))
 
     def take(self, until: int) -> list[pl.DataFrame]:
         """Remove and return all rows with ``_ts <= until``: sorted parts, earlier arrivals first at equal times."""
         parts: list[pl.DataFrame] = []
-        held: list[Segment] = []
-        is_headless = False
-        for segment in self._held:
-            is_headless &= segment.is_continued
-            rest = segment
-            if segment.min_ts <= until:
-                frame = self._live(segment)
-                times = frame.get_column(TS).to_numpy()
-                count = int(np.searchsorted(times, until, "right"))
-                parts.append(frame[:count])
-                rest = _shortened(segment, count, times)
-            if rest.consumed < rest.rows:
-                held.append(replace(rest, is_continued=rest.is_continued and not is_headless))
-                is_headless = False
-            else:
-                self._released.append(rest.segment)
-                is_headless |= not rest.is_continued
-        self._held = held
+
+        def rest(segment: QueueSegment) -> QueueSegment | None:
+            if segment.min_ts > until:
+                return segment
+            frame = self._live(segment)
+            times = frame.get_column(TS).to_numpy()
+            count = int(np.searchsorted(times, until, "right"))
+            parts.append(frame[:count])
+            return segment.without(count, times)
+
+        self._segments.change(rest)
         return [part for part in parts if part.height]
 
-    def _save(self, frame: pl.DataFrame) -> Segment:
-        times = frame.get_column(TS)
-        return Segment(self._store.save(frame), frame.height, int(times.item(0)), int(times.item(-1)))
+    def _live(self, segment: QueueSegment) -> pl.DataFrame:
+        return live(self._store, segment)
 
-    def _merged(self, old: list[Segment], new: pl.DataFrame) -> Iterator[pl.DataFrame | Segment]:
-        """Merge segments in steps of bounded size, by time; large ones that lie apart from all others need no merging.
+    def _run(self, old: list[QueueSegment], new: pl.DataFrame) -> Iterator[QueueSegment]:
+        """Save what is new, merged with older segments in steps of bounded size, by time.
 
-        So what comes in the order of time, or nearly, is hardly rewritten, however much waits.
+        Large ones that lie apart from all others need no merging: what comes in the order of time, or nearly, is hardly rewritten,
+        however much waits.
         """
         times = new.get_column(TS)
         ranges = [_Range(segment.min_ts, place, segment.max_ts) for place, segment in enumerate(old)]
         pending: list[int] = []
         for group in _apart([*ranges, _Range(int(times.item(0)), len(old), int(times.item(-1)))]):
             segment = old[group[0]] if len(group) == 1 and group[0] < len(old) else None
-            if segment is None or segment.left * LEAST_KEPT < self._step_rows or segment.left < segment.consumed:
+            if segment is None or segment.left * LEAST_KEPT < self._segments.step_rows or segment.left < segment.consumed:
                 pending += group
                 continue
             yield from self._steps(old, new, pending)
@@ -85,15 +126,12 @@ class TimeQueue(Segments):
             pending = []
         yield from self._steps(old, new, pending)
 
-    def _steps(self, old: list[Segment], new: pl.DataFrame, places: list[int]) -> Iterator[pl.DataFrame]:
+    def _steps(self, old: list[QueueSegment], new: pl.DataFrame, places: list[int]) -> Iterator[QueueSegment]:
         """Merge some of the segments; the place behind the last is that of the new rows."""
         parts = [new if place == len(old) else self._live(old[place]) for place in sorted(places)]
-        times = [part.get_column(TS).to_numpy() for part in parts]
-        cuts = [[0] * len(parts), *_cuts(times, self._step_rows), [part.height for part in parts]]
-        for starts, stops in pairwise(cuts):
-            slices = [part[start:stop] for part, start, stop in zip(parts, starts, stops, strict=True) if start < stop]
-            if slices:
-                yield _by_time(slices)
+        times = [[part.get_column(TS).to_numpy()] for part in parts]
+        for slices in sliced(parts, cuts(times, self._segments.step_rows, parts_ties=True)):
+            yield queue_segment(self._store, _by_time(slices))
 
 
 class _Range(NamedTuple):
@@ -118,32 +156,8 @@ def _apart(ranges: list[_Range]) -> Iterator[list[int]]:
     yield group
 
 
-def _cuts(times: list[I64], step_rows: int) -> Iterator[list[int]]:
-    """Cut sorted parts at the same places of their merged order, into steps of about so many rows.
-
-    Yields:
-        For each cut the number of rows of each part before it. Rows of equal times are parted by arrival.
-    """
-    steps = -(-sum(map(len, times)) // step_rows)
-    sampled = (
-        np.sort(np.concatenate([part[:: max(step_rows // SAMPLES, 1)] for part in times])) if steps > 1 else np.empty(0, np.int64)
-    )
-    for step in range(1, steps):
-        place = step * len(sampled) // steps
-        first, last = (np.array([np.searchsorted(part, sampled[place], side) for part in times]) for side in ("left", "right"))
-        tied = np.cumsum(last - first)
-        wanted = step * sum(map(len, times)) // steps - int(first.sum())
-        yield (first + np.clip(wanted - (tied - (last - first)), 0, last - first)).tolist()
-
-
 def _by_time(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """Merge parts, each sorted by time; earlier ones come first at equal times."""
     frame = pl.concat(parts)
     times = frame.get_column(TS).to_numpy()
     return frame if (times[1:] >= times[:-1]).all() else taken(frame, np.argsort(times, kind="stable"))
-
-
-def _shortened(segment: Segment, count: int, times: I64) -> Segment:
-    """Return ``segment`` without ``count`` more of its leading rows."""
-    min_ts = int(times[count]) if count < len(times) else segment.max_ts
-    return replace(segment, min_ts=min_ts, consumed=segment.consumed + count)

@@ -14,8 +14,7 @@ import polars as pl
 
 from engine.core.clocks import AFTER_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, POS, TS
-from engine.core.structures.segments import expand
-from engine.core.structures.sorted_search import U64, search
+from engine.core.structures.sorted_search import U64, expand, search
 
 SINGLE_STEPS: Final = 3
 """Steps taken one by one before the sparse table is built: most probes meet none or one version put later."""

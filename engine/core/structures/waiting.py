@@ -20,10 +20,10 @@ class SpannedQueue(TimeQueue):
     @property
     def spans(self) -> list[Span]:
         """Rows by time; exact."""
-        found = self._spans.of(segment.segment for segment in self._held)
+        found = self._spans.of(self._segments.names)
         return [
             span
-            for segment, spans in zip(self._held, found, strict=True)
+            for segment, spans in zip(self._segments, found, strict=True)
             for span in behind(spans, segment.min_ts, segment.consumed)
         ]
 
@@ -34,4 +34,4 @@ class WaitingRows(SpannedQueue):
     @property
     def earliest_ms(self) -> int | None:
         """The smallest event time that waits, None where nothing does."""
-        return min((segment.min_ts for segment in self._held), default=None)
+        return min((segment.min_ts for segment in self._segments), default=None)

@@ -9,7 +9,6 @@ head. So no row of the queue is stale, and a batch reads the keys it touches and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,9 +17,10 @@ import polars as pl
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.core.frames import KEY_HASH, TS
 from engine.core.ports import SegmentStore
+from engine.core.structures.key_index import KeyIndex
 from engine.core.structures.keys import Keys
-from engine.core.structures.segments import KeyIndex, Segment
 from engine.core.structures.sorted_search import U64, stable_order
+from engine.core.structures.time_queue import QueueSegment
 from engine.core.structures.waiting import SpannedQueue
 
 HELD: Final = "_held"
@@ -74,12 +74,12 @@ class EntryQueue(SpannedQueue):
     @property
     def oldest(self) -> int | None:
         """The smallest buffer time; None when nothing is held."""
-        return min((segment.min_ts for segment in self._held), default=None)
+        return min((segment.min_ts for segment in self._segments), default=None)
 
     def due(self, until: int) -> list[pl.DataFrame]:
         """Entries with buffer time <= ``until``; they stay."""
         parts = []
-        for segment in self._held:
+        for segment in self._segments:
             if segment.min_ts <= until:
                 frame = self._live(segment)
                 parts.append(frame[: int(np.searchsorted(frame[TS].to_numpy(), until, "right"))])
@@ -87,27 +87,18 @@ class EntryQueue(SpannedQueue):
 
     def head(self, count: int) -> pl.DataFrame | None:
         """The first ``count`` entries, or all, in order; they stay. None when nothing is held."""
-        parts = [self._live(segment)[:count] for segment in self._held]
+        parts = [self._live(segment)[:count] for segment in self._segments]
         return pl.concat(parts).sort(TS, PLACE)[:count] if parts else None
 
     def drop(self, since: int, place: int) -> None:
         """Remove the entries up to and with (``since``, ``place``)."""
-        held = []
-        for segment in self._held:
-            rest = self._without(segment, since, place) if segment.min_ts <= since else segment
-            if rest.consumed < rest.rows:
-                held.append(rest)
-            else:
-                self._released.append(rest.segment)
-        self._held = held
+        self._segments.change(lambda segment: self._without(segment, since, place) if segment.min_ts <= since else segment)
 
-    def _without(self, segment: Segment, since: int, place: int) -> Segment:
+    def _without(self, segment: QueueSegment, since: int, place: int) -> QueueSegment | None:
         frame = self._live(segment)
         times = frame[TS].to_numpy()
         start, stop = (int(np.searchsorted(times, since, side)) for side in ("left", "right"))
-        count = start + int(np.searchsorted(frame[PLACE].to_numpy()[start:stop], place, "right"))
-        min_ts = int(times[count]) if count < len(times) else segment.max_ts
-        return replace(segment, min_ts=min_ts, consumed=segment.consumed + count)
+        return segment.without(start + int(np.searchsorted(frame[PLACE].to_numpy()[start:stop], place, "right")), times)
 
 
 class EntryStore:

@@ -147,7 +147,7 @@ class Corrections:
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"clock": self._clock, "closed": self._closed, "changes": self._changes, "segments": self._store.manifest()}
+        return {"clock": self._clock, "closed": self._closed, "changes": self._changes, "segments": self._store.snapshot()}
 
     def process(self, changes: pl.DataFrame, positions: I64, offsets: I64, clocks: I64) -> pl.DataFrame:
         """Handle a batch. Records of one position are one step: its changes first, then what its stream time shows and closes.

@@ -170,7 +170,7 @@ class WindowAggregator(Operator):
             "stream_time": self._stream_time,
             "first_open": self._first_open,
             "arrivals": self._arrivals,
-            "segments": self._store.manifest(),
+            "segments": self._store.snapshot(),
         }
         return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
 

@@ -3,27 +3,27 @@
 A row is a whole session as it stood when its batch ended. Sessions only grow, and the open ones of a group lie apart; so of the
 rows whose end is not before the horizon, the ones that count are those within no newer row of their group: nothing is ever marked
 or rewritten. A row whose end is before the horizon is closed or has been replaced. A segment goes when that holds for all its
-rows; until then it is read only where a group is touched or where an end comes before the horizon. Neighbouring segments are
-merged as in ``segments``.
+rows; until then it is read only where a group is touched or where an end comes before the horizon. The rows of a group are merged in one
+step, so a run has each group in one segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import expand, merge_start
-from engine.core.structures.sorted_search import runs_of
+from engine.core.structures.hash_segments import HashSegment
+from engine.core.structures.segment_list import SegmentList, taken
+from engine.core.structures.sorted_search import U64, are_shared, expand, runs_of, stable_order, time_order
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
-
-U64 = NDArray[np.uint64]
+from engine.core.structures.steps import merged_in_steps
 
 HASH: Final = "_hash"
 START: Final = "_start"
@@ -39,12 +39,34 @@ DUE_ROW: Final = "_due_row"
 _AGE: Final = "_age"
 
 
-class _Segment(NamedTuple):
-    """``last_end`` is the greatest end of its rows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSegment(HashSegment):
+    """A manifest entry.
 
-    segment: str
-    rows: int
+    Attributes:
+        last_end: the greatest end of its rows.
+    """
+
     last_end: int
+
+
+def session_segment(store: SegmentStore, sessions: pl.DataFrame) -> SessionSegment:
+    """Save sessions, sorted by hash, with what finds those that end, and describe them."""
+    ends, hashes = sessions[END].to_numpy(), sessions[HASH]
+    order = time_order(ends)
+    saved = sessions.with_columns(pl.Series(DUE_END, ends[order]), pl.Series(DUE_ROW, order.astype(np.uint32)))
+    return SessionSegment(
+        segment=store.save(saved),
+        rows=saved.height,
+        min_hash=hashes.item(0),
+        max_hash=hashes.item(-1),
+        last_end=int(ends[order[-1]]),
+    )
+
+
+def session_rows(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the sessions of a segment alone."""
+    return frame.drop(DUE_END, DUE_ROW)
 
 
 class SessionStore:
@@ -53,27 +75,23 @@ class SessionStore:
     Args:
         store: where segments live.
         group: the group's columns in the rows; two groups can share a hash.
-        state: what ``manifest`` returned, or None.
+        state: what ``snapshot`` returned, or None.
     """
 
     def __init__(self, store: SegmentStore, group: Sequence[str], state: list[dict[str, Any]] | None) -> None:
         self._store = store
         self._group = list(group)
-        self._segments = [_Segment(**entry) for entry in state or ()]
-        self._released: list[str] = []
+        self._segments = SegmentList(SessionSegment, store, state)
         self._spans = SpanCache(lambda name: ranked(store.load(name)[DUE_END].to_numpy(), is_exact=False))
 
     @property
     def rows(self) -> int:
         """Rows held, replaced and closed ones in shared segments included."""
-        return sum(segment.rows for segment in self._segments)
+        return self._segments.rows
 
-    def manifest(self) -> list[dict[str, Any]]:
-        """The state as JSON-able values, all segments durable; tells the store what it no longer names."""
-        if self._released:
-            self._store.release(self._released)
-            self._released = []
-        return [segment._asdict() for segment in self._segments]
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        return self._segments.snapshot()
 
     def matching(self, hashes: U64, horizon: int) -> pl.DataFrame | None:
         """The open sessions of some groups, sorted by group and time; None where there are none.
@@ -83,20 +101,25 @@ class SessionStore:
             horizon: sessions that end before it are closed.
         """
         parts = []
-        for segment in self._segments if len(hashes) else ():
-            frame = self._store.load(segment.segment)
-            runs = runs_of(frame[HASH].to_numpy(), hashes)
+        for segment in self._segments:
+            asked = hashes[segment.within(hashes)]
+            if not len(asked):
+                continue
+            frame = self._segments.load(segment)
+            runs = runs_of(frame[HASH].to_numpy(), asked)
             rows = expand(runs.starts, runs.stops)
             rows = rows[frame[END].to_numpy()[rows] >= horizon]
             if len(rows):
-                parts.append(frame.drop(DUE_END, DUE_ROW)[rows])
-        return self._latest(parts) if parts else None
+                parts.append(taken(session_rows(frame), rows))
+        if len(parts) < 2:
+            return parts[0].sort(HASH, *self._group, START) if parts else None
+        return self._latest(pl.concat(parts, how="diagonal"), _ages(parts))
 
     def due(self, begin: int, end: int) -> U64:
         """Hashes of the groups that may have sessions with ends in ``begin..end-1``, with repetitions: replaced rows count."""
         found = []
         for segment in self._segments:
-            frame = self._store.load(segment.segment)
+            frame = self._segments.load(segment)
             first, stop = np.searchsorted(frame[DUE_END].to_numpy(), (begin, end)).tolist()
             if stop > first:
                 found.append(frame[HASH].to_numpy()[frame[DUE_ROW].to_numpy()[first:stop]])
@@ -106,7 +129,7 @@ class SessionStore:
         """The least end of an open session, or less where a row at that end has been replaced; None where there is none."""
         found = []
         for segment in self._segments:
-            ends = self._store.load(segment.segment)[DUE_END].to_numpy()
+            ends = self._segments.load(segment)[DUE_END].to_numpy()
             place = int(np.searchsorted(ends, horizon))
             if place < len(ends):
                 found.append(int(ends[place]))
@@ -114,40 +137,51 @@ class SessionStore:
 
     def spans(self, horizon: int) -> list[Span]:
         """Open sessions by their ends; replaced rows count too, so that there may be none."""
-        return behind([span for spans in self._spans.of(name for name, _, _ in self._segments) for span in spans], horizon)
+        return behind([span for spans in self._spans.of(self._segments.names) for span in spans], horizon)
 
     def append(self, sessions: pl.DataFrame, horizon: int) -> None:
         """Add sessions as they stand now, all of them open, and forget what ends before ``horizon``."""
-        self._keep([segment for segment in self._segments if segment.last_end >= horizon])
-        if sessions.is_empty():
-            return
-        start = merge_start([*(segment.rows for segment in self._segments), sessions.height])
-        if start < len(self._segments):
-            older = (self._store.load(segment.segment) for segment in self._segments[start:])
-            open_ones = [frame.drop(DUE_END, DUE_ROW).filter(pl.col(END) >= horizon) for frame in older]
-            sessions = self._latest([*open_ones, sessions])
-        else:
-            sessions = sessions.sort(HASH)
-        ends = sessions[END].to_numpy()
-        order = np.argsort(ends, kind="stable")
-        saved = sessions.with_columns(pl.Series(DUE_END, ends[order]), pl.Series(DUE_ROW, order.astype(np.uint32)))
-        self._keep([*self._segments[:start], _Segment(self._store.save(saved), saved.height, int(ends[order[-1]]))])
+        self._segments.drop(lambda segment: segment.last_end < horizon)
+        if not sessions.is_empty():
+            self._segments.append(sessions.height, lambda old, _: self._run(old, _by_hash(sessions), horizon))
 
-    def _latest(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
-        """Drop the rows that lie within a newer one of their group; ``parts`` stand from older to newer."""
-        if len(parts) == 1:
-            return parts[0].sort(HASH, *self._group, START)
-        ages = np.repeat(np.arange(len(parts)), [part.height for part in parts])
-        rows = pl.concat(parts, how="diagonal").with_columns(pl.Series(_AGE, ages))
+    def _run(self, old: list[SessionSegment], new: pl.DataFrame, horizon: int) -> Iterator[SessionSegment]:
+        """Save what is new, merged with older segments step by step."""
+
+        def merged(slices: list[pl.DataFrame]) -> pl.DataFrame:
+            return self._merged([part.filter(pl.col(END) >= horizon) for part in slices])
+
+        parts = [*(session_rows(self._segments.load(segment)) for segment in old), new]
+        runs = merged_in_steps(parts, (HASH,), self._segments.step_rows, merged) if old else [new]
+        for run in runs:
+            yield session_segment(self._store, run)
+
+    def _merged(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        """Merge parts, older ones first, into one by hash. Most groups have one row: only the others are looked at closely."""
+        rows, ages = pl.concat(parts, how="diagonal"), _ages(parts)
+        hashes = rows[HASH].to_numpy()
+        order = np.argsort(hashes, kind="stable")
+        is_shared = are_shared(hashes[order])
+        shared, alone = order[is_shared], taken(rows, order[~is_shared])
+        if not len(shared):
+            return alone
+        return _by_hash(pl.concat([alone, self._latest(taken(rows, shared), ages[shared])]))
+
+    def _latest(self, rows: pl.DataFrame, ages: I64) -> pl.DataFrame:
+        """Drop the rows that lie within a newer one of their group; the greatest age is the newest. Sort by group and time."""
         is_descending = [False] * (len(self._group) + 2) + [True, True]
-        rows = rows.sort(HASH, *self._group, START, END, _AGE, descending=is_descending)
+        rows = rows.with_columns(pl.Series(_AGE, ages)).sort(HASH, *self._group, START, END, _AGE, descending=is_descending)
         groups = Groups.of(rows.select(HASH, *self._group))
         is_kept = _is_apart(groups, rows[START].to_numpy(), rows[END].to_numpy())
         return rows.filter(pl.Series(is_kept)).drop(_AGE)
 
-    def _keep(self, segments: list[_Segment]) -> None:
-        self._released += [segment.segment for segment in self._segments if segment not in segments]
-        self._segments = segments
+
+def _by_hash(sessions: pl.DataFrame) -> pl.DataFrame:
+    return taken(sessions, stable_order(sessions[HASH].to_numpy()))
+
+
+def _ages(parts: Sequence[pl.DataFrame]) -> I64:
+    return np.repeat(np.arange(len(parts)), [part.height for part in parts])
 
 
 def _is_apart(groups: Groups, starts: I64, ends: I64) -> Bools:

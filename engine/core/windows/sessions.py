@@ -162,7 +162,7 @@ class SessionAggregator(Operator):
             "stream_time": self._stream_time,
             "horizon": self._horizon,
             "arrivals": self._arrivals,
-            "segments": self._store.manifest(),
+            "segments": self._store.snapshot(),
         }
         return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
 

@@ -19,11 +19,12 @@ from engine.core.clocks import I64, LAST_EVENT_TIME_MS, Bools, running_clock
 from engine.core.frames import OFFSET, POS, TS, Counters, OperatorOutput, add_counter, empty_frame, empty_late, late_rows
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
+from engine.core.structures.sorted_search import U64
 from engine.core.structures.spans import Span
 from engine.core.windows.corrections import Corrections
 from engine.core.windows.sliding_changes import Arrivals
 from engine.core.windows.sliding_results import FIRST, SlidingResults, Steps
-from engine.core.windows.sliding_store import HASH, SEQ, U64, Band, SlidingStore, hashes_between, matching, sorted_run
+from engine.core.windows.sliding_store import HASH, SEQ, Band, SlidingStore, hashes_between, matching, sorted_run
 from engine.core.windows.sliding_windows import BOUNDARY, Timeline, timelines
 from engine.core.windows.window_grid import OUT_OF_RANGE
 from engine.definition.types import Schema
@@ -117,7 +118,7 @@ class SlidingAggregator(Operator):
             "stream_time": self._stream_time,
             "boundary": self._boundary,
             "arrivals": self._arrivals,
-            "segments": self._store.manifest(),
+            "segments": self._store.snapshot(),
         }
         return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
 

@@ -18,7 +18,7 @@ from engine.core.aggregation.aggregate import Aggregates
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, Bools
 from engine.core.frames import TS
-from engine.core.structures.segments import expand
+from engine.core.structures.sorted_search import expand
 from engine.core.windows.sliding_fold import RangeFold, Ranges, bounded, range_minima
 from engine.core.windows.sliding_windows import NEVER, Timeline, Windows
 

@@ -2,27 +2,28 @@
 
 A *run* is a frame of records sorted by (group hash, event time, arrival) that also names its rows in the order of event time. So it
 answers two questions without being read whole: which groups have records in a range of time, and which records some groups have
-there. Appending writes one segment; neighbours are merged as in ``segments``. A segment goes when no open or later window
-can reach its last record; until then only the groups and times that are asked for are read.
+there. Where many records wait, a run is several segments, which are apart by group hash. A segment goes when no open or later window can
+reach its last record; until then only the groups and times that are asked for are read.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from engine.core.clocks import I64
 from engine.core.frames import TS
 from engine.core.ports import SegmentStore
-from engine.core.structures.segments import expand, merge_start, upper_bound
+from engine.core.structures.hash_segments import HashSegment
+from engine.core.structures.segment_list import SegmentList, taken
+from engine.core.structures.sorted_search import U64, expand, key_order, time_order, upper_bound
 from engine.core.structures.spans import Span, SpanCache, behind, ranked
-
-U64 = NDArray[np.uint64]
+from engine.core.structures.steps import merged_in_steps
 
 HASH: Final = "_hash"
 """Hash of the group."""
@@ -45,19 +46,36 @@ class Band(NamedTuple):
     high: int
 
 
-class _Segment(NamedTuple):
-    """What a manifest says of a segment."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingSegment(HashSegment):
+    """A manifest entry.
 
-    segment: str
-    rows: int
+    Attributes:
+        min_ts: smallest event time.
+        max_ts: greatest event time.
+    """
+
     min_ts: int
     max_ts: int
 
 
+def sliding_segment(store: SegmentStore, run: pl.DataFrame) -> SlidingSegment:
+    """Save a run and describe it."""
+    hashes, times = run[HASH], run[TS].to_numpy()
+    order = run[BY_TIME]
+    return SlidingSegment(
+        segment=store.save(run),
+        rows=run.height,
+        min_hash=hashes.item(0),
+        max_hash=hashes.item(-1),
+        min_ts=int(times[order.item(0)]),
+        max_ts=int(times[order.item(-1)]),
+    )
+
+
 def sorted_run(records: pl.DataFrame) -> pl.DataFrame:
     """Make a run of records in any order."""
-    run = records.sort(HASH, TS, SEQ)
-    return run.with_columns(run[TS].arg_sort().cast(pl.UInt32).alias(BY_TIME))
+    return _with_times(_in_order(records, is_merge=False))
 
 
 def hashes_between(run: pl.DataFrame, bands: Sequence[Band]) -> U64:
@@ -85,7 +103,7 @@ def matching(run: pl.DataFrame, hashes: U64, low: I64, high: I64) -> pl.DataFram
     begin = upper_bound(times, low - 1, starts, stops)
     rows = expand(begin, upper_bound(times, high, begin, stops))
     records = run.drop(BY_TIME)
-    return records if len(rows) == run.height else records[rows]
+    return records if len(rows) == run.height else taken(records, rows)
 
 
 class SlidingStore:
@@ -93,26 +111,22 @@ class SlidingStore:
 
     Args:
         store: where segments live.
-        state: what ``manifest`` returned, or None.
+        state: what ``snapshot`` returned, or None.
     """
 
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
         self._store = store
-        self._segments = [_Segment(**entry) for entry in state or ()]
-        self._released: list[str] = []
+        self._segments = SegmentList(SlidingSegment, store, state)
         self._spans = SpanCache(self._record_spans)
 
     @property
     def rows(self) -> int:
         """Records held, those in shared segments that no window needs included."""
-        return sum(segment.rows for segment in self._segments)
+        return self._segments.rows
 
-    def manifest(self) -> list[dict[str, Any]]:
-        """Return the state as JSON-able values, all segments durable; tell the store what it no longer names."""
-        if self._released:
-            self._store.release(self._released)
-            self._released = []
-        return [segment._asdict() for segment in self._segments]
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        return self._segments.snapshot()
 
     def hashes_between(self, bands: Sequence[Band]) -> U64:
         """Return the hashes, with repetitions, of the records within the bands."""
@@ -122,7 +136,7 @@ class SlidingStore:
             for segment in self._segments
             if any(segment.min_ts <= band.high and segment.max_ts >= band.low for band in bands)
         ]
-        parts = [hashes_between(self._store.load(segment.segment), bands) for segment in held]
+        parts = [hashes_between(self._segments.load(segment), bands) for segment in held]
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
     def matching(self, hashes: U64, low: I64, high: I64) -> list[pl.DataFrame]:
@@ -130,8 +144,11 @@ class SlidingStore:
         if not len(hashes):
             return []
         first, last = int(low.min()), int(high.max())
-        held = [segment for segment in self._segments if segment.min_ts <= last and segment.max_ts >= first]
-        found = [matching(self._store.load(segment.segment), hashes, low, high) for segment in held]
+        found = []
+        for segment in self._segments:
+            asked = segment.within(hashes)
+            if segment.min_ts <= last and segment.max_ts >= first and asked.start < asked.stop:
+                found.append(matching(self._segments.load(segment), hashes[asked], low[asked], high[asked]))
         return [part for part in found if part.height]
 
     def first_time(self, low: int) -> int | None:
@@ -139,14 +156,14 @@ class SlidingStore:
         found = []
         for segment in self._segments:
             if segment.max_ts >= low:
-                run = self._store.load(segment.segment)
+                run = self._segments.load(segment)
                 order, times = run[BY_TIME].to_numpy(), run[TS].to_numpy()
                 found.append(int(times[order[bisect_left(order, low, key=lambda place: times[place])]]))
         return min(found, default=None)
 
     def window_spans(self, difference: int, boundary: int) -> list[Span]:
         """Windows by their ends, those that end before ``boundary`` left out."""
-        records = [span for spans in self._spans.of(name for name, *_ in self._segments) for span in spans]
+        records = [span for spans in self._spans.of(self._segments.names) for span in spans]
         return behind([Span(low, high + 1 + difference, 0, 2 * most) for low, high, _, most in records], boundary)
 
     def _record_spans(self, segment: str) -> list[Span]:
@@ -155,20 +172,34 @@ class SlidingStore:
 
     def append(self, run: pl.DataFrame, horizon: int) -> None:
         """Add a run; forget every record before ``horizon``, wherever that costs nothing more."""
-        self._keep([segment for segment in self._segments if segment.max_ts >= horizon])
-        if run.is_empty() or int(run[TS].max()) < horizon:  # type: ignore[arg-type]
-            return
-        start = merge_start([*(segment.rows for segment in self._segments), run.height])
-        if start < len(self._segments):
-            older = [self._store.load(segment.segment) for segment in self._segments[start:]]
-            merged = pl.concat([*older, run], how="diagonal").drop(BY_TIME)
-            run = sorted_run(merged.filter(pl.col(TS) >= horizon))
-        elif int(run[TS].min()) < horizon:  # type: ignore[arg-type]
-            run = sorted_run(run.drop(BY_TIME).filter(pl.col(TS) >= horizon))
-        times = run[TS]
-        saved = _Segment(self._store.save(run), run.height, int(times.min()), int(times.max()))  # type: ignore[arg-type]
-        self._keep([*self._segments[:start], saved])
+        self._segments.drop(lambda segment: segment.max_ts < horizon)
+        run = _reachable(run, horizon)
+        if not run.is_empty():
+            self._segments.append(run.height, lambda old, _: self._run(old, run, horizon))
 
-    def _keep(self, segments: list[_Segment]) -> None:
-        self._released += [segment.segment for segment in self._segments if segment not in segments]
-        self._segments = segments
+    def _run(self, old: list[SlidingSegment], new: pl.DataFrame, horizon: int) -> Iterator[SlidingSegment]:
+        """Save what is new, merged with older segments step by step."""
+
+        def merged(slices: list[pl.DataFrame]) -> pl.DataFrame:
+            records = pl.concat(slices, how="diagonal")
+            return _in_order(records.filter(pl.col(TS) >= horizon), is_merge=True)
+
+        parts = [run.drop(BY_TIME) for run in (*map(self._segments.load, old), new)]
+        runs = map(_with_times, merged_in_steps(parts, (HASH,), self._segments.step_rows, merged)) if old else [new]
+        for run in runs:
+            yield sliding_segment(self._store, run)
+
+
+def _in_order(records: pl.DataFrame, *, is_merge: bool) -> pl.DataFrame:
+    hashes, times, arrivals = (records[name].to_numpy() for name in (HASH, TS, SEQ))
+    return taken(records, key_order(hashes, times, arrivals, is_merge=is_merge).rows)
+
+
+def _with_times(run: pl.DataFrame) -> pl.DataFrame:
+    return run.with_columns(pl.Series(BY_TIME, time_order(run[TS].to_numpy()).astype(np.uint32)))
+
+
+def _reachable(run: pl.DataFrame, horizon: int) -> pl.DataFrame:
+    """Return a run without the records before ``horizon``."""
+    is_reachable = run[TS] >= horizon
+    return run if is_reachable.all() else _with_times(run.drop(BY_TIME).filter(is_reachable))

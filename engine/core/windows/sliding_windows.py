@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from engine.core.aggregation.running import Groups
 from engine.core.clocks import I64, LAST_EVENT_TIME_MS
 from engine.core.frames import TS
-from engine.core.structures.segments import expand
+from engine.core.structures.sorted_search import expand
 from engine.core.windows.sliding_fold import MAX_ROWS, Ranges, bounded, range_minima
 from engine.core.windows.sliding_store import HASH, SEQ
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from engine.core.aggregation.group_store import HASH, GroupStore
-from engine.core.structures.segments import MIN_MERGED, TINY_ROWS
+from engine.core.structures.segment_list import MIN_MERGED, TINY_ROWS
 from engine.state.memory import MemorySegmentStore
 
 
@@ -60,7 +60,7 @@ def test_small_segments_are_merged_and_released_and_survive_a_restart() -> None:
     store = GroupStore(segments, summed, None)
     for n in range(MIN_MERGED):
         store.append(rows((1, n), (n + 2, 1)))
-    state = store.manifest()
+    state = store.snapshot()
     segments.purge()
     assert len(state) == len(segments.segment_ids) == 1
     assert total(GroupStore(segments, summed, state), 1, 4) == sum(range(MIN_MERGED)) + 1
@@ -71,7 +71,7 @@ def test_what_nothing_older_holds_may_be_forgotten() -> None:
     for _ in range(MIN_MERGED // 2):
         store.append(rows((1, 1)))
         store.append(rows((1, -1)))
-    assert (store.rows, store.manifest()) == (0, [])
+    assert (store.rows, store.snapshot()) == (0, [])
 
 
 def test_rows_are_rewritten_logarithmically_often() -> None:
@@ -81,4 +81,4 @@ def test_rows_are_rewritten_logarithmically_often() -> None:
     for batch in range(batches):
         store.append(rows(*((batch * size + i, 1) for i in range(size))))
     assert segments.saved_rows <= 8 * batches * size
-    assert len(store.manifest()) <= 2 * MIN_MERGED
+    assert len(store.snapshot()) <= 2 * MIN_MERGED

@@ -7,16 +7,10 @@ import polars as pl
 import pytest
 
 from engine.core.ports import named_segments
+from engine.core.structures.key_index import KeyIndex
 from engine.core.structures.keys import Keys
-from engine.core.structures.segments import (
-    MERGED_AT_ONCE,
-    MIN_MERGED,
-    TINY_ROWS,
-    KeyIndex,
-    expand,
-    merge_start,
-    upper_bound,
-)
+from engine.core.structures.segment_list import MERGED_AT_ONCE, MIN_MERGED, TINY_ROWS, merge_start
+from engine.core.structures.sorted_search import expand, upper_bound
 from engine.state.memory import MemorySegmentStore
 
 

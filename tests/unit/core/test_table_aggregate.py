@@ -10,7 +10,7 @@ from engine.core.aggregation.table_aggregate import TableAggregator, TableRegrou
 from engine.core.frames import OperatorOutput
 from engine.core.hashing import key_hash
 from engine.core.operators import Moment
-from engine.core.structures.segments import MIN_MERGED
+from engine.core.structures.segment_list import MIN_MERGED
 from engine.definition.types import BIGINT, DOUBLE, STRING, Schema
 from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.memory import MemorySegmentStore

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.ports import named_segments
-from engine.core.structures.segments import MIN_MERGED
+from engine.core.structures.segment_list import MIN_MERGED
 from engine.core.structures.time_queue import TimeQueue
 from engine.state.memory import MemorySegmentStore
 from tests.examples import examples

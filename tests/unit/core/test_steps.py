@@ -11,7 +11,7 @@ import pytest
 from engine.core.aggregation.group_store import HASH, GroupStore
 from engine.core.ports import named_segments
 from engine.core.structures.latest_rows import LatestIndex
-from engine.core.structures.segments import MIN_MERGED
+from engine.core.structures.segment_list import MIN_MERGED
 from tests.unit.core.watched_store import WatchedStore
 
 STEP_ROWS: Final = 4_000
@@ -41,7 +41,7 @@ def test_groups_are_merged_step_by_step_and_add_up() -> None:
     for keys in batches():
         store.append(pl.DataFrame({HASH: hashes_of(keys), "n": np.ones(len(keys), np.int64)}))
         np.add.at(counts, keys, 1)
-        state = store.manifest()
+        state = store.snapshot()
         segments.purge()
         assert segments.segment_ids == named_segments(state)
         store = GroupStore(segments, summed, state, step_rows=STEP_ROWS)

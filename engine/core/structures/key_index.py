@@ -1,16 +1,9 @@
-"""State made of sorted immutable segments, and the first of its two structures: an index by key and time (``time_queue``: a queue by time).
-
-A batch appends one segment at most; neighbours are merged when the newer ones have together as many rows as the older one, so there
-are at most logarithmically many and a row is rewritten at most logarithmically often, also when every batch is one record. What a merge
-makes is one *run*, of several segments where it is large. A segment once saved never changes; what has become unnecessary is left out
-when its neighbours are merged.
-"""
+"""The first structure of state: an index by key and time (``time_queue``: a queue by time; ``hash_segments``: rows found by a hash)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,129 +14,47 @@ from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools
 from engine.core.frames import KEY_HASH, OP, POS, TS
 from engine.core.ports import SegmentStore
 from engine.core.structures.hash_directory import runs_in, with_directory, without_directory
-from engine.core.structures.hash_steps import hash_slices
 from engine.core.structures.keys import NO_KEY, Keys, different_keys, layers
-from engine.core.structures.sorted_search import U64, KeyOrder, key_order
-
-MIN_MERGED: Final = 6
-"""Segments that are merged at once at the least: fewer would rewrite tiny segments in nearly every batch."""
-
-TINY_ROWS: Final = 1024
-"""Rows that are cheaper to rewrite than to keep as a file of their own."""
+from engine.core.structures.segment_list import Segment, SegmentList, taken
+from engine.core.structures.sorted_search import U64, KeyOrder, expand, key_order, upper_bound
+from engine.core.structures.steps import merged_in_steps
 
 FORGOTTEN: Final = 3
 """``_op`` of a tombstone that no read may know of: it had been its key's latest version and before the horizon (V4)."""
 
-MERGED_AT_ONCE: Final = 1 << 19
-"""Rows of an index that are merged in one step, and so held in memory (about 70 bytes each beside the payload); more make several
-segments of one run, apart by hash."""
 
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A manifest entry.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSegment(Segment):
+    """A manifest entry of an index.
 
     Attributes:
-        segment: id in the store.
-        rows: rows saved.
         min_ts: smallest event time.
         max_ts: greatest event time.
-        min_hash: smallest key hash; 0 in a queue.
-        max_hash: greatest key hash; 0 in a queue.
-        consumed: leading rows that are no longer part of a queue; 0 in an index.
-        is_continued: it and the segment before it were made by one merge: they are one run.
-        oldest_delete: smallest event time of a tombstone in an index, None for none.
+        min_hash: smallest key hash.
+        max_hash: greatest key hash.
+        oldest_delete: smallest event time of a tombstone, None for none.
     """
 
-    segment: str
-    rows: int
     min_ts: int
     max_ts: int
-    min_hash: int = 0
-    max_hash: int = 0
-    consumed: int = 0
-    is_continued: bool = False
+    min_hash: int
+    max_hash: int
     oldest_delete: int | None = None
 
-    @property
-    def left(self) -> int:
-        """Rows that still count."""
-        return self.rows - self.consumed
 
-
-def merge_start(rows: Sequence[int]) -> int:
-    """Return from which run on all are merged into one, given the rows of each, oldest first; ``len(rows)`` for none.
-
-    The longest series of newest ones is taken whose oldest one is not larger than the others together. So a row that is
-    rewritten lands in a run twice as large (amortised cost), and those that stay double from newer to older (number).
-    """
-    newer = TINY_ROWS
-    start = len(rows)
-    for place in range(len(rows) - 1, -1, -1):
-        if rows[place] <= newer and len(rows) - place >= MIN_MERGED:
-            start = place
-        newer += rows[place]
-    return start
-
-
-class Segments(ABC):
-    """The list of segments, oldest first, and what both structures do with it."""
-
-    def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
-        self._store = store
-        self._held = [Segment(**entry) for entry in state or ()]
-        self._released: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    @property
-    def rows(self) -> int:
-        """Rows held."""
-        return sum(segment.left for segment in self._held)
-
-    def snapshot(self) -> list[dict[str, Any]]:
-        """Return the manifest and tell the store what it no longer names."""
-        if self._released:
-            self._store.release(self._released)
-            self._released = []
-        return [asdict(segment) for segment in self._held]
-
-    def _live(self, segment: Segment) -> pl.DataFrame:
-        frame = without_directory(self._store.load(segment.segment))
-        return frame.slice(segment.consumed) if segment.consumed else frame
-
-    def _append(self, frame: pl.DataFrame, merge: Callable[[list[Segment], bool], Iterable[pl.DataFrame | Segment]]) -> None:
-        """Save ``frame``, merged with the newest runs if it is their turn.
-
-        Args:
-            frame: not empty.
-            merge: gets the segments to be merged with it, older ones first, and whether nothing older stays; gives the new run, step by
-                step: what is new, and segments that stay as they are.
-        """
-        runs: list[list[Segment]] = []
-        for segment in self._held:
-            if segment.is_continued and runs:
-                runs[-1].append(segment)
-            else:
-                runs.append([segment])
-        start = merge_start([*(sum(segment.left for segment in run) for run in runs), frame.height])
-        merged = [segment for run in runs[start:] for segment in run]
-        steps: Iterable[pl.DataFrame | Segment] = [frame]
-        if merged:
-            self._held = self._held[: -len(merged)]
-            steps = merge(merged, start == 0)
-        kept = len(self._held)
-        for step in steps:
-            if isinstance(step, Segment) or step.height:
-                made = step if isinstance(step, Segment) else self._save(step)
-                self._held.append(replace(made, is_continued=len(self._held) > kept))
-        stays = {segment.segment for segment in self._held[kept:]}
-        self._released.extend(segment.segment for segment in merged if segment.segment not in stays)
-
-    @abstractmethod
-    def _save(self, frame: pl.DataFrame) -> Segment:
-        """Sort a frame in the structure's way, save it and describe it."""
+def index_segment(store: SegmentStore, frame: pl.DataFrame) -> IndexSegment:
+    """Save rows in the order of an index and describe them."""
+    times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
+    deleted = times.filter(frame.get_column(OP) != 0) if OP in frame.columns else times.clear()
+    return IndexSegment(
+        segment=store.save(with_directory(frame)),
+        rows=frame.height,
+        min_ts=_int(times.min()),
+        max_ts=_int(times.max()),
+        min_hash=_int(hashes.item(0)),
+        max_hash=_int(hashes.item(-1)),
+        oldest_delete=None if deleted.is_empty() else _int(deleted.min()),
+    )
 
 
 class Part(NamedTuple):
@@ -158,7 +69,7 @@ class Part(NamedTuple):
     keys: I64
 
 
-class KeyIndex(Segments):
+class KeyIndex:
     """Versions by (key hash, event time, position), or by (key hash, position) where only the latest by arrival counts.
 
     Frames have ``_key_hash``, ``_ts``, ``_pos``, ``_op`` (where there are deletes) and payload; of rows with equal (hash, time), or
@@ -182,16 +93,29 @@ class KeyIndex(Segments):
         key_columns: Sequence[str] = (),
         keeps_deletes: bool = True,
     ) -> None:
-        super().__init__(store, state)
+        self._store = store
+        self._segments = SegmentList(IndexSegment, store, state)
         self._is_by_time = is_by_time
         self.keeps_deletes = keeps_deletes
         self._key_columns = tuple(key_columns)
         self._deletes_from = AFTER_ALL_TIME
 
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return self._segments.rows
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the manifest and tell the store what it no longer names."""
+        return self._segments.snapshot()
+
     @property
     def oldest_delete(self) -> int | None:
         """The smallest event time of a kept tombstone, None for none."""
-        return min((segment.oldest_delete for segment in self._held if segment.oldest_delete is not None), default=None)
+        return min((segment.oldest_delete for segment in self._segments if segment.oldest_delete is not None), default=None)
 
     def append(self, frame: pl.DataFrame, horizon: int, deletes_from: int = AFTER_ALL_TIME) -> None:
         """Add rows that are newer, by position, than all before.
@@ -204,7 +128,7 @@ class KeyIndex(Segments):
         if frame.height:
             new = self._arranged(frame)
             self._deletes_from = deletes_from
-            self._append(new, lambda old, is_all: self._merged([*map(self._live, old), new], horizon, is_all))
+            self._segments.append(new.height, lambda old, is_all: self._run(old, new, horizon, is_all))
 
     def ranges(self, keys: Keys, low: I64 | None = None, high: I64 | None = None) -> list[pl.DataFrame]:
         """Return the rows of some keys; see ``find``."""
@@ -225,12 +149,12 @@ class KeyIndex(Segments):
             is_shared = keys.are_shared
             low, high = np.where(is_shared, BEFORE_ALL_TIME, low)[firsts], np.where(is_shared, AFTER_ALL_TIME, high)[firsts]
         found = []
-        for segment in self._held:
+        for segment in self._segments:
             first, last = np.searchsorted(hashes, np.array([segment.min_hash, segment.max_hash], np.uint64), "left")
             last = min(int(last) + 1, len(hashes))
             if first < last:
                 bounds = (None, None) if low is None or high is None else (low[first:last], high[first:last])
-                frame = self._store.load(segment.segment)
+                frame = self._segments.load(segment)
                 part = self._range(frame, hashes[first:last], *bounds)
                 if part is not None:
                     found.append(self._exact(Part(part.frame, firsts[part.keys + first]), frame, keys))
@@ -263,10 +187,10 @@ class KeyIndex(Segments):
     def deleted_before(self, hashes: U64, horizon: int) -> U64:
         """Return those of some hashes (distinct, ascending) under which lies a tombstone from before the horizon."""
         is_found = np.zeros(len(hashes), np.bool_)
-        for segment in self._held:
+        for segment in self._segments:
             if segment.oldest_delete is None or segment.oldest_delete >= horizon or not len(hashes):
                 continue
-            frame = self._store.load(segment.segment)
+            frame = self._segments.load(segment)
             runs = runs_in(frame, hashes)
             rows = expand(runs.starts, runs.stops)
             is_old = (frame.get_column(OP).to_numpy()[rows] != 0) & (frame.get_column(TS).to_numpy()[rows] < horizon)
@@ -292,13 +216,6 @@ class KeyIndex(Segments):
             rows, keys = np.insert(rows, places, stops[apart] - 1), np.insert(keys, places, runs.keys[apart])
         return Part(taken(frame, rows), keys)
 
-    def _save(self, frame: pl.DataFrame) -> Segment:
-        times, hashes = frame.get_column(TS), frame.get_column(KEY_HASH)
-        bounds = (_int(times.min()), _int(times.max()), _int(hashes.item(0)), _int(hashes.item(-1)))
-        deleted = times.filter(frame.get_column(OP) != 0) if OP in frame.columns else times.clear()
-        oldest_delete = None if deleted.is_empty() else _int(deleted.min())
-        return Segment(self._store.save(with_directory(frame)), frame.height, *bounds, oldest_delete=oldest_delete)
-
     def _arranged(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Put new rows into the index' order; of those that replace each other only the last."""
         return self._reduced(frame, lambda own, order: own[order.rows[self._is_newest(order)]], is_merge=False)
@@ -316,10 +233,19 @@ class KeyIndex(Segments):
         kept = pl.concat([reduce(own, self._sorted(own, is_merge=is_merge)) for own in apart])
         return kept[self._sorted(kept, is_merge=False).rows]
 
-    def _merged(self, parts: list[pl.DataFrame], horizon: int, is_all: bool) -> Iterator[pl.DataFrame]:
-        """Merge segments in steps of bounded size."""
-        for slices in hash_slices(parts, KEY_HASH, MERGED_AT_ONCE):
-            yield self._merge(pl.concat(slices, rechunk=True), horizon, is_all)
+    def _run(self, old: list[IndexSegment], new: pl.DataFrame, horizon: int, is_all: bool) -> Iterator[IndexSegment]:
+        """Save what is new, merged with older segments step by step."""
+        parts: Iterable[pl.DataFrame] = [new]
+        if old:
+            older = (without_directory(self._segments.load(segment)) for segment in old)
+            parts = merged_in_steps(
+                [*older, new],
+                (KEY_HASH,),
+                self._segments.step_rows,
+                lambda slices: self._merge(pl.concat(slices, rechunk=True), horizon, is_all),
+            )
+        for part in parts:
+            yield index_segment(self._store, part)
 
     def _merge(self, frame: pl.DataFrame, horizon: int, is_all: bool) -> pl.DataFrame:
         """Merge segments, and forget what no read can reach.
@@ -364,30 +290,3 @@ class KeyIndex(Segments):
 
 def _int(value: Any) -> int:
     return int(value)
-
-
-def taken(frame: pl.DataFrame, rows: I64) -> pl.DataFrame:
-    """Gather rows; Polars converts and checks wider indexes first, at half the cost of gathering."""
-    return frame[pl.Series(rows.astype(np.uint32))]
-
-
-def expand(starts: I64, stops: I64) -> I64:
-    """Return all indexes of the ranges ``[start, stop)``, one range after the other."""
-    sizes = stops - starts
-    if (sizes == 1).all():
-        return starts
-    ends = np.cumsum(sizes)
-    indexes: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
-    return indexes
-
-
-def upper_bound(values: I64, wanted: I64, starts: I64, stops: I64) -> I64:
-    """Return for each range ``[start, stop)`` of ``values``, ascending inside, the first index with a value above the wanted."""
-    low: I64 = starts.copy()
-    high: I64 = stops.copy()
-    while (active := low < high).any():
-        middle = np.where(active, (low + high) >> 1, 0)
-        goes_up = active & (values[middle] <= wanted)
-        low[goes_up] = middle[goes_up] + 1
-        high = np.where(active & ~goes_up, middle, high)
-    return low
