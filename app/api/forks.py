@@ -18,18 +18,22 @@ from app.api.edit_schemas import EditChange
 from app.api.examples import FORK, FORK_WISH
 from app.api.fork_schemas import ForkAnswer, ForkBody
 from app.api.idempotent import created_once
-from app.api.query_answers import checked, stored_answer
+from app.api.query_answers import stored_answer
 from app.domain.access import refuse_beyond_scope
-from app.domain.forks import ForkWish, forked_definition
+from app.domain.forks import ForkWish, forked_definition, place_in_body
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import names_in
+from app.store.catalog import load_visible_catalog
 from app.store.forks import Forking, at_one_commit, fork_query, in_body
 from app.store.queries import QueryRow, find_query, get_query
+from app.store.sql.functions import with_functions
 from app.store.state_files import StateFiles
 from app.store.stored import opened
 from app.store.takeovers import TakeOver, take_over
+from app.store.transactions import raw
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
+from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -109,9 +113,11 @@ def _definition(services: Services, name: str, asked: ForkBody) -> QueryDefiniti
         functions = opened(QueryDefinition, stored.definition).functions
         body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, wish)
         try:
-            return checked(connection, body, functions)
+            definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
         except DefinitionInvalid as error:
             raise in_body(error) from error
+        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in names_in(definition))
+        return with_functions(connection, definition, functions)
 
 
 def _forked(

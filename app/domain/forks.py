@@ -123,6 +123,13 @@ def taken_over(original: Mapping[str, Any], fork: Mapping[str, Any]) -> dict[str
     return {**fork, "name": original["name"], "into": into}
 
 
+def place_in_body(pointer: str) -> str:
+    """Return where in the body of a request stands what a pointer into the fork's definition leads to."""
+    if pointer == "/name":
+        return pointer
+    return "/into" if pointer in ("/into/stream", "/into/table") else DEFINITION + pointer
+
+
 def refusal(edit: Edit, original: str, name: str) -> Conflict:
     """Return the error for a fork whose definition the original's state does not fit."""
     needing = [change for change in edit.changes if change.kind is EditKind.NEEDS_NEW_STATE] or list(edit.changes)

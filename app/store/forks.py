@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from app.domain.audit import Action, Change
 from app.domain.edits import Edit, classify
-from app.domain.forks import DEFINITION, Fork, as_fork, not_possible, refusal
+from app.domain.forks import Fork, as_fork, not_possible, place_in_body, refusal
 from app.domain.preconditions import Preconditions
 from app.errors import Conflict, Fault
 from app.store.audit import note
@@ -179,7 +179,7 @@ def _planned(definition: QueryDefinition, catalog: Catalog) -> Plan:
 
 def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
     """Return the problems of a definition with pointers into the body that it stands in."""
-    return DefinitionInvalid([Problem(DEFINITION + each.pointer, each.code, each.detail) for each in error.problems])
+    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
 
 
 def _planned_original(stored: QueryRow, fork: QueryDefinition, catalog: Catalog) -> Plan | None:

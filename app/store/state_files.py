@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -75,13 +76,16 @@ class StateFiles:
             OSError: the disk does not take them; what was copied is removed.
         """
         named = {place: sorted(named_segments(json.loads(state.manifest))) for place, state in states.items()}
-        made = checkpoint_directory(self.root, *target)
         try:
-            copy_segments(checkpoint_directory(self.root, *source) / folder, made / folder, named, tell)
+            copy_segments(
+                checkpoint_directory(self.root, *source) / folder, checkpoint_directory(self.root, *target) / folder, named, tell
+            )
         except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
+            self.discard(*target)
             raise
 
     def discard(self, query_id: UUID, checkpoint_id: UUID) -> None:
-        """Remove a checkpoint that came to nothing."""
+        """Remove a checkpoint that came to nothing, and the query's directory where it has no other."""
         shutil.rmtree(checkpoint_directory(self.root, query_id, checkpoint_id), ignore_errors=True)
+        with suppress(OSError):
+            query_directory(self.root, query_id).rmdir()
