@@ -17,7 +17,7 @@ EDIT_LOCK = 0x51AE
 
 def lock_edits(connection: sa.Connection) -> None:
     """Let one transaction at a time change what exists and who reads it; held until it ends."""
-    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_edit_lock(connection))))
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Con
     """
     with engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.execute(sa.select(sa.func.pg_advisory_lock(_edit_lock(connection))))
+        connection.execute(sa.select(sa.func.pg_advisory_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
         connection.commit()
         try:
             connection.execution_options(isolation_level="REPEATABLE READ" if is_frozen else "READ COMMITTED")
@@ -41,12 +41,8 @@ def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Con
         finally:
             if not connection.invalidated:  # else its session has ended, and the lock with it
                 connection.execution_options(isolation_level="AUTOCOMMIT")
-                connection.execute(sa.select(sa.func.pg_advisory_unlock(_edit_lock(connection))))
+                connection.execute(sa.select(sa.func.pg_advisory_unlock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
                 connection.commit()
-
-
-def _edit_lock(connection: sa.Connection) -> int:
-    return schemas_of(raw(connection)).lock(EDIT_LOCK)
 
 
 def raw(connection: sa.Connection) -> psycopg.Connection[Any]:

@@ -16,10 +16,9 @@ from psycopg.rows import tuple_row
 from engine.connectors.column_names import columns
 from engine.connectors.log import ensure_feed, find_feed
 from engine.connectors.replay_reader import replay_feed
-from engine.connectors.schemas import schemas_of
 from engine.connectors.sink import result_feed
 from engine.connectors.task_states import NEW_TOKEN
-from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, tables_of
+from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, table_bytes, tables_of
 from engine.plan.model import Output
 
 Connection = psycopg.Connection[Any]
@@ -70,11 +69,8 @@ SELECT coalesce(sum(octet_length(payload)), 0)::bigint FROM log.batch WHERE feed
 def result_bytes(connection: Connection, output: Output) -> int:
     """Return about how many bytes a result has in the database: its tables with their indexes, and its log."""
     with connection.cursor(row_factory=tuple_row) as cursor:
-        sizes = [cursor.execute(_LOG_BYTES_SQL, (result_feed(output),)).fetchone()]
-        for table in tables_of(output):
-            name = schemas_of(connection).statement(table, connection)
-            sizes.append(cursor.execute("SELECT pg_total_relation_size(to_regclass(%s))", (name,)).fetchone())
-    return sum(row[0] for row in sizes if row is not None and row[0] is not None)
+        row = cursor.execute(_LOG_BYTES_SQL, (result_feed(output),)).fetchone()
+    return (0 if row is None else int(row[0])) + sum(table_bytes(connection, table) for table in tables_of(output))
 
 
 def copy_result(connection: Connection, source: Output, target: Output) -> None:

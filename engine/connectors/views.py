@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import psycopg
 from psycopg import sql
+from psycopg.rows import tuple_row
 
 from engine.connectors.column_names import bound_column, bound_columns, column, columns
 from engine.connectors.schemas import schemas_of
@@ -86,6 +87,15 @@ def tables_of(output: Output) -> list[sql.Identifier]:
     further = [open_identifier(output.name)] if output.has_open else []
     further += [] if output.history_retention_ms is None else [history_identifier(output.name)]
     return [view_identifier(output.name), *further]
+
+
+def table_bytes(conn: Connection, table: sql.Identifier) -> int:
+    """Return how many bytes a table has on disk, with its indexes."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(
+            "SELECT pg_total_relation_size(to_regclass(%s))", (schemas_of(conn).statement(table, conn),)
+        ).fetchone()
+    return 0 if row is None else int(row[0] or 0)
 
 
 def rename_view(conn: Connection, output: Output, name: str) -> None:

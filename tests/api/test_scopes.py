@@ -204,8 +204,10 @@ async def test_a_definition_names_what_is_within_the_scope_only(team: httpx.Asyn
 
 
 async def test_a_fork_is_made_and_taken_over_within_the_scope_only(
-    team: httpx.AsyncClient, boss: httpx.AsyncClient, problem: Problem
+    team: httpx.AsyncClient, boss: httpx.AsyncClient, dsn: str, problem: Problem
 ) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("TRUNCATE log.commit")  # what has never begun is forked without any state
     forks = "/v1/queries/orders_priced/fork"
     problem(await team.post(forks, json={"name": "mine"}), 403, "out_of_scope", "/name")
     refused = await team.post(forks, json={"name": "orders_new", "into": "mine"})
