@@ -117,6 +117,22 @@ class Client:
         """Create the query, or replace it by an equal or compatible definition."""
         return self.call("PUT", f"/v1/queries/{definition['name']}", definition)
 
+    def fork(self, query: str, name: str, definition: Json | None = None, **options: str) -> Json:
+        """Make a second query from what one has committed.
+
+        Args:
+            query: that is forked.
+            name: of the fork.
+            definition: edited; None: the same.
+            options: further fields of the body: ``into``, ``desired_state``.
+        """
+        edited = {} if definition is None else {"definition": definition}
+        return self.call("POST", f"/v1/queries/{query}/fork", {"name": name, **edited, **options})
+
+    def take_over(self, query: str, fork: str) -> Json:
+        """Put a fork in the place of its original; the fork is gone then."""
+        return self.call("PUT", f"/v1/queries/{query}", params={"from_fork": fork})
+
     def status(self, query: str, wait_for: str | None = None, timeout: int = 30) -> Json:
         """Read a query's status; with ``wait_for``, once it is reached, it failed, or ``timeout`` seconds are over."""
         params: dict[str, str | int] | None = None if wait_for is None else {"wait_for": wait_for, "timeout": timeout}

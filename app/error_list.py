@@ -111,6 +111,11 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
             "The rows that are kept would have to be made anew.",
             "Register the table under another name.",
         ),
+        "fork_not_possible": ("The query cannot be forked, or cannot take over this fork, as it is now.", "See the detail."),
+        "fork_too_large": (
+            "The result is larger than what a fork copies.",
+            "Give the result a shorter retention, or raise SLACKWATER_LIMITS__FORK_BYTES.",
+        ),
         "name_taken": ("A relation or query has that name.", "Choose another name, or delete the other."),
         "not_appendable": ("Nobody can append here: a query writes it, or files hold its records.", "Append to its sources."),
         "not_readable": ("The records are not in the built-in log.", "Read them where they are."),

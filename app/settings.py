@@ -89,6 +89,8 @@ class LimitSettings(BaseModel):
         planning: definitions that are checked and laid out, the one work of a request that may take a second; others wait for their turn.
         planning_wait_s: how long they wait (503 ``planning_busy``).
         planning_cpu_s: how much CPU the checking of one definition may take (422 ``definition_too_expensive``).
+        fork_bytes: of the result of a query that is forked, its log included: they are copied in one transaction, while other edits wait (409
+            ``fork_too_large``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -103,6 +105,7 @@ class LimitSettings(BaseModel):
     planning: int = Field(default=2, ge=1, le=64)
     planning_wait_s: float = Field(default=10.0, gt=0)
     planning_cpu_s: float = Field(default=5.0, gt=0)
+    fork_bytes: int = Field(default=8 * 1024**3, ge=0)
 
 
 class LogSettings(BaseModel):

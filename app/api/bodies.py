@@ -16,7 +16,8 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 JSON_TYPE = "application/json"
 
 
-async def _read_json(request: Request) -> Any:
+async def read_json(request: Request) -> Any:
+    """Read the JSON that a request has as its body."""
     kind = media_type_of(request, JSON_TYPE)
     refuse_encoding(request)
     if kind != JSON_TYPE and not kind.endswith("+json"):
@@ -24,7 +25,7 @@ async def _read_json(request: Request) -> Any:
     return parse_json(await request.body())
 
 
-JsonBody = Annotated[Any, Depends(_read_json)]
+JsonBody = Annotated[Any, Depends(read_json)]
 
 
 def media_type_of(request: Request, *expected: str) -> str:

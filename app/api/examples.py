@@ -90,12 +90,25 @@ QUERY: dict[str, Any] = {
     "desired_state": "running",
     "state": "stopped",
     "internal": False,
+    "fork_of": None,
     "generation": 1,
     "version": 1,
     "created_at": _AT,
     "updated_at": _AT,
 }
 STORED_QUERY: dict[str, Any] = {**QUERY, "warnings": []}
+FORK_WISH: dict[str, Any] = {"name": "delays_wider"}
+FORK: dict[str, Any] = {
+    **STORED_QUERY,
+    "name": "delays_wider",
+    "definition": {
+        **QUERY["definition"],
+        "name": "delays_wider",
+        "into": {**QUERY["definition"]["into"], "table": "delays_wider"},
+    },
+    "fork_of": {"query": "delays_by_airport", "batch_id": 41, "committed_at": _AT},
+    "changes": [],
+}
 ONE_QUERY: dict[str, Any] = {
     **QUERY,
     "sql": "CREATE TABLE `delays_by_airport` WITH (DIALECT = 'STANDARD') AS SELECT `origin` AS `origin`, COUNT(*) AS `flights` FROM "

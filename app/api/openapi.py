@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
 from app.api.documented import TOO_EXPENSIVE, unpacked
+from app.api.fork_schemas import ForkBody
 from app.api.late_records_schemas import ReplayBody
 from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
@@ -52,6 +53,7 @@ _BODIES = (
     TableDefinition,
     QueryDefinition,
     DesiredStateBody,
+    ForkBody,
     LookupBody,
     StatementsBody,
     ProblemBody,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
-from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from app.api.bodies import JsonBody, request_body, validated
@@ -19,7 +18,6 @@ from app.api.conditions import (
     OfPut,
     OfWrite,
     not_modified,
-    set_etag,
     set_read_headers,
 )
 from app.api.deps import (
@@ -36,29 +34,21 @@ from app.api.deps import (
 )
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import JOIN_DEFINITION, ONE_QUERY, QUERY, STORED_QUERY, WINDOW_DEFINITION, WISH
+from app.api.forks import BodyOfPut, FromFork, taken_over_from
+from app.api.idempotent import created_once
 from app.api.paging import Cursor, decode_cursor, page
-from app.api.schemas import DesiredStateBody, OneQueryAnswer, QueryAnswer, QueryPage, StoredQueryAnswer, WarningItem, WishAnswer
-from app.api.warned import shown_reasons, shown_warnings
-from app.domain.access import actor, refuse_beyond_scope, scope_in_force
-from app.domain.idempotency import digest_of
-from app.domain.internal_queries import is_internal
-from app.domain.scopes import names_in
-from app.errors import Fault, Unprocessable
+from app.api.query_answers import checked, query_answer, stored_answer, wish_answer
+from app.api.schemas import DesiredStateBody, OneQueryAnswer, QueryPage, StoredQueryAnswer, WishAnswer
+from app.errors import BadRequest, Fault, Unprocessable
 from app.store.catalog import load_visible_catalog
-from app.store.fleet import warning_of_no_room
-from app.store.idempotency import Claim, KeptAnswer, claim, keep
 from app.store.materialisations import refuse_internal
 from app.store.page_bounds import Most
-from app.store.queries import QueryRow, find_query, get_query, list_queries, request_restart, set_desired_state, statement_text
+from app.store.queries import find_query, get_query, list_queries, request_restart, set_desired_state, statement_text
 from app.store.query_edits import Replacement, create_query, delete_query, replace_query
-from app.store.query_warnings import warnings_about
-from app.store.sql.functions import with_functions
 from app.store.stored import opened
 from app.store.transactions import raw
-from engine.definition.python_functions import Functions
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
-from engine.plan.build import read_query
 from engine.statements.writing import statement_of
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
@@ -71,6 +61,7 @@ _BODY = request_body(
     ),
 )
 _HEADERS = {"ETag": "The version.", "Location": "Its path."}
+_BODY_OF_PUT = {"requestBody": {**_BODY["requestBody"], "required": False}}
 Discard = Annotated[
     Literal["discard"] | None,
     Query(
@@ -145,26 +136,15 @@ def post_query(
     a pointer to its field; `POST /v1/validations` says the same without storing anything, `warnings` included. A repeat with the same
     `Idempotency-Key` gets the first answer again; a refusal is not kept, for it has created nothing.
     """
-    if idempotency_key is None:
-        return _created(body, transaction, services, response)
-    scope = scope_in_force()  # a name may be another key's since the first answer, with another scope
-    about = ["POST", "/v1/queries", *(() if scope is None else scope.patterns)]
-    digest = digest_of(about, json.dumps(body).encode())
-    own = Claim(actor(), idempotency_key, digest)
-    kept = claim(transaction, own)
-    if kept is not None:
-        return JSONResponse(kept.body, kept.status, kept.headers)
-    answer = _created(body, transaction, services, response)
-    headers = {name: response.headers[name] for name in _HEADERS}
-    keep(transaction, own, KeptAnswer(201, answer.model_dump(mode="json"), headers))
-    return answer
+    make = partial(_created, body, transaction, services)
+    return created_once(transaction, idempotency_key, ["POST", "/v1/queries"], body, make, response)
 
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:
-    definition = _checked(connection, body)
+    definition = checked(connection, body)
     row = create_query(connection, definition)
     response.headers["Location"] = f"/v1/queries/{row.name}"
-    return _stored(connection, services, row, definition, response)
+    return stored_answer(connection, services, row, definition, response)
 
 
 @router.put(
@@ -176,17 +156,18 @@ def _created(body: Any, connection: sa.Connection, services: Services, response:
         201: {"model": StoredQueryAnswer, **answered(STORED_QUERY, "Created.", _HEADERS)},
         **problems(400, 409, 412, 413, 415, 422),
     },
-    openapi_extra=_BODY,
+    openapi_extra=_BODY_OF_PUT,
 )
 def put_query(
     name: Name,
-    body: JsonBody,
+    body: BodyOfPut,
     _turn: PlanningTurn,
     transaction: Transaction,
     services: ServicesOf,
     response: Response,
     conditions: OfPut,
     wanted: EditParameters,
+    from_fork: FromFork = None,
 ) -> StoredQueryAnswer:
     """Create the query, or replace its definition.
 
@@ -194,11 +175,18 @@ def put_query(
     suppression, idle, retentions and late records change **in place**: the query goes on with its state. Everything else **needs new
     state** and answers 409 `state_incompatible`, with a reason per field, unless `?state=discard`. `POST /v1/validations` with the new
     definition previews the edit. `desired_state` in the body is taken over only if it is given.
+
+    With `?from_fork=` and without a body the query takes over a **fork** of it (`POST …/fork`): its definition, result, state and position,
+    in one moment. Reads of the original's relation give the fork's result from then on; cursors of its changes end (410 `cursor_expired`, or
+    a `reset`). The wish stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
+    answers 409 `relation_in_use` and names it: its position is a number in the log that would go.
     """
+    if from_fork is not None:
+        return _from_fork(name, from_fork, transaction, services, response, replace(wanted, conditions=conditions))
     refuse_internal(name)
     stored = find_query(transaction, name)
     before = None if stored is None else opened(QueryDefinition, stored.definition).functions
-    definition = _checked(transaction, _named(name, body), before)
+    definition = checked(transaction, _named(name, body), before)
     if definition.name != name:
         detail = f"the body names '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
@@ -207,7 +195,17 @@ def put_query(
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"
-    return _stored(transaction, services, result.row, definition, response)
+    return stored_answer(transaction, services, result.row, definition, response)
+
+
+def _from_fork(
+    name: str, fork: str, connection: sa.Connection, services: Services, response: Response, wanted: Replacement
+) -> StoredQueryAnswer:
+    if wanted != Replacement(conditions=wanted.conditions):
+        detail = "from_fork takes over what the fork has; leave state, from and release out, or send them with a PUT of the fork before"
+        raise BadRequest("conflicting_parameters", detail, [Fault("?from_fork", "conflicting_parameters", detail)])
+    row = taken_over_from(connection, services, name, fork, wanted.conditions)
+    return stored_answer(connection, services, row, opened(QueryDefinition, row.definition), response)
 
 
 @router.get(
@@ -222,7 +220,7 @@ def get_queries(services: ServicesOf, transaction: Inspection, limit: Limit = DE
     most = Most(limit + 1, services.settings.limits.page_bytes)
     found, is_beyond = list_queries(transaction, most, None if after is None else str(after[0]))
     rows, following = page(found, limit, lambda row: [row.name], is_last_beyond=is_beyond)
-    return QueryPage(items=[_answer(row) for row in rows], next=following)
+    return QueryPage(items=[query_answer(row) for row in rows], next=following)
 
 
 @router.get(
@@ -242,7 +240,7 @@ def get_one_query(
     set_read_headers(response, row.version)
     definition = opened(QueryDefinition, row.definition)
     sql = statement_of(definition, load_visible_catalog(raw(transaction)))
-    return OneQueryAnswer(**dict(_answer(row)), sql=sql, statement=statement_text(transaction, row.id))
+    return OneQueryAnswer(**dict(query_answer(row)), sql=sql, statement=statement_text(transaction, row.id))
 
 
 @router.delete(
@@ -287,7 +285,7 @@ def put_desired_state(
     row, is_changed = set_desired_state(transaction, name, wanted.state, conditions)
     if not is_changed:
         response.status_code = 200
-    return _wish(transaction, services, row, response)
+    return wish_answer(transaction, services, row, response)
 
 
 @router.post(
@@ -301,55 +299,9 @@ def post_restart(
     name: Name, transaction: Transaction, services: ServicesOf, response: Response, conditions: OfWrite
 ) -> WishAnswer:
     """Launch it anew with the state it has; also what a failed query needs once the cause is mended."""
-    return _wish(transaction, services, request_restart(transaction, name, conditions), response)
-
-
-def _checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
-    definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
-    refuse_beyond_scope(names_in(definition))
-    return definition
+    return wish_answer(transaction, services, request_restart(transaction, name, conditions), response)
 
 
 def _named(name: str, body: Any) -> Any:
     """Let a PUT leave out the name that its path says."""
     return {"name": name, **body} if isinstance(body, dict) else body
-
-
-def _stored(
-    connection: sa.Connection, services: Services, row: QueryRow, definition: QueryDefinition, response: Response
-) -> StoredQueryAnswer:
-    warned = shown_warnings(warnings_about(connection, definition)) + _placing(connection, services, row)
-    return StoredQueryAnswer(**dict(_answer(row, response)), warnings=warned)
-
-
-def _answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:
-    if response is not None:
-        set_etag(response, row.version)
-    return QueryAnswer(
-        name=row.name,
-        definition={**row.definition, "desired_state": row.desired_state},
-        desired_state=row.desired_state,
-        state=row.state,
-        internal=is_internal(row.name),
-        generation=row.generation,
-        version=row.version,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def _placing(connection: sa.Connection, services: Services, row: QueryRow) -> list[WarningItem]:
-    return shown_reasons(warning_of_no_room(connection, services.settings.driver.lease_ttl_ms, row.name))
-
-
-def _wish(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> WishAnswer:
-    set_etag(response, row.version)
-    return WishAnswer(
-        name=row.name,
-        desired_state=row.desired_state,
-        state=row.state,
-        generation=row.generation,
-        version=row.version,
-        status=f"/v1/queries/{row.name}/status?wait_for={row.desired_state}",
-        warnings=_placing(connection, services, row),
-    )

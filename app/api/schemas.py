@@ -116,6 +116,14 @@ class AppendAnswer(Answer):
     )
 
 
+class ForkOrigin(Answer):
+    """What a fork has gone on from."""
+
+    query: str = Field(description="The query that was forked, by its name then.", examples=["delays_by_airport"])
+    batch_id: int | None = Field(description="Its newest batch then; null: it had committed none, and the fork began anew.")
+    committed_at: datetime | None = Field(description="When it had committed that.")
+
+
 class QueryAnswer(Answer):
     """A query: its definition as stored and its wish."""
 
@@ -126,6 +134,7 @@ class QueryAnswer(Answer):
     desired_state: DesiredState = Field(description="What is wished.")
     state: QueryState = Field(description="What it is doing now.")
     internal: bool = Field(description="It keeps the rows of a source with `materialize` and follows that table's definition.")
+    fork_of: ForkOrigin | None = Field(description="Of which query it is a fork, and as of which commit; null: of none.")
     generation: int = Field(description="Rises when the definition changes.")
     version: int = Field(description="Rises with every write; the ETag.")
     created_at: datetime = Field(description="When it was made.")

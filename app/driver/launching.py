@@ -12,6 +12,7 @@ import structlog
 
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
+from app.store.state_files import query_directory
 from engine.connectors.fence import cut_off_older
 from engine.connectors.links import LinkedConnection
 from engine.connectors.sink import claim_epoch
@@ -25,16 +26,6 @@ _FENCE_OPTIONS = (
     f" -c idle_in_transaction_session_timeout={FENCE_PATIENCE_MS}"
 )
 log = structlog.stdlib.get_logger(__name__)
-
-
-def query_directory(checkpoints_dir: Path, query_id: UUID) -> Path:
-    """Return where everything a query keeps on disk is."""
-    return checkpoints_dir / str(query_id)
-
-
-def checkpoint_directory(checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID) -> Path:
-    """Return where one checkpoint of a query is."""
-    return query_directory(checkpoints_dir, query_id) / str(checkpoint_id)
 
 
 def discard_query(checkpoints_dir: Path, query_id: UUID) -> None:

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import structlog
 
-from app.driver.launching import checkpoint_directory, query_directory
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.files_root import check_directory
+from app.store.state_files import checkpoint_directory, query_directory
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.connectors.links import LinkedConnection

@@ -17,10 +17,10 @@ from uuid import UUID
 
 import structlog
 
+from app.store.state_files import ROOT_FILE, root_id
 from engine.connectors.incarnation import Mark
 from engine.state.files import sync_directory
 
-FILE = "root.json"
 SEEN = "database.json"
 _UUID = "*-*-*-*-*"
 log = structlog.stdlib.get_logger(__name__)
@@ -50,7 +50,7 @@ class StateRoot:
             StateRootDamaged: the file is there and cannot be read.
         """
         path.mkdir(parents=True, exist_ok=True)
-        file = path / FILE
+        file = path / ROOT_FILE
         if not file.exists():
             _make(file)
         return cls(path, _id_of(file))
@@ -80,7 +80,7 @@ class StateRoot:
 
 def _make(file: Path) -> None:
     """Give a directory its id; of two drivers that start together one wins."""
-    draft = file.with_name(f".{FILE}.{uuid.uuid4().hex}")
+    draft = file.with_name(f".{ROOT_FILE}.{uuid.uuid4().hex}")
     with draft.open("w") as content:
         content.write(json.dumps({"format": 1, "id": str(uuid.uuid4())}))
         content.flush()
@@ -96,7 +96,7 @@ def _make(file: Path) -> None:
 
 def _id_of(file: Path) -> UUID:
     try:
-        return UUID(json.loads(file.read_bytes())["id"])
+        return root_id(file.parent)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateRootDamaged(
             f"{file} is damaged: it must hold the id of this directory, as queries have noted it (`slackwater doctor` tells which). "

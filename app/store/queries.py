@@ -21,7 +21,11 @@ from app.store.tables import query, query_event, query_status
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """A stored query: the user's wish, and the state its status row shows."""
+    """A stored query: the user's wish, and the state its status row shows.
+
+    Attributes:
+        fork_of: what it has gone on from, as ``app.domain.forks.Fork`` is stored; None of a query that is no fork.
+    """
 
     id: UUID
     name: str
@@ -34,6 +38,7 @@ class QueryRow:
     created_at: datetime
     updated_at: datetime
     state: str
+    fork_of: dict[str, Any] | None = None
 
     @property
     def body(self) -> dict[str, Any]:
@@ -53,6 +58,7 @@ _COLUMNS = (
     query.c.created_at,
     query.c.updated_at,
     query_status.c.state,
+    query.c.fork_of,
 )
 _LIVE = sa.select(*_COLUMNS).join_from(query, query_status).where(query.c.deleted_at.is_(None))
 

@@ -88,7 +88,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Quer
         sa.insert(query).values(
             id=query_id,
             name=definition.name,
-            definition=_stored(definition),
+            definition=stored_form(definition),
             desired_state=definition.desired_state,
             checkpoint_id=uuid.uuid4(),
         )
@@ -139,7 +139,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     if wish != stored.desired_state:
         values["desired_state"] = wish
     if edit.kind is not EditKind.NO_OP or is_anew:
-        values |= {"definition": _stored(definition), "generation": query.c.generation + 1}
+        values |= {"definition": stored_form(definition), "generation": query.c.generation + 1}
     if is_anew:
         values["checkpoint_id"] = uuid.uuid4()
         _begin_anew(connection, stored, plan)
@@ -161,7 +161,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
     """Classify the change from the stored definition to a normalised one that ``plan`` was built of."""
-    return classify(stored.definition, _stored(definition), is_state_compatible=_is_compatible(connection, stored, plan))
+    return classify(stored.definition, stored_form(definition), is_state_compatible=_is_compatible(connection, stored, plan))
 
 
 def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, wish: str, *, is_anew: bool, is_release: bool) -> None:
@@ -215,7 +215,8 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
     return stored.state in _AT_REST
 
 
-def _stored(definition: QueryDefinition) -> dict[str, Any]:
+def stored_form(definition: QueryDefinition) -> dict[str, Any]:
+    """Return the JSON in which a definition is stored."""
     return definition.model_dump(mode="json", by_alias=True)
 
 
@@ -230,10 +231,15 @@ def _is_compatible(connection: sa.Connection, stored: QueryRow, plan: Plan) -> b
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
     """Note what a query reads; ``before`` is what it read until now."""
     refuse_forgotten_changes(connection, plan)
+    _tell_producers(connection, insert_reads(connection, query_id, plan).difference(before))
+
+
+def insert_reads(connection: sa.Connection, query_id: UUID, plan: Plan) -> set[str]:
+    """Note that a query reads the inputs of its plan from here on; returns their names."""
     names = {source.source_name for source in plan.inputs}
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name.in_(names))
     connection.execute(sa.insert(query_read).from_select(["query_id", "relation_id"], chosen))
-    _tell_producers(connection, names.difference(before))
+    return names
 
 
 def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:

@@ -24,7 +24,8 @@ from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.log import find_feed, set_retention
 from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import change_feed
+from engine.connectors.sink import change_feed, result_feed
+from engine.connectors.taking_over import rename_result
 from engine.connectors.views import add_columns, create_view, drop_view
 from engine.plan.model import Output, Plan
 
@@ -41,7 +42,7 @@ def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
         )
     if taken is not None:
         raise Conflict("name_taken", f"the name '{output.name}' is taken by a {taken.kind}; choose another name in `into`")
-    log_feed = _log_feed(output)
+    log_feed = result_feed(output)
     if find_feed(raw(connection), log_feed) is not None:
         raise Conflict(
             "name_taken", f"the name '{output.name}' is taken by a feed that sources read; choose another name in `into`"
@@ -62,10 +63,6 @@ def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
     )
     tell_readers(connection, relation_id, output)
     note(connection, Change(Action.CREATE, output.kind, output.name, None, {"definition": output_to_json(output)}))
-
-
-def _log_feed(output: Output) -> str:
-    return change_feed(output.name) if output.kind == "table" else output.name
 
 
 def detach_result(connection: sa.Connection, stored: QueryRow) -> None:
@@ -104,6 +101,39 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
             relation.c.produced_by == query_id
         )
     ).all()
+
+
+def output_of_query(connection: sa.Connection, query_id: UUID) -> Output:
+    """Return the result of a query, as it is."""
+    (row,) = _written(connection, query_id)
+    return output_of(row.definition)
+
+
+def move_result(connection: sa.Connection, producer: UUID, query_id: UUID, output: Output) -> None:
+    """Give a query the result of another one, under the name and with the definition of ``output``. It has none itself any more.
+
+    Args:
+        connection: in a transaction.
+        producer: the query that writes the result so far.
+        query_id: the one that writes it from now on.
+        output: what the result is from now on.
+    """
+    (row,) = _written(connection, producer)
+    before = output_of(row.definition)
+    connection.execute(
+        sa.update(relation)
+        .where(relation.c.id == row.id)
+        .values(
+            name=output.name,
+            definition=output_to_json(output),
+            produced_by=query_id,
+            version=relation.c.version + 1,
+            updated_at=sa.func.now(),
+        )
+    )
+    rename_result(raw(connection), before, output, query_id)
+    note(connection, Change(Action.DELETE, row.kind, row.name, {"definition": row.definition}, None))
+    note(connection, Change(Action.CREATE, row.kind, output.name, None, {"definition": output_to_json(output)}))
 
 
 def drop_result(connection: sa.Connection, query_id: UUID) -> None:

@@ -38,6 +38,7 @@ query = sa.Table(
     _moment("updated_at"),
     _moment("deleted_at", nullable=True),
     sa.Column("statement", sa.Text),
+    sa.Column("fork_of", JSONB(none_as_null=True)),
 )
 
 relation = sa.Table(

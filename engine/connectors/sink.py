@@ -32,7 +32,7 @@ from engine.core.frames import HEAD, constant, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
 from engine.errors import DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
-from engine.plan.model import Plan
+from engine.plan.model import Output, Plan
 from engine.plan.naming import ReportedNames
 
 COMMIT_CHANNEL = "slackwater_commit"
@@ -49,6 +49,11 @@ Json = dict[str, Any]
 def change_feed(table: str) -> str:
     """Return the name of the log feed that holds every change of a derived table."""
     return f"changes:{table}"
+
+
+def result_feed(output: Output) -> str:
+    """Return the name of the log feed of a result: that of its changes, or of its records."""
+    return change_feed(output.name) if output.kind == "table" else output.name
 
 
 def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
@@ -278,7 +283,7 @@ class Sink:
     ) -> int:
         """Write rows, and append them to the result's log in the order that the merge of the inputs gives them (P6)."""
         output = self._plan.output
-        feed = open_sequence(cursor.connection, change_feed(output.name) if output.kind == "table" else output.name)
+        feed = open_sequence(cursor.connection, result_feed(output))
         reached_ms, written = feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
         for frames, read in ((changes, read_of(batch, self._plan)), (replayed, {})):

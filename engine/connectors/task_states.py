@@ -27,6 +27,9 @@ LAYOUT_FORMAT: Final = 4
 FIRST_SEGMENTS: Final = "segments"
 """Folder of segments until the number of tasks changes."""
 
+NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
+"""A token that Postgres draws, for a manifest that gets another place."""
+
 Cursor = Mapping[str, Any]
 """Where a batch ends, as ``engine.spark.source`` has it: ``feeds`` (feed → partition → next offset), ``now_ms``, and more."""
 

@@ -8,11 +8,13 @@ commits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import psycopg
 from psycopg import sql
+from psycopg.rows import tuple_row
 
 from engine.connectors.column_names import bound_column, bound_columns, column, columns
 from engine.connectors.schemas import schemas_of
@@ -72,13 +74,35 @@ def create_view(conn: Connection, output: Output) -> None:
 
 def add_columns(conn: Connection, output: Output) -> None:
     """Give the tables of a derived table the columns of ``output`` that they have not; rows that are there have null in them."""
-    tables = [view_identifier(output.name)]
-    tables += [open_identifier(output.name)] if output.has_open else []
-    tables += [history_identifier(output.name)] if output.history_retention_ms is not None else []
-    for table in tables:
+    for table in tables_of(output):
         for name, kind in output.columns.items():
             add = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
             conn.execute(add.format(table, column(name), sql.SQL(kind.postgres)))
+
+
+def tables_of(output: Output) -> list[sql.Identifier]:
+    """Return the tables of a result; a stream has none."""
+    if output.kind == "stream":
+        return []
+    further = [open_identifier(output.name)] if output.has_open else []
+    further += [] if output.history_retention_ms is None else [history_identifier(output.name)]
+    return [view_identifier(output.name), *further]
+
+
+def table_bytes(conn: Connection, table: sql.Identifier) -> int:
+    """Return how many bytes a table has on disk, with its indexes."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(
+            "SELECT pg_total_relation_size(to_regclass(%s))", (schemas_of(conn).statement(table, conn),)
+        ).fetchone()
+    return 0 if row is None else int(row[0] or 0)
+
+
+def rename_view(conn: Connection, output: Output, name: str) -> None:
+    """Give the tables of a derived table another name, which none has."""
+    for table, wanted in zip(tables_of(output), tables_of(replace(output, name=name)), strict=True):
+        _free_name(conn, wanted)
+        conn.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(table, sql.Identifier(name)))
 
 
 def _create(conn: Connection, table: sql.Identifier, output: Output, also_key: tuple[str, ...], options: sql.SQL) -> None:

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from engine.connectors.task_states import FIRST_SEGMENTS, Layout, Place
 from engine.errors import STATE_CURE, StateCorrupt
+from engine.state.files import SEGMENT_SUFFIX
 
 _RUN: Final = re.compile(r"run-(\d{10})-(\d+)")
 _SEGMENTS: Final = re.compile(rf"{FIRST_SEGMENTS}(?:-\d+(?:-(\d+))?)?")
@@ -28,8 +29,6 @@ _SEGMENTS: Final = re.compile(rf"{FIRST_SEGMENTS}(?:-\d+(?:-(\d+))?)?")
 
 _PLANNED: Final = "planned"
 """Versions before had Spark's offset log in its place."""
-
-SEGMENT_SUFFIX: Final = ".arrow"
 
 
 def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:

@@ -39,7 +39,7 @@ CHECKED_FILES: Final = 65_536
 CHECKSUM_AT: Final = len("000000000000-00000000-")
 """Where an id's checksum begins."""
 
-_SEGMENT: Final = ".arrow"
+SEGMENT_SUFFIX: Final = ".arrow"
 _DEAD: Final = ".dead"
 """Lists of released segments that earlier versions kept beside them."""
 
@@ -153,7 +153,9 @@ class FileSegmentStore:
         for path in self._root.glob(f"*{_DEAD}"):
             path.unlink(missing_ok=True)
         orphans = [
-            path.stem for path in self._root.glob(f"*{_SEGMENT}") if path.stem not in kept and int(path.stem[:12]) < self._batch
+            path.stem
+            for path in self._root.glob(f"*{SEGMENT_SUFFIX}")
+            if path.stem not in kept and int(path.stem[:12]) < self._batch
         ]
         self._remove(orphans)
         return len(orphans)
@@ -187,7 +189,7 @@ class FileSegmentStore:
             raise
 
     def _path(self, segment_id: str) -> Path:
-        return self._root / f"{segment_id}{_SEGMENT}"
+        return self._root / f"{segment_id}{SEGMENT_SUFFIX}"
 
 
 def sync_directory(directory: Path) -> None:

@@ -94,6 +94,8 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
         ("PUT /v1/queries/{name}/desired-state", "PUT", WISH, {"state": "paused"}, ("set_desired_state", "query", "joined")),
         ("PUT /v1/queries/{name}/desired-state", "PUT", WISH, {"state": "running"}, ("set_desired_state", "query", "joined")),
         ("POST /v1/queries/{name}/restart", "POST", "/v1/queries/joined/restart", None, ("restart", "query", "joined")),
+        ("POST /v1/queries/{name}/fork", "POST", "/v1/queries/delays/fork", {"name": "wider"}, ("create", "query", "wider")),
+        ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/wider", None, ("delete", "query", "wider")),
         (
             "POST /v1/queries/{name}/late-records/replay",
             "POST",

@@ -15,6 +15,7 @@ from app.cli.keys import create as create_by_command
 from app.cli.keys import list_command
 from app.client import Client
 from app.domain.access import RULES, Reach, make_key
+from app.domain.scopes import WITHHELD_NAME
 from app.main import create_app
 from app.settings import PushSettings, Settings
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
@@ -62,6 +63,7 @@ BODIES: dict[str, Any] = {
     "PUT /v1/queries/{name}": WITHIN,
     "PUT /v1/queries/{name}/desired-state": {"state": "paused"},
     "POST /v1/queries/{name}/late-records/replay": {"filter": {}},
+    "POST /v1/queries/{name}/fork": {"name": "orders_forked"},
 }
 """Of routes whose name is in the path; those without a body are not here."""
 
@@ -199,6 +201,25 @@ async def test_a_definition_names_what_is_within_the_scope_only(team: httpx.Asyn
     assert (preview["edit"], preview["problems"][0]["pointer"]) == (None, "/name")
     created = await team.post("/v1/queries", json=join("orders_new", "orders", "prices"))
     assert created.status_code == 201, created.text
+
+
+async def test_a_fork_is_made_and_taken_over_within_the_scope_only(
+    team: httpx.AsyncClient, boss: httpx.AsyncClient, dsn: str, problem: Problem
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("TRUNCATE log.commit")  # what has never begun is forked without any state
+    forks = "/v1/queries/orders_priced/fork"
+    problem(await team.post(forks, json={"name": "mine"}), 403, "out_of_scope", "/name")
+    refused = await team.post(forks, json={"name": "orders_new", "into": "mine"})
+    problem(refused, 403, "out_of_scope", "/into")
+    beyond = {"name": "orders_new", "definition": join("orders_priced", "orders", "secret_rates")}
+    problem(await team.post(forks, json=beyond), 403, "out_of_scope", "/definition/joins/0/table")
+    assert (await team.post(forks, json={"name": "orders_new"})).status_code == 201
+    assert (await boss.post("/v1/queries/secret_counter/fork", json={"name": "orders_count"})).status_code == 201
+    for name in ("secret_copy", "secret_none"):
+        problem(await team.put(f"/v1/queries/orders_priced?from_fork={name}"), 403, "out_of_scope", "?from_fork")
+    shown = (await team.get("/v1/queries/orders_count")).json()
+    assert shown["fork_of"]["query"] == WITHHELD_NAME
 
 
 async def test_no_fault_of_a_definition_tells_of_what_is_outside_of_the_scope(team: httpx.AsyncClient) -> None:

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from app.driver.launching import FencedLauncher, checkpoint_directory, discard_query, query_directory
+from app.driver.launching import FencedLauncher, discard_query
 from app.driver.ports import LaunchOrder
+from app.store.state_files import checkpoint_directory, query_directory
 from engine.connectors.fence import cut_off_older, sink_name
 from engine.errors import EpochFenced
 

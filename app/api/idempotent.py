@@ -1,0 +1,52 @@
+"""Requests that a client may repeat: the first answer by its `Idempotency-Key`, kept in the transaction that the request makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+from fastapi import Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from app.domain.access import actor, scope_in_force
+from app.domain.idempotency import digest_of
+from app.store.idempotency import Claim, KeptAnswer, claim, keep
+
+CREATED_HEADERS: Final = ("ETag", "Location")
+
+Made = TypeVar("Made", bound=BaseModel)
+
+
+def created_once(
+    connection: sa.Connection,
+    key: str | None,
+    route: Sequence[str],
+    body: Any,
+    make: Callable[[Response], Made],
+    response: Response,
+) -> Made | Response:
+    """Answer 201 with what ``make`` makes, or again as the first time.
+
+    Args:
+        connection: in the transaction that ``make`` uses.
+        key: as it was sent; None: each request is the first.
+        route: method and path.
+        body: of the request, as JSON.
+        make: makes the thing, and sets the headers of the answer.
+        response: whose headers these are.
+    """
+    if key is None:
+        return make(response)
+    scope = scope_in_force()  # a name may be another key's since the first answer, with another scope
+    about = [*route, *(() if scope is None else scope.patterns)]
+    own = Claim(actor(), key, digest_of(about, json.dumps(body).encode()))
+    kept = claim(connection, own)
+    if kept is not None:
+        return JSONResponse(kept.body, kept.status, kept.headers)
+    answer = make(response)
+    headers = {name: response.headers[name] for name in CREATED_HEADERS}
+    keep(connection, own, KeptAnswer(201, answer.model_dump(mode="json"), headers))
+    return answer

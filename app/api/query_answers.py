@@ -1,0 +1,84 @@
+"""Queries as answers show them, and definitions in bodies as they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import Response
+
+from app.api.conditions import set_etag
+from app.api.deps import Services
+from app.api.schemas import ForkOrigin, QueryAnswer, StoredQueryAnswer, WarningItem, WishAnswer
+from app.api.warned import shown_reasons, shown_warnings
+from app.domain.access import refuse_beyond_scope, visible
+from app.domain.forks import Fork
+from app.domain.internal_queries import is_internal
+from app.domain.scopes import names_in
+from app.store.catalog import load_visible_catalog
+from app.store.fleet import warning_of_no_room
+from app.store.queries import QueryRow
+from app.store.query_warnings import warnings_about
+from app.store.sql.functions import with_functions
+from app.store.transactions import raw
+from engine.definition.python_functions import Functions
+from engine.definition.queries import QueryDefinition
+from engine.plan.build import read_query
+
+
+def checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
+    """Read a definition, with the functions that it calls, and refuse what it names outside of the caller's scope."""
+    definition = with_functions(connection, read_query(body, lambda: load_visible_catalog(raw(connection))), before)
+    refuse_beyond_scope(names_in(definition))
+    return definition
+
+
+def stored_answer(
+    connection: sa.Connection, services: Services, row: QueryRow, definition: QueryDefinition, response: Response
+) -> StoredQueryAnswer:
+    """Show a query that was just stored, with what may surprise of it."""
+    warned = shown_warnings(warnings_about(connection, definition)) + placing(connection, services, row)
+    return StoredQueryAnswer(**dict(query_answer(row, response)), warnings=warned)
+
+
+def query_answer(row: QueryRow, response: Response | None = None) -> QueryAnswer:
+    """Show a query; its version goes into the head of ``response``."""
+    if response is not None:
+        set_etag(response, row.version)
+    return QueryAnswer(
+        name=row.name,
+        definition={**row.definition, "desired_state": row.desired_state},
+        desired_state=row.desired_state,
+        state=row.state,
+        internal=is_internal(row.name),
+        fork_of=_origin(Fork.of(row.fork_of)),
+        generation=row.generation,
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _origin(fork: Fork | None) -> ForkOrigin | None:
+    if fork is None:
+        return None
+    return ForkOrigin(query=visible(fork.query), batch_id=fork.batch_id, committed_at=fork.committed_at)
+
+
+def placing(connection: sa.Connection, services: Services, row: QueryRow) -> list[WarningItem]:
+    """Warn of a query for which no driver has room."""
+    return shown_reasons(warning_of_no_room(connection, services.settings.driver.lease_ttl_ms, row.name))
+
+
+def wish_answer(connection: sa.Connection, services: Services, row: QueryRow, response: Response) -> WishAnswer:
+    """Show a wish that was noted."""
+    set_etag(response, row.version)
+    return WishAnswer(
+        name=row.name,
+        desired_state=row.desired_state,
+        state=row.state,
+        generation=row.generation,
+        version=row.version,
+        status=f"/v1/queries/{row.name}/status?wait_for={row.desired_state}",
+        warnings=placing(connection, services, row),
+    )
