@@ -12,7 +12,7 @@ What a structure keeps to itself: how rows are sorted, which of them still count
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 import numpy as np
@@ -60,7 +60,7 @@ class Segment:
 
     def entry(self) -> dict[str, Any]:
         """Return the entry as JSON-able values."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # ``asdict`` copies, at ten times the cost
 
 
 S = TypeVar("S", bound=Segment)
