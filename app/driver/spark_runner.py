@@ -27,7 +27,7 @@ from engine.spark.checkpoint import planned_batch
 from engine.spark.cluster import ClusterSettings
 from engine.spark.fleet import Fleet
 from engine.spark.launch_state import Launch
-from engine.spark.runner import CommittedBatch, RunOptions
+from engine.spark.run_options import CommittedBatch, RunOptions
 from engine.spark.session import SparkSettings, build_session
 from engine.spark.warm_up import make_class_archive, warm_up
 from engine.spark.watch import WorkBounds

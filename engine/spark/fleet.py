@@ -28,7 +28,8 @@ from engine.spark.carrier import Carrier
 from engine.spark.culprits import BETTER_ALONE, verdict
 from engine.spark.failures import WorkerLost, decoded
 from engine.spark.launch_state import Launch
-from engine.spark.runner import RunningQuery, RunOptions
+from engine.spark.run_options import RunOptions
+from engine.spark.runner import RunningQuery
 
 FEW: Final = 8
 """With so many members in each carrier there is another one, up to one for each core: a round does one member after the other."""

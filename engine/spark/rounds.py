@@ -356,11 +356,13 @@ def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> It
     if part.group is None:
         yield failed(part.member, part.failure)
         return
-    found = _reader(part.spec).done(part.group, part.batch_id, fetched)
+    reader = _reader(part.spec)
+    found = reader.done(part.group, part.batch_id, fetched)
     if not is_alone:
         begun = perf_counter()
         try:
-            packets = list(found)
+            with reader.at_work(part.batch_id):  # once for all packets: most of them are made in less time than saying so takes
+                packets = list(found)
         except Exception as error:  # noqa: BLE001 - told to the member
             yield failed(part.member, carried(error))
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -31,10 +31,11 @@ from engine.spark.cluster import is_cluster, require_fit_workers
 from engine.spark.effort import BatchEffort, Effort
 from engine.spark.failures import decoded
 from engine.spark.launch_state import Launch, LaunchState, open_state
+from engine.spark.run_options import BatchProgress, CommittedBatch, RunOptions
 from engine.spark.source import Clock, SourceSpec, start_positions
 from engine.spark.stages import StageWork, StatePlace, WorkPlace
 from engine.spark.surroundings import Surroundings
-from engine.spark.watch import USUAL, Ended, WorkBounds, take_note
+from engine.spark.watch import Ended, WorkBounds, take_note
 from engine.spark.weight import Weight
 
 log = structlog.stdlib.get_logger(__name__)
@@ -42,71 +43,6 @@ log = structlog.stdlib.get_logger(__name__)
 
 ROUND_S = 10.0
 """How long a query that leaves a shared carrier waits for the end of the round that it is in; what comes of that is not committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
-    """A batch whose results are visible.
-
-    Attributes:
-        query: its name.
-        epoch: the launch.
-        batch_id: counted from 0 in each checkpoint, over all launches.
-        rows: input records.
-        began_ns: when its commit began, by the wall clock.
-        ended_ns: when its results were committed.
-    """
-
-    query: str
-    epoch: int
-    batch_id: int
-    rows: int
-    began_ns: int
-    ended_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a query runs; none of it changes results.
-
-    Attributes:
-        trigger_ms: least time between the starts of two batches; 0: as fast as it goes.
-        is_available_now: end when everything that is there at the start has been read.
-        max_rows: bound of one batch.
-        max_bytes: bound of one batch, as stored in the feeds.
-        bounds: what it may take of the processes that it shares with others.
-        on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
-        on_first_commit: told once, in the same way.
-        on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
-    """
-
-    trigger_ms: int = 0
-    is_available_now: bool = False
-    max_rows: int = 1_000_000
-    max_bytes: int = 256 * 1024 * 1024
-    bounds: WorkBounds = USUAL
-    on_commit: Callable[[CommittedBatch], None] | None = None
-    on_first_commit: Callable[[], None] | None = None
-    on_restoring: Callable[[], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """The newest batch.
-
-    Attributes:
-        batch_id: counted from 0 in each checkpoint, over all launches.
-        rows: input records.
-        duration_ms: how long its commit took, and of the round before everything else.
-    """
-
-    batch_id: int
-    rows: int
-    duration_ms: int
-
-    @property
-    def rows_per_second(self) -> float:
-        return self.rows * 1000 / max(self.duration_ms, 1)
 
 
 class RunningQuery:

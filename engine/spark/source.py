@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,7 +36,7 @@ from engine.spark.split_groups import Weighed, grouped, weigh
 from engine.spark.stages import StageWork
 from engine.spark.surroundings import Surroundings
 from engine.spark.wall_clock import WallClock
-from engine.spark.watch import USUAL, WorkBounds, each_at_work
+from engine.spark.watch import USUAL, WorkBounds, each_at_work, watch
 
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
@@ -301,6 +302,10 @@ class PacketReader:
             for partition in end.get("heads", {}).get(reader.feed.name, {})
             if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
         )
+
+    def at_work(self, batch_id: int) -> AbstractContextManager[None]:
+        """Say that what is done in a block is done for this query (``engine.spark.watch``)."""
+        return watch().at_work(self._spec.bounds, self._spec.run, batch_id)
 
     @property
     def dsn(self) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import threading
 import time
@@ -127,17 +128,17 @@ class Watch:
 
     @contextmanager
     def at_work(self, bounds: WorkBounds, run: Path | None, batch_id: int | None) -> Iterator[None]:
-        """Say what is at work in the block. Inside of another such block it is progress of that one."""
-        outer = self._work
-        self._begin(_Work(bounds, run, batch_id) if outer is None else _Work(outer.bounds, outer.run, outer.batch_id))
+        """Say what is at work in the block. Inside of another such block it is progress of that one, which the kernel does not hear of."""
+        if (outer := self._work) is not None:
+            self._work = _Work(outer.bounds, outer.run, outer.batch_id)
+            yield
+            return
+        self._begin(_Work(bounds, run, batch_id))
         try:
             yield
         finally:
-            if outer is None:
-                self._work = None
-                _let_cpu_run(0)
-            else:
-                self._begin(_Work(outer.bounds, outer.run, outer.batch_id))
+            self._work = None
+            _let_cpu_run(0)
 
     def _begin(self, work: _Work) -> None:
         self._work = work
@@ -237,8 +238,11 @@ def machine_memory() -> int:
 
 def own_memory() -> int:
     """Return the bytes of memory that this process has for itself: what it maps of files is the system's to take back."""
-    found = psutil.Process().memory_info()
-    return int(found.rss - getattr(found, "shared", 0))
+    try:
+        resident, mapped = Path("/proc/self/statm").read_text().split()[1:3]
+    except FileNotFoundError:  # no Linux
+        return int(psutil.Process().memory_info().rss)
+    return (int(resident) - int(mapped)) * resource.getpagesize()
 
 
 def _let_cpu_run(seconds: float) -> None:

@@ -26,7 +26,8 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Plan
 from engine.spark.launch_state import Launch
-from engine.spark.runner import RunningQuery, RunOptions
+from engine.spark.run_options import RunOptions
+from engine.spark.runner import RunningQuery
 from engine.spark.session import SparkSettings, session_of
 from tests.conftest import CLASSES
 from tests.derived_log import derived_rows

@@ -18,7 +18,8 @@ import pytest
 from engine.errors import DataInvalid, EpochFenced
 from engine.spark.failures import WorkerLost
 from engine.spark.reports import SPARK_PHASES
-from engine.spark.runner import CommittedBatch, RunningQuery
+from engine.spark.run_options import CommittedBatch
+from engine.spark.runner import RunningQuery
 from tests.spark.conftest import Launcher
 
 pytestmark = pytest.mark.spark

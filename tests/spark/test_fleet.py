@@ -18,7 +18,8 @@ from engine.spark import runner
 from engine.spark.culprits import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
 from engine.spark.fleet import Fleet
 from engine.spark.launch_state import Launch
-from engine.spark.runner import RunningQuery, RunOptions
+from engine.spark.run_options import RunOptions
+from engine.spark.runner import RunningQuery
 from engine.spark.watch import USUAL, WorkBounds
 from tests.spark.conftest import Launcher
 from tests.spark.poison import HUNGRY, POISONOUS, SPINNING, WAITING, PoisonedWork, WaitingReplays

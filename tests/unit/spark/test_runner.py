@@ -10,7 +10,8 @@ from uuid import uuid4
 from engine.connectors.task_states import new_layout
 from engine.plan.model import LateRecords, Plan
 from engine.spark.launch_state import Launch, LaunchState
-from engine.spark.runner import RunningQuery, RunOptions
+from engine.spark.run_options import RunOptions
+from engine.spark.runner import RunningQuery
 
 
 def a_query(directory: Path) -> RunningQuery:
