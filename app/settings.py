@@ -105,7 +105,7 @@ class LimitSettings(BaseModel):
     planning: int = Field(default=2, ge=1, le=64)
     planning_wait_s: float = Field(default=10.0, gt=0)
     planning_cpu_s: float = Field(default=5.0, gt=0)
-    fork_bytes: int = Field(default=8 * 1024**3, ge=0)
+    fork_bytes: int = Field(default=2 * 1024**3, ge=0)
 
 
 class LogSettings(BaseModel):

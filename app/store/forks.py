@@ -152,8 +152,8 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     insert_reads(connection, made.id, plan)
     if kept.layout is not None:
         _copy_committed(connection, stored, plan, forking)
-    origin = {"generation": 1, "fork_of": name, "batch_id": kept.batch_id}
-    add_event(connection, made.id, "query_created", origin)
+    # Without the original's name: whoever may see the fork need not know of it.
+    add_event(connection, made.id, "query_created", {"generation": 1, "is_fork": True, "batch_id": kept.batch_id})
     note(connection, Change(Action.CREATE, "query", made.name, None, made.body | {"fork_of": made.fork_of}))
     return Forked(made, edit)
 

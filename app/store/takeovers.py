@@ -166,7 +166,7 @@ def _store(
     own = query.c.fork_of["query_id"].as_string() == str(fork.id)
     renamed = {"query_id": str(stored.id), "query": stored.name}
     connection.execute(sa.update(query).where(own).values(fork_of=query.c.fork_of.concat(sa.cast(renamed, query.c.fork_of.type))))
-    add_event(connection, stored.id, "query_replaced", {"edit": "taken_over", "fork": fork.name})
+    add_event(connection, stored.id, "query_replaced", {"edit": "taken_over"})
     replaced = get_query(connection, stored.name)
     note(connection, Change(Action.REPLACE, "query", stored.name, stored.body, replaced.body | {"from_fork": fork.name}))
     return replaced
@@ -179,6 +179,5 @@ def _end_fork(connection: sa.Connection, fork: QueryRow, stored: QueryRow) -> No
         .where(query.c.id == fork.id, query.c.version == fork.version)
         .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
     )
-    outcome = {"result": "taken_over", "by": stored.name}
-    add_event(connection, fork.id, "query_deleted", outcome)
-    note(connection, Change(Action.DELETE, "query", fork.name, fork.body, outcome))
+    add_event(connection, fork.id, "query_deleted", {"result": "taken_over"})
+    note(connection, Change(Action.DELETE, "query", fork.name, fork.body, {"result": "taken_over", "by": stored.name}))

@@ -15,13 +15,16 @@ import polars as pl
 import psycopg
 import pytest
 import sqlalchemy as sa
+from psycopg.types.json import Jsonb
 
 from app.errors import Conflict
 from app.settings import Settings
 from app.store.database import engine_for
 from app.store.forks import Forked, Forking, at_one_commit, fork_query
 from app.store.state_files import StateFiles, checkpoint_directory
+from engine.connectors.log import append_batches, encode_batch, ensure_feed, read_feed
 from engine.connectors.postgres import connect
+from engine.connectors.replay_reader import replay_feed
 from engine.connectors.sink import claim_epoch
 from engine.connectors.task_states import Layout, TaskState, begin_state, load_kept, load_states
 from engine.core.frames import LATE_SCHEMA
@@ -284,6 +287,24 @@ async def test_changes_that_a_fork_has_to_read_are_kept_from_its_first_moment(
             "JOIN slackwater.relation r ON r.id = d.relation_id WHERE q.name = 'counts_too'"
         ).fetchall()
     assert found == [("counts",)]
+
+
+async def test_replays_that_wait_are_the_forks_too(client: httpx.AsyncClient, settings: Settings, dsn: str) -> None:
+    await running(client, settings, dsn)
+    query_id, _ = ids_of(dsn, "counts")
+    with connect(dsn, "test") as connection, connection.transaction():
+        feed = ensure_feed(connection, replay_feed(query_id), 1)
+        append_batches(connection, feed.id, [(0, encode_batch(rows(("JFK", 7, 7_000)), 0))])
+        waiting = Jsonb({"format": 1, "feeds": {FEED: {"0": 4}, replay_feed(query_id): {"0": 0}}})
+        connection.execute("UPDATE log.commit SET cursor = %s", (waiting,))
+    await fork(client)
+    fork_id, checkpoint_id = ids_of(dsn, "counts_too")
+    with connect(dsn, "test") as connection:
+        kept = load_kept(connection, fork_id, checkpoint_id)
+        assert kept.cursor is not None
+        assert kept.cursor["feeds"] == {FEED: {"0": 4}, replay_feed(fork_id): {"0": 0}}
+        both = [[frame.rows() for _, frame in read_feed(connection, replay_feed(one))] for one in (query_id, fork_id)]
+    assert both[0] == both[1] != []
 
 
 async def test_a_query_takes_over_its_fork(client: httpx.AsyncClient, settings: Settings, dsn: str, problem: Problem) -> None:
