@@ -48,8 +48,11 @@ from engine.plan.lateness import gauges_of
 from engine.plan.model import Plan, Stage
 from engine.plan.task_keys import input_key, task_key
 
-STATE_FORMAT: Final = 2
-"""Raised when a manifest's meaning changes; a task refuses any other."""
+STATE_FORMAT: Final = 3
+"""Raised when a manifest's meaning changes."""
+
+OLDEST_FORMAT: Final = 2
+"""Which a task still reads: before format 3 no manifest held segments itself."""
 
 
 MAX_ADVANCES: Final = 256
@@ -418,5 +421,5 @@ def check_format(state: Mapping[str, Any] | None) -> None:
     Raises:
         StateNewer: it has another format.
     """
-    if state is not None and state.get("format") != STATE_FORMAT:
+    if state is not None and state.get("format") not in range(OLDEST_FORMAT, STATE_FORMAT + 1):
         raise StateNewer.of("the state", state.get("format"), STATE_FORMAT)

@@ -13,12 +13,12 @@ import structlog
 
 from engine.connectors.postgres import Connection
 from engine.connectors.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
-from engine.core.ports import named_segments
 from engine.plan.model import Plan
 from engine.spark.checkpoint import remove_other_segments, require_segments
 from engine.spark.old_checkpoints import remove_old, take_over
 from engine.spark.repartition import shared_out
 from engine.spark.source import Positions, new_cursor, require_readable
+from engine.state.in_manifest import stored_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def open_state(
         cursor = new_cursor(start(), plan.release, layout.generation)
     require_readable(cursor)
     require_segments(
-        launch.directory, layout, {place: named_segments(json.loads(state.manifest)) for place, state in states.items()}
+        launch.directory, layout, {place: stored_segments(json.loads(state.manifest)) for place, state in states.items()}
     )
     if plan.tasks != layout.tasks:
         before, is_begun = layout.tasks, False

@@ -23,16 +23,17 @@ from engine.plan.model import Plan, Stage
 from engine.spark.checkpoint import segments_of
 from engine.spark.stages import KEPT_BATCHES
 from engine.state.files import FileSegmentStore
+from engine.state.in_manifest import ManifestSegmentStore
 
 Tell = Callable[[], None]
 
 
-class _TellingStore(FileSegmentStore):
+class _TellingStore(ManifestSegmentStore):
     """Tells of each segment that is read or written."""
 
-    def __init__(self, root: Path, hash_seed: int, batch_id: int, tell: Tell) -> None:
-        super().__init__(root, KEPT_BATCHES, hashing=KeyHash(hash_seed))
-        self.begin(batch_id)
+    def __init__(self, files: FileSegmentStore, kept: Mapping[str, Any] | None, batch_id: int, tell: Tell) -> None:
+        super().__init__(files, kept)
+        files.begin(batch_id)
         self._tell = tell
 
     def load(self, segment_id: str) -> pl.DataFrame:
@@ -77,17 +78,17 @@ def shared_out(
     shutil.rmtree(directory / after.segments, ignore_errors=True)
     found: dict[Place, TaskState] = {}
     for stage in plan.stages:
+        parts = [_state(plan, stage, states.get((stage.index, task))) for task in range(before.tasks)]
         old, new = (
             [
-                _TellingStore(directory / layout.segments / str(stage.index) / str(task), layout.hash_seed, batch_id, tell)
-                for task in range(layout.tasks)
+                _TellingStore(_files(directory / layout.segments / str(stage.index) / str(task), layout), kept, batch_id, tell)
+                for task, kept in enumerate(manifests)
             ]
-            for layout in (before, after)
+            for layout, manifests in ((before, parts), (after, [None] * after.tasks))
         )
-        parts = [_state(plan, stage, states.get((stage.index, task))) for task in range(before.tasks)]
         for task, state in enumerate(repartitioned(stage, plan, list(zip(parts, old, strict=True)), new)):
             if state is not None:
-                found[stage.index, task] = TaskState.of(state)
+                found[stage.index, task] = TaskState.of(new[task].completed(state))
     return after, found
 
 
@@ -101,6 +102,10 @@ def _state(plan: Plan, stage: Stage, kept: TaskState | None) -> dict[str, Any] |
             f"stage {stage.index} of {plan.query} keeps the state of {[*state['operators']]}: not its operators"
         )
     return state
+
+
+def _files(root: Path, layout: Layout) -> FileSegmentStore:
+    return FileSegmentStore(root, KEPT_BATCHES, hashing=KeyHash(layout.hash_seed))
 
 
 def _tell_nobody() -> None:

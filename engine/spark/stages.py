@@ -49,7 +49,7 @@ from engine.plan.model import Plan
 from engine.spark.failures import marked
 from engine.spark.surroundings import Surroundings
 from engine.state.files import FileSegmentStore
-from engine.state.ports import named_segments
+from engine.state.in_manifest import ManifestSegmentStore, stored_segments
 
 KEPT_TASKS = 1_024
 """Built tasks kept per worker process, those of a few hundred light queries."""
@@ -71,13 +71,21 @@ RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True)
+class _Built:
+    """A task that this process has built, and where its segments are."""
+
+    task: Task
+    store: ManifestSegmentStore
+    files: FileSegmentStore
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
-    """A task that this process has built, at the state of a token."""
+    """A task at the state of a token."""
 
     token: str
     segments: Path
-    task: Task
-    store: FileSegmentStore
+    built: _Built
     memory_bytes: int
 
 
@@ -179,8 +187,8 @@ class StageWork:
             return
         if self._surroundings is not None:
             self._surroundings.require()
-        for ordinal, (task, store) in self._at_state(list(due)).items():
-            for packet in self._work(ordinal, task, store, due[ordinal]):
+        for ordinal, built in self._at_state(list(due)).items():
+            for packet in self._work(ordinal, built, due[ordinal]):
                 yield packet if self._aside is None else self._aside.lay_aside(packet)
 
     def _is_own(self, packet: Packet) -> bool:
@@ -224,10 +232,10 @@ class StageWork:
             return Slice(UPSTREAM, "", packet.partition, decode_frame(blob_of(packet)))
         return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, decode_frame(blob_of(packet)))
 
-    def _work(self, ordinal: int, task: Task, store: FileSegmentStore, batch: _Batch) -> list[Packet]:
+    def _work(self, ordinal: int, built: _Built, batch: _Batch) -> list[Packet]:
         assert batch.now_ms is not None  # noqa: S101 - only such batches are due
         begun, cpu_begun = perf_counter(), process_time()
-        emission = task.process(
+        emission = built.task.process(
             batch.slices,
             batch.now_ms,
             batch.readings,
@@ -236,14 +244,14 @@ class StageWork:
             is_release=batch.is_release,
             replays=batch.replays,
         )
-        state = TaskState.of(task.snapshot() | {RELEASED: store.released})
-        self._keep(ordinal, _Kept(state.token, self._place.segments, task, store, store.memory_bytes))
+        state = TaskState.of(built.store.completed(built.task.snapshot()) | {RELEASED: built.files.released})
+        self._keep(ordinal, _Kept(state.token, self._place.segments, built, built.store.memory_bytes + built.files.memory_bytes))
         work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
         packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
         return packets
 
-    def _at_state(self, ordinals: Sequence[int]) -> dict[int, tuple[Task, FileSegmentStore]]:
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, _Built]:
         """Return tasks at their committed state: kept ones, or built anew; what failed attempts left is removed then."""
         kept = {ordinal: _kept.pop(self._key(ordinal), None) for ordinal in ordinals}
         known = {ordinal: None if found is None else found.token for ordinal, found in kept.items()}
@@ -254,8 +262,8 @@ class StageWork:
             if found is None or ordinal in changed:
                 tasks[ordinal] = self._built(ordinal, changed.get(ordinal))
             else:
-                found.store.begin(self._batch_id)
-                tasks[ordinal] = found.task, found.store
+                found.built.files.begin(self._batch_id)
+                tasks[ordinal] = found.built
         return tasks
 
     def _key(self, ordinal: int) -> tuple[UUID, int, int, int]:
@@ -269,17 +277,18 @@ class StageWork:
         while len(_kept) > KEPT_TASKS or (size > KEPT_BYTES and len(_kept) > 1):
             size -= _kept.popitem(last=False)[1].memory_bytes
 
-    def _built(self, ordinal: int, kept: TaskState | None) -> tuple[Task, FileSegmentStore]:
+    def _built(self, ordinal: int, kept: TaskState | None) -> _Built:
         own = self._place.query_id, self._place.epoch
         for place in [place for place in _kept if place[0] == own[0] and place[1] != own[1]]:
             del _kept[place]  # of a launch before
         state = None if kept is None else json.loads(kept.manifest)
         root = self._place.segments / str(self._stage.index) / str(ordinal)
         released = (state or {}).get(RELEASED)
-        store = FileSegmentStore(root, KEPT_BATCHES, hashing=KeyHash(self._plan.hash_seed), released=released)
-        store.begin(self._batch_id)
-        store.sweep(named_segments(state))
-        return build_task(self._stage, self._plan, state, store), store
+        files = FileSegmentStore(root, KEPT_BATCHES, hashing=KeyHash(self._plan.hash_seed), released=released)
+        files.begin(self._batch_id)
+        files.sweep(stored_segments(state))
+        store = ManifestSegmentStore(files, state)
+        return _Built(build_task(self._stage, self._plan, state, store), store, files)
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)

@@ -15,6 +15,7 @@ import pytest
 
 from engine.errors import DiskFull, ExternalError, StateCorrupt
 from engine.state.files import FileSegmentStore
+from engine.state.in_manifest import ManifestSegmentStore
 from engine.state.memory import MemorySegmentStore
 from engine.state.ports import SegmentStore, named_segments
 
@@ -32,11 +33,11 @@ FRAME = pl.DataFrame(
 Make = Callable[[], SegmentStore]
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(params=["memory", "files", "manifest"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Opens the store, again with what it kept where it is durable."""
-    memory = MemorySegmentStore()
-    return (lambda: memory) if request.param == "memory" else (lambda: FileSegmentStore(tmp_path / "state", keep_manifests=2))
+    """Opens the store, again with what it kept where it is durable by itself."""
+    kept: dict[str, SegmentStore] = {"memory": MemorySegmentStore(), "manifest": ManifestSegmentStore(MemorySegmentStore())}
+    return lambda: kept.get(request.param) or FileSegmentStore(tmp_path / "state", keep_manifests=2)
 
 
 def test_a_frame_comes_back_as_it_was(make: Make) -> None:

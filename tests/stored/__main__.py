@@ -23,6 +23,7 @@ from engine.connectors.log import encode_batch
 from engine.core.task import STATE_FORMAT
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import normalise
+from engine.plan.folding import folded
 from engine.spark.source import new_cursor
 from tests.stored.archive import FOLDER, SUFFIX, catalog_of, pack, plan_of, run
 from tests.stored.kinds import KINDS, SOURCES, closing, definition, records
@@ -44,7 +45,7 @@ def write(path: Path, value: Any) -> None:
 
 def store_kind(kind: str, folder: Path) -> None:
     stored = normalise(QueryDefinition.model_validate(definition(kind, TASKS))).model_dump(mode="json", by_alias=True)
-    plan = plan_of(stored, catalog_of({name: list(source) for name, source in SOURCES.items()}))
+    plan = folded(plan_of(stored, catalog_of({name: list(source) for name, source in SOURCES.items()})))
     before = records(SEED, RECORDS)
     after = records(SEED + 1, RECORDS, before[-1].ts)
     after += closing(after[-1].ts)

@@ -14,7 +14,7 @@ from engine.core.operator_kinds import KINDS
 from engine.core.ports import SegmentStore
 from engine.core.repartition.segments import LATEST, moved
 from engine.core.repartition.shares import Shares, Source, greatest
-from engine.core.task import check_format
+from engine.core.task import STATE_FORMAT, check_format
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.task_keys import followed_keys, input_key
 
@@ -81,7 +81,7 @@ def _of_task(sources: Sequence[Source]) -> dict[str, Any]:
             lateness[name] = max(clock, lateness.get(name, clock))
     newest = max(sources, key=lambda source: source.state["now_ms"]).state
     return {
-        "format": newest["format"],
+        "format": STATE_FORMAT,
         **{name: greatest(sources, name, 0) for name in ("next_pos", "emitted", "now_ms")},
         "silent_since_ms": heard["silent_since_ms"],
         "advanced_ms": heard["advanced_ms"],
