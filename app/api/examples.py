@@ -200,6 +200,7 @@ STATUS: dict[str, Any] = {
     "buffered": {"window": 118},
     "counters": [{"input": "window", "reason": "window_closed", "count": 42}],
     "carrier": {"kind": "shared", "moves": 0},
+    "restorable_since": "2026-03-01T08:00:00Z",
 }
 EVENTS: dict[str, Any] = {
     "items": [

@@ -278,6 +278,10 @@ class StatusAnswer(Answer):
     buffered: dict[str, int] = Field(description="Operator to records that wait inside it.")
     counters: list[Counter] = Field(description="What was counted at its inputs and operators, by reason.")
     carrier: Carrier | None = Field(description="What carried its last batch; null before the first.")
+    restorable_since: datetime | None = Field(
+        description="A database put back from a dump made since then finds all of its state; null: from any dump. What older ones name is"
+        " removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`)."
+    )
 
 
 class RecordsAnswer(Answer):

@@ -109,6 +109,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
         carrier=_carrier(detail.get("carrier")),
+        restorable_since=status.restorable_since,
     )
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.fleet import IS_UNPLACED
-from app.store.log_tables import commit, counter, feed, head
+from app.store.log_tables import commit, counter, feed, head, state_retention
 from app.store.relations import ROWS, RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.targets import entry_of_row
@@ -29,6 +29,7 @@ class Status:
         state_root: the directory in which its state is; None: it has none yet, or an earlier version did not note it.
         position: feed to partition to next offset, as of the last commit.
         detail: what the sink noted with the last commit: clocks, buffered.
+        restorable_since: from when on a dump of the database names only state that is there; None: since the query's beginning.
     """
 
     query_id: UUID
@@ -54,6 +55,7 @@ class Status:
     position: dict[str, dict[str, int]] | None
     stream_time_ms: int | None
     detail: dict[str, Any] | None
+    restorable_since: datetime | None
 
     def has_reached(self, wanted: str) -> bool:
         """Whether ``wanted`` is the state, and not that of an earlier wish or of a driver that is gone."""
@@ -96,9 +98,11 @@ _STATUS = (
         commit.c.position,
         commit.c.stream_time_ms,
         commit.c.detail,
+        state_retention.c.since.label("restorable_since"),
     )
     .join_from(query, query_status)
     .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
+    .join(state_retention, state_retention.c.query_id == query.c.id, isouter=True)
     .where(query.c.deleted_at.is_(None))
 )
 

@@ -55,14 +55,12 @@ class MemberPart:
     Attributes:
         member: its number.
         spec: its ``SourceSpec``, as written.
-        batch_id: number of the batch, counted per checkpoint.
         group: what is read; None: planning failed.
         failure: why it did, as ``decoded`` reads it.
     """
 
     member: int
     spec: bytes
-    batch_id: int
     group: SplitGroup | None = None
     failure: str = ""
 
@@ -288,9 +286,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
             else:
-                return [MemberPart(number, planned.written, planned.next_batch, group) for group in groups]
+                return [MemberPart(number, planned.written, group) for group in groups]
         planned.is_told = True
-        return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
+        return [MemberPart(number, planned.written, None, planned.failure)]
 
 
 def _ends_of(dsn: str, names: frozenset[str]) -> Mapping[str, Mapping[str, int]]:
@@ -322,7 +320,7 @@ def _packets(part: MemberPart, *, is_alone: bool) -> Iterator[Packet]:
     if part.group is None:
         yield failed(part.member, part.failure)
         return
-    found = _reader(part.spec).done(part.group, part.batch_id)
+    found = _reader(part.spec).done(part.group)
     if not is_alone:
         try:
             found = iter(list(found))

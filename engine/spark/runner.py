@@ -224,10 +224,11 @@ class RunningQuery:
 
     def stages(self) -> tuple[StageWork, ...]:
         """See ``Member``."""
-        return tuple(work.of_batch(self._next_batch) for work in self._works())
+        return self._works()
 
     def _works(self) -> tuple[StageWork, ...]:
-        place = StatePlace(self._dsn, self._launch.query_id, self._launch.epoch, self._launch.directory / self._layout.segments)
+        launch = self._launch
+        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments)
         return tuple(StageWork(self._plan, stage.index, place, self._surroundings, self._aside) for stage in self._plan.stages)
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:

@@ -297,14 +297,14 @@ class PacketReader:
             if len({each.get(reader.feed.name, {}).get(partition, 0) for each in positions}) > 1
         )
 
-    def done(self, group: SplitGroup, batch_id: int) -> Iterator[Packet]:
+    def done(self, group: SplitGroup) -> Iterator[Packet]:
         """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker."""
         if self._spec.surroundings is not None:
             self._spec.surroundings.require()
         packets = self.read(group)
         if group.is_whole:
             for stage in self._spec.stages:
-                packets = stage.of_batch(batch_id).done(packets)
+                packets = stage.done(packets)
         elif self._spec.aside is not None:
             packets = map(self._spec.aside.lay_aside, packets)
         return packets

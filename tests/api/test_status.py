@@ -140,3 +140,12 @@ async def test_late_records_come_newest_first_with_all_counters(client: httpx.As
     assert body["counters"] == [{"input": "w", "reason": "late_joined", "count": 7}]
     filtered = (await client.get("/v1/queries/joined/late-records", params={"reason": "late_dropped"})).json()
     assert ([item["reason"] for item in filtered["items"]], filtered["counters"]) == (["late_dropped"], [])
+
+
+async def test_it_says_from_when_on_a_dump_of_the_database_will_do(client: httpx.AsyncClient, dsn: str) -> None:
+    assert (await client.get(PATH)).json()["restorable_since"] is None
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.state_retention (query_id, since) SELECT id, '2026-03-01T08:00:00Z' FROM slackwater.query"
+        )
+    assert (await client.get(PATH)).json()["restorable_since"] == "2026-03-01T08:00:00Z"

@@ -29,7 +29,6 @@ from tests.stored.kinds import FEED, Record, slices
 
 FOLDER: Final = Path(__file__).parent
 SUFFIX: Final = ".tar.xz"
-KEPT_MANIFESTS: Final = 5
 
 
 def archives() -> list[Path]:
@@ -70,8 +69,7 @@ def run(plan: Plan, state: Any, segments: Path, records: list[Record], first: in
     stores: dict[tuple[int, int], ManifestSegmentStore] = {}
 
     def store(stage: int, task: int) -> SegmentStore:
-        files = FileSegmentStore(segments / str(stage) / str(task), KEPT_MANIFESTS)
-        files.begin(0 if state is None else 2)
+        files = FileSegmentStore(segments / str(stage) / str(task))
         stores[stage, task] = ManifestSegmentStore(files, None if state is None else state[stage][task])
         return stores[stage, task]
 
