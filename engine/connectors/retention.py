@@ -37,6 +37,11 @@ _OF_QUERY: Final = """
 """
 """In one statement: a launch may put another layout in the place of the one before."""
 
+_OF_ALL: Final = """
+    SELECT c.query_id, c.checkpoint_id, c.layout ->> 'segments', s.stage, s.task, s.manifest
+    FROM log.commit c LEFT JOIN log.task_state s ON s.query_id = c.query_id
+"""
+
 _NOTED: Final = """
     SELECT name, size_bytes, since, epoch, batch_id FROM log.unnamed_segment WHERE query_id = %s AND root = %s ORDER BY since, name
 """
@@ -233,6 +238,33 @@ def names_of(folder: str, manifests: Mapping[tuple[int, int], Mapping[str, Any] 
     for (stage, task), manifest in manifests.items():
         for segment_id in stored_segments(manifest):
             yield f"{task_folder(folder, stage, task)}/{segment_id}{SEGMENT_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What the queries of a database need of the place of all queries.
+
+    Attributes:
+        named: every segment that a committed manifest names and does not hold itself.
+        unjudged: ``<query id>/<checkpoint id>`` of what no launch of this version has taken over: all that is there.
+    """
+
+    named: frozenset[str]
+    unjudged: frozenset[str]
+
+
+def needed(connection: Connection) -> Needed:
+    """Return what a copy of the state has to hold."""
+    named: set[str] = set()
+    unjudged: set[str] = set()
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        for query_id, checkpoint_id, folder, stage, task, manifest in cursor.execute(_OF_ALL):
+            place = f"{query_id}/{checkpoint_id}"
+            if folder is None:
+                unjudged.add(place)
+            elif manifest is not None:
+                named |= {f"{place}/{name}" for name in names_of(folder, {(stage, task): json.loads(manifest)})}
+    return Needed(frozenset(named), frozenset(unjudged))
 
 
 def forget_retained(connection: Connection, query_id: UUID) -> None:

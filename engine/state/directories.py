@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,9 @@ _DEPTH: Final = 4
 """Of a segment's name, from the folder on: folder, stage, task, file."""
 
 _DASHES_OF_UUID: Final = 4
+
+_FOLDER_AT: Final = 2
+"""Where a folder of segments stands in such a path: behind query and checkpoint."""
 
 NEARLY_FULL_SHARE: Final = 0.03
 NEARLY_FULL_BYTES: Final = 2 << 30
@@ -121,6 +124,11 @@ class Directories:
 def _may_hold_segments(parts: tuple[str, ...]) -> bool:
     """Whether to look into a directory: folders of segments, their stages, and identities of queries and checkpoints above them."""
     return any(part.startswith(FIRST_SEGMENTS) for part in parts) or parts[-1].count("-") == _DASHES_OF_UUID
+
+
+def is_of_segments(parts: Sequence[str]) -> bool:
+    """Whether a path below the place of all queries is a folder of segments, or what is in one."""
+    return len(parts) > _FOLDER_AT and parts[_FOLDER_AT].startswith(FIRST_SEGMENTS)
 
 
 def _sync(path: Path) -> None:
