@@ -23,6 +23,7 @@ from app.oidc_settings import OidcSettings, is_loopback
 from app.spark_settings import SparkSettings
 from app.sql_settings import SqlSettings
 from engine.connectors.schemas import OPTION, BadPrefix, Schemas
+from engine.definition.durations import parse_duration
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
@@ -142,6 +143,10 @@ class Settings(BaseSettings):
         audit_retention_ms: how long entries of the audit log are kept.
         audit_rows: how many of its entries of changes are kept: the newest.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
+        state_retention: how long state stays that no query needs any more, as ``24h`` or ``90m``, so that a database put back from a dump
+            of that time finds it.
+        state_retained_bytes: how much of such state of each query stays at most; the oldest goes first. On a disk that is nearly full none
+            does.
         pool_size: database connections of each pool; ``app/README.md`` counts them.
     """
 
@@ -174,6 +179,8 @@ class Settings(BaseSettings):
     audit_retention_ms: int = Field(default=366 * 86_400_000, ge=86_400_000)
     audit_rows: int = Field(default=100_000, ge=1_000)
     otel_endpoint: str | None = None
+    state_retention: str = "24h"
+    state_retained_bytes: int = Field(default=4 * 1024**3, ge=0)
     pool_size: int = Field(default=4, ge=2, le=200)
     spark: SparkSettings = SparkSettings()
     driver: DriverSettings = DriverSettings()
@@ -215,6 +222,12 @@ class Settings(BaseSettings):
             )
         if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or not PurePosixPath(unquote(parts.path)).name:
             raise ValueError(f"{value}: not an absolute directory such as file:///mnt/shared/slackwater (three slashes)")
+        return value
+
+    @field_validator("state_retention")
+    @classmethod
+    def _is_duration(cls, value: str) -> str:
+        parse_duration(value)
         return value
 
     @field_validator("otel_endpoint")
@@ -276,6 +289,11 @@ class Settings(BaseSettings):
     def dsn(self) -> str | None:
         """The URL of the database with ``schema_prefix`` in it: what every process and every connection is given; None: the embedded one."""
         return None if self.database_url is None else Schemas(self.schema_prefix).carried_by(self.database_url.get_secret_value())
+
+    @property
+    def state_retention_ms(self) -> int:
+        """``state_retention`` in milliseconds."""
+        return parse_duration(self.state_retention)
 
     @property
     def is_key_required(self) -> bool:

@@ -215,6 +215,7 @@ STATUS: dict[str, Any] = {
     "carrier": {"kind": "shared", "moves": 0, "cpu_share": 0.021, "largest_batch": 412, "max_rows": None},
     "limited_by": "input",
     "shares": {"reading": 0.011, "tasks": 0.018, "commit": 0.03, "round": 0.12, "busiest_task": 0.27},
+    "restorable_since": "2026-03-01T08:00:00Z",
 }
 EVENTS: dict[str, Any] = {
     "items": [

@@ -319,6 +319,10 @@ class StatusAnswer(Answer):
         " help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help)."
     )
     shares: Shares = Field(description="What its time goes into.")
+    restorable_since: datetime | None = Field(
+        description="A database put back from a dump made since then finds all of its state; null: from any dump. What older ones name is"
+        " removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`)."
+    )
 
 
 class RecordsAnswer(Answer):

@@ -121,6 +121,7 @@ async def _answer(services: Services, status: Status) -> StatusAnswer:
         carrier=_carrier(detail.get("carrier")),
         limited_by=limit_of(facts),
         shares=_shares(facts),
+        restorable_since=status.restorable_since,
     )
 
 

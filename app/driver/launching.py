@@ -16,6 +16,7 @@ from app.store.state_files import query_directory
 from engine.connectors.fence import cut_off_older
 from engine.connectors.links import LinkedConnection
 from engine.connectors.sink import claim_epoch
+from engine.spark.checkpoint import discard_scratch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.
 FENCE_PATIENCE_MS = 5_000
@@ -61,7 +62,10 @@ class FencedLauncher:
             self._take_fence(connection, order)
         for directory in former:
             log.info("checkpoint_discarded", query=order.name, checkpoint=directory.name)
-            _remove(directory)
+            try:
+                discard_scratch(directory)
+            except OSError:
+                log.warning("directory_not_removed", path=str(directory), exc_info=True)
         return self._runner.launch(order)
 
     def _connect(self) -> psycopg.Connection[Any]:

@@ -25,6 +25,7 @@ import structlog
 
 from app.domain.lifecycle import Limits
 from app.domain.states import State
+from app.driver.collecting import Collecting
 from app.driver.host import QueryHost
 from app.driver.launching import FencedLauncher, discard_query
 from app.driver.leases import Leases
@@ -39,6 +40,8 @@ from app.store.schema_version import look_at_schema
 from app.store.transitions import LeasedQuery
 from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
+from engine.connectors.retention import Retention
+from engine.state.directories import Directories
 
 WISHES = "slackwater_wish"
 # The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
@@ -105,6 +108,8 @@ class DriverProcess:
         launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
         self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
         self._root = StateRoot.open(self._checkpoints_dir)
+        retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
+        self._collecting = Collecting(dsn, Directories(self._checkpoints_dir), self._root.id, retention)
         self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms, self._root)
         self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge, self._was_busy)
         self._process = (socket.gethostname(), os.getpid(), psutil.Process().create_time())
@@ -125,6 +130,7 @@ class DriverProcess:
             signal.signal(number, self._on_signal)
         threading.Thread(target=self._open_runner, name="open-runner", daemon=True).start()
         threading.Thread(target=self._listen_forever, name="bell", daemon=True).start()
+        self._collecting.start()
         log.info("driver_started", driver_id=str(self._identity.driver_id), pid=os.getpid())
         while not self._is_over():
             self._wake.wait(self._pause_s())
@@ -297,6 +303,7 @@ class DriverProcess:
 
     def _end(self) -> None:
         """Say goodbye. With something still alive the row stays: only the end of the process makes an end of that."""
+        self._collecting.stop()
         is_clean = not self._host.has_live and self._is_empty
         if is_clean:
             closing = threading.Thread(target=self._runner.close, name="close-runner", daemon=True)

@@ -2,6 +2,7 @@
 
 Neither is worth anything without the other: results, positions and records are in the database, state is in the directory. So queries are
 paused for a backup, and both are copied while nothing commits; records may be appended meanwhile, the database is copied as of one moment.
+Of the state the segments are copied that the database names: others, which are kept for databases of other moments, are for those.
 Of the database our own schemas are copied: others in it belong to somebody else, perhaps to another Slackwater.
 
 A backup: ``database.dump`` is ``pg_dump``'s custom format, ``checkpoints`` a copy of the directory, ``backup.json`` says what is in it. The last
@@ -16,10 +17,10 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +35,9 @@ from app.store.schema_version import refuse_newer
 from app.store.tables import query, query_status
 from engine.connectors.incarnation import renew
 from engine.connectors.postgres import connect
+from engine.connectors.retention import Needed, needed
 from engine.connectors.schemas import Schemas
+from engine.state.directories import Directories, is_of_segments
 
 FORMAT = 1
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
@@ -103,7 +106,7 @@ def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> 
         ours = [f"--schema={name}" for name in Schemas.of(dsn).names]
         _run([tool, "--format=custom", "--no-password", *ours, f"--file={target / DUMP}"], dsn)
         if checkpoints_dir.is_dir():
-            shutil.copytree(checkpoints_dir, target / CHECKPOINTS, ignore=shutil.ignore_patterns(*DRAFTS))
+            shutil.copytree(checkpoints_dir, target / CHECKPOINTS, ignore=_needless(checkpoints_dir, _needed(dsn)))
         if moved := before ^ _launches(dsn):
             raise BackupFailed(
                 f"queries ran while they were copied ({len({query_id for query_id, *_ in moved})}), so the copies may not belong together: "
@@ -125,8 +128,8 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
         source: a whole backup.
 
     Raises:
-        BackupFailed: the backup is not whole, not known or of another prefix; database or directory are not empty; ``pg_restore`` is
-            missing or fails.
+        BackupFailed: the backup is not whole, not known or of another prefix, or lacks state that its database names; database or directory
+            are not empty; ``pg_restore`` is missing or fails.
         SchemaTooNew: the backup is of a newer version.
     """
     contents = _contents(source)
@@ -149,6 +152,11 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     if (source / CHECKPOINTS).is_dir():
         shutil.copytree(source / CHECKPOINTS, checkpoints_dir, dirs_exist_ok=True)
     migrate(dsn)
+    if missing := _needed(dsn).named - {found.name for found in Directories(checkpoints_dir).listed()}:
+        raise BackupFailed(
+            f"{source} is not whole: the database names {len(missing)} files of state that are not in it, such as {min(missing)}. Empty the "
+            "database and the directory, and put another backup back"
+        )
     with connect(dsn, "slackwater-restore") as connection:
         renew(connection)
     with single_transaction(dsn) as transaction:
@@ -168,6 +176,28 @@ def _contents(source: Path) -> Contents:
         return Contents(**found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupFailed(f"{source} is no whole backup: {CONTENTS} cannot be read") from error
+
+
+def _needed(dsn: str) -> Needed:
+    """Return what the database needs of the directory of checkpoints."""
+    with connect(dsn, "slackwater-backup") as connection:
+        return needed(connection)
+
+
+def _needless(root: Path, wanted: Needed) -> Callable[[str, list[str]], set[str]]:
+    """Say of the entries of a directory which are not copied: drafts of drivers, and segments that nobody names, with their folders."""
+    wanted_paths = {str(above) for name in wanted.named for above in (PurePosixPath(name), *PurePosixPath(name).parents)}
+    drafts = shutil.ignore_patterns(*DRAFTS)
+
+    def is_needless(parts: Sequence[str]) -> bool:
+        is_judged = is_of_segments(parts) and "/".join(parts[:2]) not in wanted.unjudged
+        return is_judged and "/".join(parts) not in wanted_paths
+
+    def ignored(directory: str, names: list[str]) -> set[str]:
+        below = Path(directory).relative_to(root).parts
+        return {*drafts(directory, names)} | {name for name in names if is_needless((*below, name))}
+
+    return ignored
 
 
 def _launches(dsn: str) -> set[tuple[UUID, int, int]]:

@@ -33,13 +33,13 @@ from app.store.tables import query, query_status
 from app.store.transactions import edit_of_one_moment, raw
 from engine.connectors.forking import copy_commits, copy_result, result_bytes
 from engine.connectors.task_states import Kept, load_kept, load_states
-from engine.core.ports import named_segments
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
 from engine.state.copying import SegmentsGone
+from engine.state.in_manifest import stored_segments
 
 SNAPSHOTS: Final = 3
 """Attempts beside the running query. After them it waits, for as long as one copy takes."""
@@ -196,7 +196,7 @@ def _copy_state(connection: sa.Connection, stored: QueryRow, kept: Kept, forking
         sa.select(query_status.c.state_root).where(query_status.c.query_id == stored.id)
     ).scalar_one()
     states = load_states(raw(connection), stored.id)
-    if kept.layout is None or not any(named_segments(json.loads(state.manifest)) for state in states.values()):
+    if kept.layout is None or not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
         return root
     refuse_elsewhere(forking.files, stored.name, root)
     source, target = (stored.id, stored.checkpoint_id), (forking.query_id, forking.checkpoint_id)

@@ -46,6 +46,10 @@ commit = sa.Table(
     sa.Column("layout", JSONB(none_as_null=True)),
 )
 
+state_retention = sa.Table(
+    "state_retention", _METADATA, sa.Column("query_id", sa.Uuid), sa.Column("since", sa.DateTime(timezone=True))
+)
+
 task_state = sa.Table("task_state", _METADATA, sa.Column("query_id", sa.Uuid))
 
 counter = sa.Table(

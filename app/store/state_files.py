@@ -11,8 +11,8 @@ from pathlib import Path
 from uuid import UUID
 
 from engine.connectors.task_states import Place, TaskState
-from engine.core.ports import named_segments
 from engine.state.copying import copy_segments
+from engine.state.in_manifest import stored_segments
 
 ROOT_FILE = "root.json"
 
@@ -75,7 +75,7 @@ class StateFiles:
             SegmentsGone: a segment is not there; what was copied is removed.
             OSError: the disk does not take them; what was copied is removed.
         """
-        named = {place: sorted(named_segments(json.loads(state.manifest))) for place, state in states.items()}
+        named = {place: sorted(stored_segments(json.loads(state.manifest))) for place, state in states.items()}
         try:
             copy_segments(
                 checkpoint_directory(self.root, *source) / folder, checkpoint_directory(self.root, *target) / folder, named, tell

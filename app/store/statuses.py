@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.fleet import IS_UNPLACED
-from app.store.log_tables import commit, counter, feed, head
+from app.store.log_tables import commit, counter, feed, head, state_retention
 from app.store.relations import ROWS, RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.targets import entry_of_row
@@ -30,6 +30,7 @@ class Status:
         position: feed to partition to next offset, as of the last commit.
         detail: what the sink noted with the last commit: clocks, buffered.
         commit_age_s: time since the last commit.
+        restorable_since: from when on a dump of the database names only state that is there; None: since the query's beginning.
     """
 
     query_id: UUID
@@ -56,6 +57,7 @@ class Status:
     stream_time_ms: int | None
     detail: dict[str, Any] | None
     commit_age_s: float | None
+    restorable_since: datetime | None
 
     def has_reached(self, wanted: str) -> bool:
         """Whether ``wanted`` is the state, and not that of an earlier wish or of a driver that is gone."""
@@ -99,9 +101,11 @@ _STATUS = (
         commit.c.stream_time_ms,
         commit.c.detail,
         sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp() - commit.c.committed_at), sa.Float).label("commit_age_s"),
+        state_retention.c.since.label("restorable_since"),
     )
     .join_from(query, query_status)
     .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
+    .join(state_retention, state_retention.c.query_id == query.c.id, isouter=True)
     .where(query.c.deleted_at.is_(None))
 )
 

@@ -31,11 +31,11 @@ from app.store.tables import query, query_read, query_status
 from app.store.transactions import lock_edits, raw
 from engine.connectors.taking_over import hold_commits, move_commits
 from engine.connectors.task_states import load_kept, load_states
-from engine.core.ports import named_segments
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.state.copying import SegmentsGone
+from engine.state.in_manifest import stored_segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _copy_state(connection: sa.Connection, stored: QueryRow, fork: QueryRow, ask
     if kept.layout is None:
         raise not_possible(f"'{fork.name}' has not begun yet; wait until it runs, or DELETE it", "?from_fork")
     states = load_states(raw(connection), fork.id)
-    if not any(named_segments(json.loads(state.manifest)) for state in states.values()):
+    if not any(stored_segments(json.loads(state.manifest)) for state in states.values()):
         return
     refuse_elsewhere(asked.files, fork.name, _root(connection, stored, fork))
     source, target = (fork.id, fork.checkpoint_id), (stored.id, asked.checkpoint_id)

@@ -19,6 +19,7 @@ from app.domain.internal_queries import PREFIX
 from app.domain.lifecycle import Action
 from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 from app.domain.suspects import LOST
+from engine.connectors.retention import forget_retained
 
 Connection = psycopg.Connection[Any]
 
@@ -254,6 +255,7 @@ def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
         connection.execute("DELETE FROM log.commit WHERE query_id = %s", (leased.query_id,))
         connection.execute("DELETE FROM log.task_state WHERE query_id = %s", (leased.query_id,))
         connection.execute("DELETE FROM log.counter WHERE owner = %s", (leased.query_id,))
+        forget_retained(connection, leased.query_id)
     return True
 
 

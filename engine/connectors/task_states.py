@@ -1,7 +1,7 @@
 """What a query goes on from: where its next batch begins, and the state of its tasks, in Postgres.
 
 Both are committed with the batch's results, in the sink's transaction, so they can be neither ahead of the results nor behind them. A task's
-state is its *manifest*: JSON that names segments, which are files that were synced before (``engine.state.files``). Beside it stands its
+state is its *manifest*: JSON that holds tiny segments and names others, which were written before (``engine.state``). Beside it stands its
 *token*, drawn anew for each manifest: a worker that kept what it built under the same token is at this very state.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -20,12 +20,10 @@ from psycopg.types.json import Jsonb
 
 from engine.connectors.postgres import Connection
 from engine.errors import EpochFenced, StateNewer
+from engine.state.ports import FIRST_SEGMENTS
 
 LAYOUT_FORMAT: Final = 4
 """Raised when the meaning of what is kept here changes. Formats 1 to 3 were kept in files (``engine.spark.old_checkpoints``)."""
-
-FIRST_SEGMENTS: Final = "segments"
-"""Folder of segments until the number of tasks changes."""
 
 NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
 """A token that Postgres draws, for a manifest that gets another place."""
@@ -158,6 +156,15 @@ def load_changed(
         for task, token, manifest in rows
         if token is None or manifest is not None
     }
+
+
+def newest_epochs(connection: Connection, query_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return the launch that holds the fence of each query; one that is gone has none."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        found: Sequence[tuple[Any, ...]] = cursor.execute(
+            "SELECT query_id, epoch FROM log.commit WHERE query_id = ANY(%s)", (list(query_ids),)
+        ).fetchall()
+    return dict(found)
 
 
 def begin_state(

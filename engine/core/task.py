@@ -54,7 +54,7 @@ STATE_FORMAT: Final = 3
 """Raised when a manifest's meaning changes."""
 
 OLDEST_FORMAT: Final = 2
-"""Which a task still reads: before format 3 entries said less of their segments, and no window had runs of several."""
+"""Which a task still reads: before format 3 entries said less of their segments, no window had runs of several, no manifest held segments."""
 
 
 MAX_ADVANCES: Final = 256

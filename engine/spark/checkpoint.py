@@ -1,8 +1,8 @@
-"""What a query keeps in files: segments of its state, and scratch files of the launch that runs.
+"""What a query keeps in files beside its segments: scratch files of the launch that runs.
 
-``<root>/<checkpoint id>/segments/<stage>/<task>`` (after a change of the number of tasks ``segments-<n>-<epoch>``) holds segments, which count
-where a committed manifest names them (``engine.connectors.task_states``). ``run-<epoch>-<first batch>`` says in one file
-which batch the launch of that epoch has planned. No recovery reads it; it only tells, once a driver is gone, whether a batch was under way.
+``<root>/<checkpoint id>/run-<epoch>-<first batch>`` says in one file which batch the launch of that epoch has planned. No recovery reads it;
+it only tells, once a driver is gone, whether a batch was under way. Beside it are the segments (``engine.state.directories``), in
+``segments``, after a change of the number of tasks in ``segments-<n>-<epoch>``.
 
 A launch removes what launches before it left, and nothing of one behind it: it may be frozen, and wake up when others are long at work.
 """
@@ -13,20 +13,15 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from engine.connectors.task_states import FIRST_SEGMENTS, Layout, Place
-from engine.errors import STATE_CURE, StateCorrupt
-from engine.state.files import SEGMENT_SUFFIX
+from engine.state.ports import FIRST_SEGMENTS
 
 _RUN: Final = re.compile(r"run-(\d{10})-(\d+)")
-_SEGMENTS: Final = re.compile(rf"{FIRST_SEGMENTS}(?:-\d+(?:-(\d+))?)?")
-"""Versions before wrote no epoch into the name."""
-
 _PLANNED: Final = "planned"
 """Versions before had Spark's offset log in its place."""
 
@@ -87,39 +82,22 @@ def _runs(directory: Path) -> Iterable[tuple[Path, re.Match[str]]]:
             yield path, match
 
 
-def require_segments(directory: Path, layout: Layout, named: Mapping[Place, Iterable[str]]) -> None:
-    """Refuse state that names segments which are not there, before anything is done with it.
-
-    Args:
-        directory: of the checkpoint.
-        layout: of the state.
-        named: the segments that each task's manifest names.
-
-    Raises:
-        StateCorrupt: says which is missing.
-    """
-    for (stage, task), segments in named.items():
-        folder = directory / layout.segments / str(stage) / str(task)
-        there = {path.stem for path in folder.glob(f"*{SEGMENT_SUFFIX}")}
-        for segment in segments:
-            if segment not in there:
-                raise StateCorrupt(f"the state file {folder / segment}{SEGMENT_SUFFIX} is missing. {STATE_CURE}")
-
-
 def segments_of(generation: int, epoch: int) -> str:
     """Return the name of the folder for another number of tasks that a launch makes."""
     return f"{FIRST_SEGMENTS}-{generation}-{epoch}"
 
 
-def remove_other_segments(directory: Path, layout: Layout, epoch: int) -> None:
-    """Remove the segments of other numbers of tasks: those before, and those of changes that never came to count.
+def discard_scratch(directory: Path) -> None:
+    """Remove everything of a checkpoint but its segments: a database that is put back may name them (``engine.connectors.retention``).
 
     Args:
         directory: of the checkpoint.
-        layout: of the state, as a launch found or made it.
-        epoch: the launch.
+
+    Raises:
+        OSError: something cannot be removed.
     """
-    for folder in directory.glob(f"{FIRST_SEGMENTS}*"):
-        match = _SEGMENTS.fullmatch(folder.name)
-        if match is not None and folder.name != layout.segments and int(match[1] or 0) < epoch:
-            shutil.rmtree(folder)
+    for path in directory.iterdir():
+        if not path.name.startswith(FIRST_SEGMENTS):
+            shutil.rmtree(path)
+    with suppress(OSError):
+        directory.rmdir()

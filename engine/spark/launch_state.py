@@ -6,22 +6,27 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import structlog
 
 from engine.connectors.postgres import Connection
+from engine.connectors.retention import names_of
 from engine.connectors.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
-from engine.core.ports import named_segments
+from engine.errors import STATE_CURE, StateCorrupt
 from engine.plan.model import Plan
-from engine.spark.checkpoint import remove_other_segments, require_segments
 from engine.spark.old_checkpoints import remove_old, take_over
 from engine.spark.repartition import shared_out
 from engine.spark.source import Positions, new_cursor, require_readable
+from engine.state.directories import Directories
+from engine.state.ports import StateStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MOST_TOLD: Final = 20
+"""Missing segments that an error names."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -57,6 +62,11 @@ class Launch:
     epoch: int
     directory: Path
 
+    @property
+    def segments(self) -> StateStore:
+        """Where the segments of the checkpoint are."""
+        return Directories(self.directory)
+
 
 def open_state(
     spark: SparkSession,
@@ -81,6 +91,7 @@ def open_state(
         StateNewer: a newer version wrote it.
         RepartitionPremature: the number of tasks was changed too early.
         EpochFenced: a newer launch has begun.
+        ExternalError: the segments cannot be reached now.
     """
     launch.directory.mkdir(parents=True, exist_ok=True)
     kept = load_kept(connection, launch.query_id, launch.checkpoint_id)
@@ -96,15 +107,33 @@ def open_state(
         layout, states, is_begun = new_layout(plan.tasks), {}, False
         cursor = new_cursor(start(), plan.release, layout.generation)
     require_readable(cursor)
-    require_segments(
-        launch.directory, layout, {place: named_segments(json.loads(state.manifest)) for place, state in states.items()}
-    )
+    require_segments(launch.segments, layout, states)
     if plan.tasks != layout.tasks:
         before, is_begun = layout.tasks, False
-        layout, states = shared_out(plan, launch.directory, layout, states, first_batch, launch.epoch, tell)
+        layout, states = shared_out(plan, launch.segments, layout, states, launch.epoch, tell)
         log.info("tasks_changed", query=plan.query, before=before, after=layout.tasks)
     if not is_begun:
         begin_state(connection, launch.query_id, launch.epoch, layout, cursor, states)
     remove_old(launch.directory)
-    remove_other_segments(launch.directory, layout, launch.epoch)
     return LaunchState(first_batch, cursor, layout)
+
+
+def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place, TaskState]) -> None:
+    """Refuse state that names segments which are not there, before anything is done with it.
+
+    Args:
+        segments: of the checkpoint.
+        layout: of the state.
+        states: of all tasks.
+
+    Raises:
+        StateCorrupt: says which are missing.
+        ExternalError: the segments cannot be reached now.
+    """
+    named = {*names_of(layout.segments, {place: json.loads(state.manifest) for place, state in states.items()})}
+    if not named or not (missing := sorted(named - {found.name for found in segments.listed()})):
+        return
+    told = ", ".join(missing[:MOST_TOLD]) + (f" and {len(missing) - MOST_TOLD} more" if len(missing) > MOST_TOLD else "")
+    raise StateCorrupt(
+        f"of the {len(named)} segments that the state names {len(missing)} are missing in {segments}: {told}. {STATE_CURE}"
+    )

@@ -1,16 +1,15 @@
 """Another number of tasks: every stage's state is shared out among new tasks, and these take its place at once.
 
 What the new tasks keep goes into a new folder of this launch. One transaction makes it count: it puts their manifests and the new layout in
-the place of the old ones. A crash before it leaves a folder that nobody names, one after it the old folder; the next launch removes either.
+the place of the old ones. A crash before it leaves a folder that nobody names; the old one stays for the retention
+(``engine.connectors.retention``).
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -21,18 +20,17 @@ from engine.core.repartition.tasks import repartitioned
 from engine.errors import InvariantBroken
 from engine.plan.model import Plan, Stage
 from engine.spark.checkpoint import segments_of
-from engine.spark.stages import KEPT_BATCHES
-from engine.state.files import FileSegmentStore
+from engine.state.in_manifest import ManifestSegmentStore
+from engine.state.ports import SegmentStore, StateStore, task_folder
 
 Tell = Callable[[], None]
 
 
-class _TellingStore(FileSegmentStore):
+class _TellingStore(ManifestSegmentStore):
     """Tells of each segment that is read or written."""
 
-    def __init__(self, root: Path, hash_seed: int, batch_id: int, tell: Tell) -> None:
-        super().__init__(root, KEPT_BATCHES, hashing=KeyHash(hash_seed))
-        self.begin(batch_id)
+    def __init__(self, behind: SegmentStore, manifest: Mapping[str, Any] | None, tell: Tell) -> None:
+        super().__init__(behind, manifest)
         self._tell = tell
 
     def load(self, segment_id: str) -> pl.DataFrame:
@@ -46,10 +44,9 @@ class _TellingStore(FileSegmentStore):
 
 def shared_out(
     plan: Plan,
-    directory: Path,
+    segments: StateStore,
     before: Layout,
     states: Mapping[Place, TaskState],
-    batch_id: int,
     epoch: int,
     tell: Tell | None = None,
 ) -> tuple[Layout, dict[Place, TaskState]]:
@@ -57,15 +54,14 @@ def shared_out(
 
     Args:
         plan: the query's plan, for the new number.
-        directory: of the checkpoint.
+        segments: of the checkpoint.
         before: of the state.
         states: of all tasks that have any.
-        batch_id: the next batch.
         epoch: the launch.
         tell: called for each segment on the way: large state takes minutes.
 
     Returns:
-        Layout and states to be put in the place of those before; all segments they name are synced.
+        Layout and states to be put in the place of those before; all segments they name are durable.
 
     Raises:
         StateCorrupt: the state cannot be read.
@@ -74,20 +70,21 @@ def shared_out(
     tell = tell or _tell_nobody
     generation = before.generation + 1
     after = replace(before, tasks=plan.tasks, generation=generation, segments=segments_of(generation, epoch))
-    shutil.rmtree(directory / after.segments, ignore_errors=True)
     found: dict[Place, TaskState] = {}
     for stage in plan.stages:
+        parts = [_state(plan, stage, states.get((stage.index, task))) for task in range(before.tasks)]
         old, new = (
             [
-                _TellingStore(directory / layout.segments / str(stage.index) / str(task), layout.hash_seed, batch_id, tell)
-                for task in range(layout.tasks)
+                _TellingStore(
+                    segments.task(task_folder(layout.segments, stage.index, task), KeyHash(layout.hash_seed)), kept, tell
+                )
+                for task, kept in enumerate(manifests)
             ]
-            for layout in (before, after)
+            for layout, manifests in ((before, parts), (after, [None] * after.tasks))
         )
-        parts = [_state(plan, stage, states.get((stage.index, task))) for task in range(before.tasks)]
         for task, state in enumerate(repartitioned(stage, plan, list(zip(parts, old, strict=True)), new)):
             if state is not None:
-                found[stage.index, task] = TaskState.of(state)
+                found[stage.index, task] = TaskState.of(new[task].completed(state))
     return after, found
 
 

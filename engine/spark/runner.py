@@ -197,7 +197,8 @@ class RunningQuery:
         return tuple(work.of_batch(self._next_batch) for work in self._works())
 
     def _works(self) -> tuple[StageWork, ...]:
-        place = StatePlace(self._dsn, self._launch.query_id, self._launch.epoch, self._launch.directory / self._layout.segments)
+        launch = self._launch
+        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments)
         at = WorkPlace(self._surroundings, self._aside, self._run, self._bounds)
         return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 

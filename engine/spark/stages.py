@@ -39,7 +39,7 @@ from engine.connectors.packets import (
 )
 from engine.connectors.postgres import shared_connection
 from engine.connectors.slicing import slices
-from engine.connectors.task_states import TaskState, load_changed
+from engine.connectors.task_states import TaskState, load_changed, newest_epochs
 from engine.core.emission import Emitted, emitting_at_most
 from engine.core.frames import Emission
 from engine.core.hashing import KeyHash
@@ -51,8 +51,8 @@ from engine.plan.model import Plan
 from engine.spark.failures import marked
 from engine.spark.surroundings import Surroundings
 from engine.spark.watch import USUAL, WorkBounds, each_at_work
-from engine.state.files import FileSegmentStore
-from engine.state.ports import named_segments
+from engine.state.in_manifest import ManifestSegmentStore
+from engine.state.ports import KeptSegments, StateStore, task_folder
 
 KEPT_TASKS = 1_024
 """Built tasks kept per worker process, those of a few hundred light queries."""
@@ -60,27 +60,29 @@ KEPT_TASKS = 1_024
 KEPT_BYTES = 512 << 20
 """Of the segments that they hold in memory: of a busy join's task about 10 MB."""
 
-FORGET_S = 5.0
-"""How often a worker looks for tasks of launches that are over."""
-
-KEPT_BATCHES = 5
-"""For so many batches a segment stays behind the one that released it: room for looking at what happened."""
+FORGET_S = 60.0
+"""How often a worker asks which launches are over: what their tasks have mapped holds disk space."""
 
 PACKET_ROWS = 262_144
 """Rows of a result per packet."""
 
-RELEASED = "released"
-"""In a manifest: see ``FileSegmentStore.released``."""
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A task that this process has built, and its segments: all, and those behind its manifest."""
+
+    task: Task
+    store: ManifestSegmentStore
+    behind: KeptSegments
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A task that this process has built, at the state of a token."""
+    """A task at the state of a token, in a database."""
 
     token: str
-    segments: Path
-    task: Task
-    store: FileSegmentStore
+    dsn: str
+    built: _Built
     memory_bytes: int
 
 
@@ -98,13 +100,15 @@ class StatePlace:
         dsn: database of the manifests.
         query_id: whose.
         epoch: the launch.
-        segments: folder of the segments.
+        segments: of its checkpoint.
+        folder: of the layout.
     """
 
     dsn: str
     query_id: UUID
     epoch: int
-    segments: Path
+    segments: StateStore
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ class _Batch:
 
 
 class StageWork:
-    """What Spark's workers do for one stage of a plan; of one batch (``of_batch``) it is a function for ``mapInArrow``.
+    """What Spark's workers do for one stage of a plan: a function for ``mapInArrow``.
 
     Args:
         plan: the query's plan.
@@ -207,9 +211,9 @@ class StageWork:
             self._at.surroundings.require()
         with emitting_at_most(self._at.bounds.emitted_bytes):
             self._emitted = Emitted()
-        for ordinal, (task, store) in self._at_state(list(due)).items():
+        for ordinal, built in self._at_state(list(due)).items():
             with emitting_at_most(self._at.bounds.emitted_bytes):
-                made = self._work(ordinal, task, store, due[ordinal])
+                made = self._work(ordinal, built, due[ordinal])
             for packet in made:
                 yield packet if self._at.aside is None else self._at.aside.lay_aside(packet)
 
@@ -254,10 +258,10 @@ class StageWork:
             return Slice(UPSTREAM, "", packet.partition, decode_frame(blob_of(packet)))
         return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, decode_frame(blob_of(packet)))
 
-    def _work(self, ordinal: int, task: Task, store: FileSegmentStore, batch: _Batch) -> list[Packet]:
+    def _work(self, ordinal: int, built: _Built, batch: _Batch) -> list[Packet]:
         assert batch.now_ms is not None  # noqa: S101 - only such batches are due
         begun, cpu_begun = perf_counter(), process_time()
-        emission = task.process(
+        emission = built.task.process(
             batch.slices,
             batch.now_ms,
             batch.readings,
@@ -266,15 +270,16 @@ class StageWork:
             is_release=batch.is_release,
             replays=batch.replays,
         )
-        state = TaskState.of(task.snapshot() | {RELEASED: store.released})
-        self._keep(ordinal, _Kept(state.token, self._place.segments, task, store, store.memory_bytes))
+        state = TaskState.of(built.store.completed(built.task.snapshot()))
+        memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
+        self._keep(ordinal, _Kept(state.token, self._place.dsn, built, memory_bytes))
         work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
         packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
         return packets
 
-    def _at_state(self, ordinals: Sequence[int]) -> dict[int, tuple[Task, FileSegmentStore]]:
-        """Return tasks at their committed state: kept ones, or built anew; what failed attempts left is removed then."""
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, _Built]:
+        """Return tasks at their committed state: kept ones, or built anew."""
         kept = {ordinal: _kept.pop(self._key(ordinal), None) for ordinal in ordinals}
         changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
         tasks = {}
@@ -282,8 +287,7 @@ class StageWork:
             if found is None or ordinal in changed:
                 tasks[ordinal] = self._built(ordinal, changed.get(ordinal))
             else:
-                found.store.begin(self._batch_id)
-                tasks[ordinal] = found.task, found.store
+                tasks[ordinal] = found.built
         return tasks
 
     def _changed(self, known: Mapping[int, str | None]) -> Mapping[int, TaskState | None]:
@@ -303,22 +307,20 @@ class StageWork:
     def _keep(self, ordinal: int, built: _Kept) -> None:
         """Keep a task; forget the oldest beyond the bounds."""
         _kept[self._key(ordinal)] = built
-        _forget_what_is_over()
+        _forget_what_is_over(self._place.dsn)
         size = sum(kept.memory_bytes for kept in _kept.values())
         while len(_kept) > KEPT_TASKS or (size > KEPT_BYTES and len(_kept) > 1):
             size -= _kept.popitem(last=False)[1].memory_bytes
 
-    def _built(self, ordinal: int, kept: TaskState | None) -> tuple[Task, FileSegmentStore]:
+    def _built(self, ordinal: int, kept: TaskState | None) -> _Built:
         own = self._place.query_id, self._place.epoch
         for place in [place for place in _kept if place[0] == own[0] and place[1] != own[1]]:
             del _kept[place]  # of a launch before
         state = None if kept is None else json.loads(kept.manifest)
-        root = self._place.segments / str(self._stage.index) / str(ordinal)
-        released = (state or {}).get(RELEASED)
-        store = FileSegmentStore(root, KEPT_BATCHES, hashing=KeyHash(self._plan.hash_seed), released=released)
-        store.begin(self._batch_id)
-        store.sweep(named_segments(state))
-        return build_task(self._stage, self._plan, state, store), store
+        folder = task_folder(self._place.folder, self._stage.index, ordinal)
+        behind = self._place.segments.task(folder, KeyHash(self._plan.hash_seed))
+        store = ManifestSegmentStore(behind, state)
+        return _Built(build_task(self._stage, self._plan, state, store), store, behind)
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)
@@ -384,11 +386,14 @@ def _failure(failure: EngineError | None) -> dict[str, Any] | None:
     return {"detail": str(failure), "position": getattr(failure, "position", 0)}
 
 
-def _forget_what_is_over() -> None:
-    """Forget tasks whose query, or number of tasks, is gone with its segments: what is mapped would hold its disk space."""
+def _forget_what_is_over(dsn: str) -> None:
+    """Forget tasks of launches behind which there is another, of queries that are gone, and of another database than the one in use."""
     global _looked_at
     if perf_counter() - _looked_at < FORGET_S:
         return
     _looked_at = perf_counter()
-    for place in [place for place, kept in _kept.items() if not kept.segments.exists()]:
+    own = {place[0] for place, kept in _kept.items() if kept.dsn == dsn}
+    with shared_connection(dsn) as connection:
+        newest = newest_epochs(connection, own)
+    for place in [place for place, kept in _kept.items() if kept.dsn != dsn or newest.get(place[0]) != place[1]]:
         del _kept[place]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from engine.state.files import SEGMENT_SUFFIX, sync_directory
+from engine.state.files import sync_directory
+from engine.state.ports import SEGMENT_SUFFIX
 
 NO_LINKS: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Another file system, one without hard links, or too many of them: the content is copied."""

@@ -1,5 +1,100 @@
-"""The port that every kind of state keeping implements; defined beside its users in ``engine.core.ports``."""
+"""Ports of state keeping: a task's segments (defined beside its users in ``engine.core.ports``), and all segments of a checkpoint or query."""
 
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+from engine.core.hashing import UNSEEDED, KeyHash
 from engine.core.ports import SegmentStore, named_segments
 
-__all__ = ["SegmentStore", "named_segments"]
+__all__ = [
+    "FIRST_SEGMENTS",
+    "SEGMENT_SUFFIX",
+    "KeptSegments",
+    "SegmentStore",
+    "StateStore",
+    "Stored",
+    "named_segments",
+    "task_folder",
+]
+
+FIRST_SEGMENTS: Final = "segments"
+"""Folder of a checkpoint's segments until the number of tasks changes; the names of all such folders begin with it."""
+
+SEGMENT_SUFFIX: Final = ".arrow"
+
+
+class KeptSegments(SegmentStore, Protocol):
+    """The segments of one task, where they are kept outside of its manifest."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much of this process's own memory the open segments take."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A segment that is there, whether or not a manifest names it.
+
+    Attributes:
+        name: below the store's root: ``[<checkpoint>/]<folder>/<stage>/<task>/<id>.arrow``.
+        size_bytes: as stored.
+    """
+
+    name: str
+    size_bytes: int
+
+
+class StateStore(Protocol):
+    """Where segments are kept: those of all queries, of one, or of one of its checkpoints. It pickles.
+
+    Every method raises ``ExternalError`` where the place cannot be reached now.
+    """
+
+    def below(self, name: str) -> Self:
+        """Return what is below a name: ``<query id>``, and then ``<checkpoint id>``."""
+        ...
+
+    def task(self, folder: str, hashing: KeyHash = UNSEEDED) -> KeptSegments:
+        """Return the segments of one task.
+
+        Args:
+            folder: ``<folder>/<stage>/<task>``.
+            hashing: see ``SegmentStore``.
+        """
+        ...
+
+    def listed(self) -> list[Stored]:
+        """Return every segment that is there, and lists of them that earlier versions kept; what other files are there is left out."""
+        ...
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove segments, as ``listed`` names them; what is gone already is passed over."""
+        ...
+
+    def copy(self, names: Collection[str], target: Self) -> None:
+        """Let another place of the same store have segments under the same names; their content is not read here.
+
+        Raises:
+            StateCorrupt: one is missing.
+        """
+        ...
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether there is hardly room for more."""
+        ...
+
+
+def task_folder(folder: str, stage: int, task: int) -> str:
+    """Return the name of a task's folder below a checkpoint.
+
+    Args:
+        folder: of the layout.
+        stage: its index.
+        task: its ordinal.
+    """
+    return f"{folder}/{stage}/{task}"

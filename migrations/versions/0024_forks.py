@@ -1,7 +1,7 @@
 """Keep of which query, as of which commit, a query is a fork.
 
 Revision ID: 0024
-Revises: 0022
+Revises: 0023
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0024"
-down_revision = "0022"
+down_revision = "0023"
 branch_labels = None
 depends_on = None
-oldest_code = "0022"
+oldest_code = "0023"
 
 
 def upgrade() -> None:

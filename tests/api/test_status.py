@@ -178,3 +178,12 @@ async def test_what_does_not_run_is_limited_by_that(client: httpx.AsyncClient, d
     assert (await client.get(PATH)).json()["limited_by"] == "not_running"
     await facts(dsn, "paused")
     assert (await client.get(PATH)).json()["limited_by"] == "paused"
+
+
+async def test_it_says_from_when_on_a_dump_of_the_database_will_do(client: httpx.AsyncClient, dsn: str) -> None:
+    assert (await client.get(PATH)).json()["restorable_since"] is None
+    async with await LinkedAsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(
+            "INSERT INTO log.state_retention (query_id, since) SELECT id, '2026-03-01T08:00:00Z' FROM slackwater.query"
+        )
+    assert (await client.get(PATH)).json()["restorable_since"] == "2026-03-01T08:00:00Z"

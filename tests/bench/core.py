@@ -38,13 +38,11 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.state.files import FileSegmentStore
 from engine.state.memory import MemorySegmentStore
 from tests.bench.core_expressions import PLAIN, expression_jobs
 from tests.bench.core_jobs import CoreJob, Feed, jobs
 from tests.bench.core_scaling import BATCH_RECORDS, Growth, MemoryUse, measure_memory, measure_scaling
-
-KEPT_MANIFESTS = 2
+from tests.bench.segments import PurgedSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def run_job(job: CoreJob, size: str) -> CoreRun:
         gc.collect()
         cpu, wall = _cpu_seconds(), time.perf_counter()
         for batch_id, slices in enumerate(batches):
-            _begin(stores, batch_id)
+            _purge(stores)
             step = pipeline.process(slices, batch_id)
             pipeline.snapshot()
             rows += sum(frame.height for frame in step.changes)
@@ -156,14 +154,12 @@ def _stores(plan: Plan, *, is_durable: bool) -> Iterator[dict[int, SegmentStore]
         yield {stage.index: MemorySegmentStore() for stage in plan.stages}
         return
     with tempfile.TemporaryDirectory() as root:
-        yield {stage.index: FileSegmentStore(Path(root) / str(stage.index), KEPT_MANIFESTS) for stage in plan.stages}
+        yield {stage.index: PurgedSegments(Path(root) / str(stage.index)) for stage in plan.stages}
 
 
-def _begin(stores: dict[int, SegmentStore], batch_id: int) -> None:
+def _purge(stores: dict[int, SegmentStore]) -> None:
     for store in stores.values():
-        if isinstance(store, FileSegmentStore):
-            store.begin(batch_id)
-        elif isinstance(store, MemorySegmentStore):
+        if isinstance(store, PurgedSegments | MemorySegmentStore):
             store.purge()
 
 

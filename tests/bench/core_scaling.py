@@ -22,9 +22,9 @@ from engine.core.hashing import key_hash
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.structures.versioned_table import VersionedTable
 from engine.definition.types import BIGINT, Schema
-from engine.state.files import FileSegmentStore
 from tests.bench.nxt import BASE_MS, Ints, below, draw
 from tests.bench.sampling import Sampler
+from tests.bench.segments import PurgedSegments
 
 BOUND: Final = 2.5
 """A search in a thousand times as many rows takes ten steps more: this is what is left of it."""
@@ -35,7 +35,6 @@ LOADED_AT_ONCE: Final = 500_000
 BATCH_MS: Final = 1_000
 """Event time of a batch. It is also the retention, so that the index keeps about one version of each key and its size."""
 
-KEEP_MANIFESTS: Final = 2
 SAMPLE_SECONDS: Final = 0.002
 
 INDEX_KEYS: Final = {"tiny": (1_000, 10_000), "small": (10_000, 100_000, 1_000_000, 5_000_000)}
@@ -137,12 +136,12 @@ def _index_cost(keys: int) -> dict[str, float]:
     batches = max(LEAST_BATCHES, keys // BATCH_RECORDS)
     uniform = few = puts = 0.0
     with tempfile.TemporaryDirectory() as root:
-        store = FileSegmentStore(Path(root), KEEP_MANIFESTS)
+        store = PurgedSegments(Path(root))
         table = _loaded(keys, store)
         for batch in range(batches):
             chosen = below(draw(13, np.arange(batch * FEW_KEYS, (batch + 1) * FEW_KEYS), 0), keys)
             frame = _versions(batch, below(draw(7, _numbers(batch), 0), keys), keys)
-            store.begin(batch + 1)
+            store.purge()
             few += _cpu(partial(_look_up, table, _versions(batch, chosen[below(draw(7, _numbers(batch), 1), FEW_KEYS)], keys)))
             uniform += _cpu(partial(_look_up, table, frame))
             puts += _cpu(partial(_put, table, frame))
@@ -154,10 +153,10 @@ def _index_cost(keys: int) -> dict[str, float]:
     }
 
 
-def _loaded(keys: int, store: FileSegmentStore) -> VersionedTable:
+def _loaded(keys: int, store: PurgedSegments) -> VersionedTable:
     """Return a table with one version of each key."""
     table = VersionedTable(COLUMNS, ["item"], BATCH_MS, None, store)
-    store.begin(0)
+    store.purge()
     for first in range(0, keys, LOADED_AT_ONCE):
         items = np.arange(first, min(first + LOADED_AT_ONCE, keys))
         _put(table, _frame(items, np.full(len(items), BASE_MS), items))
@@ -191,7 +190,7 @@ def _frame(items: Ints, times: Ints, positions: Ints) -> pl.DataFrame:
 def _buffer_cost(waiting: int) -> dict[str, float]:
     """Return CPU seconds per record of a grace buffer in which so many rows wait; one record comes per millisecond."""
     with tempfile.TemporaryDirectory() as root:
-        store = FileSegmentStore(Path(root), KEEP_MANIFESTS)
+        store = PurgedSegments(Path(root))
         buffer = GraceBuffer(waiting, "join", None, store)
         spent = 0.0
         filling = -(-waiting // BATCH_RECORDS) + 1
@@ -199,7 +198,7 @@ def _buffer_cost(waiting: int) -> dict[str, float]:
             numbers = _numbers(batch)
             delays = below(draw(9, numbers, 0), min(waiting, 1_000))
             frame = _frame(numbers, BASE_MS + numbers - delays, numbers)
-            store.begin(batch)
+            store.purge()
             cost = _cpu(partial(_buffered, buffer, frame))
             spent += cost if batch >= filling else 0.0
     return {"grace buffer, rows waiting": spent / (LEAST_BATCHES * BATCH_RECORDS)}
@@ -220,7 +219,7 @@ def measure_memory(size: str) -> list[MemoryUse]:
     """Measure, in processes of their own, what lookups and puts of few keys need beside a great state."""
     keys = INDEX_KEYS[size][-1]
     with tempfile.TemporaryDirectory() as root:
-        state = _loaded(keys, FileSegmentStore(Path(root), KEEP_MANIFESTS)).snapshot()
+        state = _loaded(keys, PurgedSegments(Path(root))).snapshot()
         held = sum(path.stat().st_size for path in Path(root).glob("*.arrow"))
         uses = []
         for what in ("lookup", "put"):
@@ -236,10 +235,10 @@ def _peak_growth(root: Path, state: dict[str, Any], keys: int, what: str) -> int
     frames = [_versions(batch, below(draw(11, own, 0), keys), keys) for batch, own in enumerate(numbers)]
     before = private_bytes()
     with Peak() as peak:
-        store = FileSegmentStore(root, KEEP_MANIFESTS)
+        store = PurgedSegments(root)
         table = VersionedTable(COLUMNS, ["item"], BATCH_MS, state, store)
-        for batch, frame in enumerate(frames):
-            store.begin(batch + 1)
+        for frame in frames:
+            store.purge()
             if what == "put":
                 _put(table, frame)
             else:

@@ -26,18 +26,17 @@ from engine.core.hashing import key_hash
 from engine.core.joins.grace_buffer import GraceBuffer
 from engine.core.structures.versioned_table import MATCHED, VersionedTable
 from engine.definition.types import BIGINT, Schema
-from engine.state.files import FileSegmentStore
 from engine.state.ports import named_segments
 from tests.bench.core_scaling import Peak, private_bytes
 from tests.bench.nxt import Ints
 from tests.bench.scale_input import SPAN_MS, Probes, Table
+from tests.bench.segments import PurgedSegments
 
 T = TypeVar("T")
 
 BATCH: Final = 250_000
 """What one of four tasks gets of a batch."""
 
-KEEP_MANIFESTS: Final = 5
 ONE_THREAD: Final = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
 DAY_MS: Final = 86_400_000
 REOPENING_PROBES: Final = 1_000
@@ -134,7 +133,7 @@ def _limit(mib: int) -> None:
 
 
 def _table(table: Table, count: int, root: Path) -> Worked:
-    store = FileSegmentStore(root, KEEP_MANIFESTS)
+    store = PurgedSegments(root)
     state = VersionedTable(COLUMNS, ["item"], DAY_MS, None, store)
     asked: tuple[Probes, ...] = (Probes(table, "uniform", 0, count), Probes(table, "zipf", count, count))
     before = private_bytes()
@@ -142,9 +141,9 @@ def _table(table: Table, count: int, root: Path) -> Worked:
     wrong = 0
     with Peak() as peak:
         spent = 0.0
-        for batch, first in enumerate(range(0, table.versions, BATCH)):
+        for first in range(0, table.versions, BATCH):
             puts = _frame(table.rows(first, first + BATCH), first)
-            store.begin(batch)
+            store.purge()
             spent += cpu_seconds(partial(_put, state, puts))[0]
         rates["load"] = table.versions / spent
         for probes in asked:
@@ -162,21 +161,21 @@ def _table(table: Table, count: int, root: Path) -> Worked:
 def _reopen_table(table: Table, manifest: dict[str, Any], root: Path) -> tuple[float, int]:
     frame = _frame(Probes(table, "uniform", 0, REOPENING_PROBES).rows(0, REOPENING_PROBES), table.versions)
     begun = time.perf_counter()
-    state = VersionedTable(COLUMNS, ["item"], DAY_MS, manifest, FileSegmentStore(root, KEEP_MANIFESTS))
+    state = VersionedTable(COLUMNS, ["item"], DAY_MS, manifest, PurgedSegments(root))
     versions = _look_up(state, frame)
     return time.perf_counter() - begun, _wrong(table, frame, versions)
 
 
 def _buffer(probes: Probes, waiting: int, grace_ms: int, root: Path) -> Worked:
-    store = FileSegmentStore(root, KEEP_MANIFESTS)
+    store = PurgedSegments(root)
     buffer = GraceBuffer(grace_ms, "join", None, store)
     before = private_bytes()
     spent = {"fill": 0.0, "through": 0.0}
     released: list[Ints] = []
     with Peak() as peak:
-        for batch, first in enumerate(range(0, probes.count, BATCH)):
+        for first in range(0, probes.count, BATCH):
             frame = _frame(probes.rows(first, first + BATCH), first)
-            store.begin(batch)
+            store.purge()
             cost, due = cpu_seconds(partial(_pass, buffer, frame))
             spent["fill" if first + BATCH <= waiting else "through"] += cost
             released.append(due)
@@ -196,7 +195,7 @@ def _reopen_buffer(grace_ms: int, manifest: dict[str, Any], root: Path) -> tuple
     """Let one record more in, which lets go what waited since before its time less the grace."""
     rows = pl.DataFrame({"n": [0], "item": [0], "ts": [manifest["clock"] + 1]})
     begun = time.perf_counter()
-    buffer = GraceBuffer(grace_ms, "join", manifest, FileSegmentStore(root, KEEP_MANIFESTS))
+    buffer = GraceBuffer(grace_ms, "join", manifest, PurgedSegments(root))
     waited = buffer.rows
     released = _pass(buffer, _frame(rows, 1 << 40))
     return time.perf_counter() - begun, int(waited + 1 != buffer.rows + len(released))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import polars as pl
 import pytest
+from psycopg.types.json import Jsonb
 
 from app.store.backups import BackupFailed, back_up, put_back
 from engine.connectors.incarnation import current
 from engine.connectors.postgres import connect
+from engine.connectors.task_states import TaskState, write_states
+from engine.state.directories import Directories
 from tests.integration.driver_tools import Control
 
 TIMEOUT_S = 5.0
@@ -23,7 +28,9 @@ def control(dsn: str) -> Iterator[Control]:
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path) -> Path:
+def checkpoints(dsn: str, tmp_path: Path) -> Path:
+    with connect(dsn, "test") as connection:
+        connection.execute("TRUNCATE log.commit, log.task_state")
     directory = tmp_path / "checkpoints" / "query"
     directory.mkdir(parents=True)
     (directory / "state").write_text("state")
@@ -49,6 +56,43 @@ def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_i
     assert (tmp_path / "there" / "query" / "state").read_text() == "state"
     with connect(empty, "test") as connection:
         assert current(connection) is not None, "cursors from before the backup was put back count no more"
+
+
+def segment(dsn: str, checkpoints: Path, *, has_layout: bool = True) -> Path:
+    """Write a segment of a query that has committed it; returns its path below the directory."""
+    query, checkpoint = uuid4(), uuid4()
+    place = Directories(checkpoints).below(str(query)).below(str(checkpoint))
+    name = place.task("segments/0/0").save(pl.DataFrame({"n": [1]}))
+    with connect(dsn, "test") as connection, connection.cursor() as cursor:
+        layout = Jsonb({"segments": "segments"}) if has_layout else None
+        cursor.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, layout) VALUES (%s, %s, 1, %s)", (query, checkpoint, layout)
+        )
+        write_states(cursor, query, {(0, 0): TaskState.of({"operators": {"w": [{"segment": name}]}})})
+    return Path(str(query), str(checkpoint), "segments", "0", "0", f"{name}.arrow")
+
+
+def test_of_the_state_what_the_database_names_is_copied(dsn: str, empty: str, checkpoints: Path, tmp_path: Path) -> None:
+    named, taken_over_halfway = segment(dsn, checkpoints), segment(dsn, checkpoints, has_layout=False)
+    kept = named.with_name("000000000000-0badbeef-00000000.arrow")
+    former = Path(named.parts[0], str(uuid4()), *named.parts[2:])
+    for path in (kept, former):
+        (checkpoints / path).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoints / path).write_bytes(b"kept for a database of another moment")
+    back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    put_back(empty, tmp_path / "there", tmp_path / "backup")
+    found = {path.relative_to(tmp_path / "there") for path in (tmp_path / "there").rglob("*.arrow")}
+    assert found == {named, taken_over_halfway}
+
+
+def test_a_backup_that_lacks_state_which_its_database_names_is_refused(
+    dsn: str, empty: str, checkpoints: Path, tmp_path: Path
+) -> None:
+    named = segment(dsn, checkpoints)
+    back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    (tmp_path / "backup" / "checkpoints" / named).unlink()
+    with pytest.raises(BackupFailed, match=f"names 1 files of state that are not in it, such as {named}"):
+        put_back(empty, tmp_path / "there", tmp_path / "backup")
 
 
 def test_a_query_that_does_not_come_to_rest_is_named_and_runs_on(

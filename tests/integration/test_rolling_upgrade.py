@@ -175,7 +175,7 @@ def test_a_source_that_a_statement_made_read_only_is_so_by_its_definition(empty:
         found = connection.execute("SELECT definition, sql FROM slackwater.relation").fetchone()
     assert found == ({"key": [], "columns": {"z": "int", "a": "int"}, "read_only": True}, {"topic": {}})
     assert list(found[0]["columns"]) == ["z", "a"]
-    assert supported(empty) == "0022"
+    assert supported(empty) == "0023"
 
 
 def needed_by_use(dsn: str) -> str | None:

@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.slow, pytest.ma
 KEYS = [f"k{number}" for number in range(8)]
 CARRIERS = ("AA", "B6", "DL")
 PER_ROUND = 60
-COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint"}
+COLUMNS = {"k": "string", "carrier": "string", "ts": "bigint", "n": "bigint", "note": "string"}
 JOINED: dict[str, Any] = {
     "from": {"stream": "flights"},
     "joins": [{"table": "weather", "as": "w", "type": "inner", "on": "flights.k = w.k", "grace": "10s"}],
     "group_by": ["flights.carrier"],
-    "aggregate": {"n": "count(*)", "total": "sum(flights.n)"},
+    "aggregate": {"n": "count(*)", "total": "sum(flights.n)", "note": "max(flights.note)"},
     "tasks": 2,
 }
 
@@ -119,7 +119,15 @@ class Damaged:
         for _ in range(PER_ROUND):
             self._made += 1
             carrier, key = self._chance.choice(CARRIERS), self._chance.choice(KEYS)
-            rows.append({"k": key, "carrier": carrier, "ts": 60_000 + self._made * 500, "n": self._made})
+            rows.append(
+                {
+                    "k": key,
+                    "carrier": carrier,
+                    "ts": 60_000 + self._made * 500,
+                    "n": self._made,
+                    "note": self._chance.randbytes(2_000).hex(),
+                }
+            )
         self._launcher.append("flights", rows)
 
 

@@ -73,7 +73,7 @@ def test_an_old_checkpoint_goes_on(launcher: Launcher, plan: Plan, tmp_path: Pat
     [
         ("layout.json", "holds no state"),
         ("spark/offsets/1", "does not know"),
-        ("segments-1/*/*/*.arrow", "is missing"),
+        ("segments-1/*/*/*.arrow", "are missing"),
         ("spark/state/*/[0-9]*/*", "cannot be read"),
     ],
 )

@@ -49,6 +49,7 @@ def store_kind(kind: str, folder: Path) -> None:
     before = records(SEED, RECORDS)
     after = records(SEED + 1, RECORDS, before[-1].ts)
     after += closing(after[-1].ts)
+    (folder / "segments").mkdir(parents=True)  # a query without state has no file in it
     made_before, state = run(plan, None, folder / "segments", before, 0)
     work = folder / "work"
     shutil.copytree(folder / "segments", work)

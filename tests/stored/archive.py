@@ -2,8 +2,8 @@
 
 ``kinds/<kind>/`` has, for each kind of ``tests.stored.kinds``, ``definition.json`` (as the database keeps it), ``before.json`` and
 ``after.json`` (records, and what the query made of them), ``state.json`` (the manifests between the two, by stage and task) and
-``segments/<stage>/<task>/*.arrow``. ``relations.json`` has the sources' definitions. ``log/`` has batches of the log with every type,
-``checkpoint/`` a cursor of a query, ``cursors.json`` texts that clients keep.
+``segments/<stage>/<task>/*.arrow`` (of what these do not hold themselves). ``relations.json`` has the sources' definitions. ``log/`` has
+batches of the log with every type, ``checkpoint/`` a cursor of a query, ``cursors.json`` texts that clients keep.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Feed, Plan
 from engine.state.files import FileSegmentStore
+from engine.state.in_manifest import ManifestSegmentStore
 from tests.stored.kinds import FEED, Record, slices
 
 FOLDER: Final = Path(__file__).parent
 SUFFIX: Final = ".tar.xz"
-KEPT_MANIFESTS: Final = 5
 
 
 def archives() -> list[Path]:
@@ -66,12 +66,12 @@ def plan_of(stored: dict[str, Any], catalog: dict[str, CatalogEntry]) -> Plan:
 
 def run(plan: Plan, state: Any, segments: Path, records: list[Record], first: int) -> tuple[list[Any], Any]:
     """Let a query handle records in two batches; returns what it made of them, as JSON has it, and its state behind them."""
-    batch = 0 if state is None else 2
+    stores: dict[tuple[int, int], ManifestSegmentStore] = {}
 
     def store(stage: int, task: int) -> SegmentStore:
-        opened = FileSegmentStore(segments / str(stage) / str(task), KEPT_MANIFESTS)
-        opened.begin(batch)
-        return opened
+        files = FileSegmentStore(segments / str(stage) / str(task))
+        stores[stage, task] = ManifestSegmentStore(files, None if state is None else state[stage][task])
+        return stores[stage, task]
 
     pipeline = Pipeline(plan, state, store)
     made: list[Any] = []
@@ -80,8 +80,12 @@ def run(plan: Plan, state: Any, segments: Path, records: list[Record], first: in
         part = records[start:stop]
         step = pipeline.process(slices(plan, part, first + start), now_ms=part[-1].ts)
         made += [row for frame in (*step.changes, *step.opened) for row in frame.rows()]
-        state = json.loads(json.dumps(pipeline.snapshot()))
-    return as_json(made), state
+        snapshot = pipeline.snapshot()
+    manifests = [
+        [stores[stage, task].completed(manifest) for task, manifest in enumerate(manifests)]
+        for stage, manifests in enumerate(snapshot)
+    ]
+    return as_json(made), json.loads(json.dumps(manifests))
 
 
 def as_json(rows: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -19,7 +19,7 @@ from tests.stored.code import newest, revision_of
 from tests.stored.tour import tour
 
 FORMATS = {"state": 3, "layout": 4, "cursor": 1}
-SINCE = "0022"
+SINCE = "0023"
 """The revision of the schema since which these formats are written."""
 
 

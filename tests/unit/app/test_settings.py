@@ -164,3 +164,12 @@ def test_a_cluster_on_this_machine_may_use_what_only_this_machine_has() -> None:
 def test_settings_that_do_not_go_together_are_refused(change: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(said)):
         Settings.model_validate({**REMOTE, **change})
+
+
+def test_how_long_state_stays_is_a_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().state_retention_ms == 86_400_000
+    monkeypatch.setenv("SLACKWATER_STATE_RETENTION", "1h30m")
+    assert load_settings().state_retention_ms == 5_400_000
+    monkeypatch.setenv("SLACKWATER_STATE_RETENTION", "soon")
+    with pytest.raises(ValidationError, match=r"state_retention\n.*no duration; write a duration such as"):
+        load_settings()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from uuid import UUID
 
+import polars as pl
 import pytest
 
-from engine.connectors.task_states import Layout
+from engine.connectors.task_states import Layout, TaskState
 from engine.errors import StateCorrupt
-from engine.spark.checkpoint import begin_run, planned_batch, remove_other_segments, require_segments
+from engine.spark.checkpoint import begin_run, discard_scratch, planned_batch
+from engine.spark.launch_state import require_segments
+from engine.state.directories import Directories
 
 CHECKPOINT = UUID(int=7)
 
@@ -56,19 +60,29 @@ def test_the_newest_planned_batch_is_counted_over_all_launches(tmp_path: Path, d
     assert planned_batch(tmp_path, CHECKPOINT) == 50
 
 
-def test_state_that_names_what_is_not_there_is_refused(directory: Path) -> None:
-    folder = directory / "segments-2" / "1" / "0"
-    folder.mkdir(parents=True)
-    (folder / "000000000001-0123abcd-00000000.arrow").touch()
-    layout = Layout(1, 2, segments="segments-2")
-    require_segments(directory, layout, {(1, 0): {"000000000001-0123abcd-00000000"}, (0, 0): ()})
-    with pytest.raises(StateCorrupt, match=r"segments-2/1/0/000000000009-x\.arrow is missing.*state=discard"):
-        require_segments(directory, layout, {(1, 0): {"000000000009-x"}})
+def test_of_a_discarded_checkpoint_the_segments_stay(directory: Path) -> None:
+    kept = directory / "segments-2-4" / "0" / "0"
+    for folder in (kept, directory / "run-0000000001-0", directory / "epoch-0000000001" / "segments"):
+        folder.mkdir(parents=True)
+    discard_scratch(directory)
+    assert [path.name for path in directory.iterdir()] == ["segments-2-4"]
+    shutil.rmtree(directory / "segments-2-4")
+    discard_scratch(directory)
+    assert not directory.exists()
 
 
-def test_segments_of_other_numbers_of_tasks_are_removed(directory: Path) -> None:
-    for name in ("segments", "segments-1", "segments-2-4", "segments-3-5", "segments-3-6", "segments-3-9", "run-0000000001-0"):
-        (directory / name).mkdir(parents=True)
-    remove_other_segments(directory, Layout(3, 3, segments="segments-3-5"), 7)
-    kept = ["run-0000000001-0", "segments-3-5", "segments-3-9"]
-    assert sorted(path.name for path in directory.iterdir()) == kept, "a launch behind this one is at work in its own"
+def test_state_that_names_what_is_not_there_is_refused_with_everything_that_is_missing(directory: Path) -> None:
+    store = Directories(directory)
+    there = store.task("segments-2/1/0").save(pl.DataFrame({"n": [1]}))
+    layout = Layout(2, 2, segments="segments-2")
+
+    def state(*names: str, **inline: str) -> TaskState:
+        return TaskState.of({"operators": [{"segment": name} for name in (*names, *inline)], "inline": inline})
+
+    require_segments(store, layout, {(1, 0): state(there, tiny="text"), (0, 0): state()})
+    with pytest.raises(
+        StateCorrupt, match=r"of the 3 segments .* 2 are missing in .*: segments-2/0/1/x\.arrow, segments-2/1/0/y\.arrow\."
+    ):
+        require_segments(store, layout, {(1, 0): state(there, "y"), (0, 1): state("x")})
+    with pytest.raises(StateCorrupt, match=r" and 5 more\. .*state=discard"):
+        require_segments(store, layout, {(0, 0): state(*(f"s{number}" for number in range(25)))})

@@ -1,0 +1,73 @@
+"""The thread of a driver that looks after segments which no query needs any more (``engine.connectors.retention``).
+
+Of the drivers that share a directory of state one at a time does so: whoever has the advisory lock of its id.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from engine.connectors.postgres import connect
+from engine.connectors.retention import Collector, Look, Retention
+from engine.errors import EngineError
+from engine.state.ports import StateStore
+
+EVERY_S: Final = 30.0
+"""A look costs a statement, and a listing for each query that committed something since."""
+
+SOON_S: Final = 3.0
+"""Where a query has more than may stay: a busy one writes a hundred megabytes in a second."""
+
+_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended('slackwater-collector/' || %s, 0))"
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Collecting:
+    """Looks again and again until its process ends.
+
+    Args:
+        dsn: the database.
+        store: where the state of all queries is.
+        root: id of that place.
+        retention: what stays.
+        every_s: seconds between two looks.
+    """
+
+    def __init__(self, dsn: str, store: StateStore, root: UUID, retention: Retention, every_s: float = EVERY_S) -> None:
+        self._dsn, self._root, self._every_s = dsn, root, every_s
+        self._collector = Collector(store, root, retention)
+        self._is_over = threading.Event()
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        threading.Thread(target=self._run, name="collector", daemon=True).start()
+
+    def stop(self) -> None:
+        """Begin no further look."""
+        self._is_over.set()
+
+    def _run(self) -> None:
+        pause_s = self._every_s
+        while not self._is_over.wait(pause_s):
+            look = self.look()
+            pause_s = min(SOON_S, self._every_s) if look is not None and look.is_pressing else self._every_s
+
+    def look(self) -> Look | None:
+        """Look once; None where another driver does, or something is away, for which the next look is soon enough."""
+        try:
+            with connect(self._dsn, "slackwater-collector") as connection:
+                row = connection.execute(_LOCK, (str(self._root),)).fetchone()
+                if row is None or not row[0]:
+                    return None
+                look = self._collector.look(connection)
+        except (psycopg.Error, EngineError, OSError) as error:
+            log.warning("state_not_looked_at", error=str(error))
+            return None
+        if look.removed:
+            log.info("segments_removed", number=look.removed, size_bytes=look.removed_bytes)
+        return look

@@ -1,0 +1,24 @@
+"""Ids of segments: when one was written, something random, and the CRC-32 of what it holds.
+
+``<seconds since 1970, 12 digits>-<8 hex digits>-<checksum>``. Versions before had the number of a batch in the first place, the oldest ones
+no checksum.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+import zlib
+from typing import Final
+
+_CHECKSUM_AT: Final = len("000000000000-00000000-")
+
+
+def new_id(content: bytes | memoryview) -> str:
+    """Return an id for a segment that nobody has used."""
+    return f"{int(time.time()):012d}-{uuid.uuid4().hex[:8]}-{zlib.crc32(content):08x}"
+
+
+def checksum_of(segment_id: str) -> str | None:
+    """Return the checksum that an id says; None where it says none."""
+    return segment_id[_CHECKSUM_AT:] or None

@@ -1,0 +1,87 @@
+"""What every StateStore promises: segments of tasks, of checkpoints, of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from engine.errors import StateCorrupt
+from engine.state.directories import Directories
+from engine.state.ports import StateStore
+
+QUERY, CHECKPOINT, OTHER = (f"00000000-0000-0000-0000-{number:012d}" for number in (1, 2, 3))
+FRAME = pl.DataFrame({"n": [1, 2, 3]})
+
+Make = Callable[[], StateStore]
+
+
+@pytest.fixture(params=["directories"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Opens the place of all queries."""
+    stores: dict[str, Make] = {"directories": lambda: Directories(tmp_path / "state")}
+    return stores[request.param]
+
+
+def names(store: StateStore) -> set[str]:
+    return {found.name for found in store.listed()}
+
+
+def test_a_place_that_nobody_wrote_to_has_nothing(make: Make) -> None:
+    assert make().below(QUERY).listed() == []
+
+
+def test_segments_are_listed_below_what_they_belong_to(make: Make) -> None:
+    store = make()
+    place = store.below(QUERY).below(CHECKPOINT)
+    first = place.task("segments/0/1").save(FRAME)
+    second = place.task("segments-1-7/1/0").save(FRAME)
+    assert names(place) == {f"segments/0/1/{first}.arrow", f"segments-1-7/1/0/{second}.arrow"}
+    assert names(store.below(QUERY)) == {f"{CHECKPOINT}/{name}" for name in names(place)}
+    assert names(store) == {f"{QUERY}/{name}" for name in names(store.below(QUERY))}
+    assert all(found.size_bytes > 24 for found in store.listed())
+    assert names(store.below(OTHER)) == set()
+
+
+def test_what_is_removed_is_gone_and_may_be_removed_again(make: Make) -> None:
+    place = make().below(QUERY).below(CHECKPOINT)
+    task = place.task("segments/0/0")
+    kept, removed = task.save(FRAME), task.save(FRAME)
+    for _ in range(2):
+        place.remove([f"segments/0/0/{removed}.arrow"])
+    assert names(place) == {f"segments/0/0/{kept}.arrow"}
+    with pytest.raises(StateCorrupt, match=removed):
+        make().below(QUERY).below(CHECKPOINT).task("segments/0/0").load(removed)
+    place.remove([f"segments/0/0/{kept}.arrow"])
+    assert names(place) == set()
+    assert task.load(task.save(FRAME)).equals(FRAME), "also where nothing was left"
+
+
+def test_a_copy_outlives_what_it_was_made_of(make: Make) -> None:
+    store = make()
+    place, target = store.below(QUERY).below(CHECKPOINT), store.below(OTHER).below(CHECKPOINT)
+    segment = place.task("segments/0/0").save(FRAME)
+    name = f"segments/0/0/{segment}.arrow"
+    for _ in range(2):
+        place.copy([name], target)
+    place.remove([name])
+    assert (names(place), names(target)) == (set(), {name})
+    assert target.task("segments/0/0").load(segment).equals(FRAME)
+    with pytest.raises(StateCorrupt, match=segment):
+        place.copy([name], target)
+
+
+def test_files_that_are_no_segments_are_left_alone(tmp_path: Path) -> None:
+    store = Directories(tmp_path)
+    for name in (
+        "run-0000000001-0/planned",
+        "epoch-0000000001/segments/0/0/old.arrow",
+        "segments/0/0/notes.txt",
+        "segments/0/0/x.dead",
+    ):
+        path = tmp_path / QUERY / CHECKPOINT / name
+        path.parent.mkdir(parents=True) if not path.parent.exists() else None
+        path.touch()
+    assert names(store) == {f"{QUERY}/{CHECKPOINT}/segments/0/0/x.dead"}
