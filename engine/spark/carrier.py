@@ -5,15 +5,17 @@ its own. What a round costs the JVM does not depend on how many members have one
 go on. Members join and leave while the stream runs.
 
 A shared carrier does a round in one task of Spark, all stages of all members. A carrier of a single member ends with that, and shares a large
-batch among tasks and stages.
+batch among tasks and stages; it reads the next batch while one is committed (``engine.spark.flight``).
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final, Protocol
@@ -31,6 +33,7 @@ from engine.connectors.sink_link import SinkLink
 from engine.errors import SinkUnavailable
 from engine.spark.cluster import is_cluster
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
+from engine.spark.flight import Flight
 from engine.spark.leftovers import remember_callback, sweep
 from engine.spark.reports import spark_phases
 from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
@@ -59,8 +62,12 @@ class Member(Protocol):
             cores: see ``SourceSpec``.
         """
 
-    def stages(self) -> Sequence[StageWork]:
-        """Return what its stages do in the batch that comes next."""
+    def stages(self, batch_id: int) -> Sequence[StageWork]:
+        """Return what its stages do in a batch."""
+
+    @property
+    def is_overlapped(self) -> bool:
+        """Whether a batch may be read while the one before it is committed."""
 
     @property
     def parallel(self) -> int:
@@ -117,6 +124,8 @@ class Carrier:
         self._is_over = False
         self._rounds = threading.Condition()
         self._rounds_done = 0
+        self._flight: Flight | None = None
+        self._first_batch = 0
 
     @property
     def members(self) -> list[Member]:
@@ -130,6 +139,8 @@ class Carrier:
             spec = member.board(self._link, self._aside, SHARED_LIMIT, 0)
         else:
             spec = member.board(self._link, self._aside, None, self._spark.sparkContext.defaultParallelism)
+            self._first_batch = spec.next_batch
+            self._flight = Flight(self._end_with) if member.is_overlapped else None
         with self._lock:
             if self._is_over:
                 return False
@@ -188,22 +199,31 @@ class Carrier:
     def stop(self, timeout: float) -> bool:
         """Stop after the round at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
         self._is_stopping = True
-        query = self._query
+        query, deadline = self._query, time.monotonic() + timeout
         if query is not None:
             stopper = threading.Thread(target=query.stop, daemon=True)
             stopper.start()
             stopper.join(timeout)
             if stopper.is_alive():
                 return False
+        # The stream makes no further commit; one that is on its way counts as a whole or not at all.
+        if self._flight is not None and not self._flight.wait(max(deadline - time.monotonic(), 0)):
+            return False
         self._clear()
         return True
 
     def await_end(self, timeout: float | None) -> bool:
-        """Wait until the stream ended; returns whether it did."""
+        """Wait until the stream ended, and its last commit; returns whether they did."""
         assert self._query is not None  # noqa: S101 - it was started
         with suppress(StreamingQueryException):
             self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # fractions work
-        return not self._query.isActive
+        return not self._query.isActive and (self._flight is None or self._flight.wait(timeout))
+
+    def _end_with(self, error: BaseException) -> None:
+        """End the stream, whose last commit has failed while it went on."""
+        self._failure = error
+        if self._query is not None and not self._is_stopping:
+            self._query.stop()
 
     @property
     def failure(self) -> BaseException | None:
@@ -241,12 +261,16 @@ class Carrier:
         try:
             if not self.has_committed:
                 remember_callback(batch.sparkSession)
-            packets = unpack(self._done(batch).toArrow())
+            packets = unpack(self._done(batch, self._first_batch + batch_id).toArrow())
+            if self._aside is not None:
+                self._aside.clear()  # all of it is read, and nothing of the next round is there yet
             # One call to the JVM; recentProgress makes hundreds.
             report = None if self._query is None else self._query.lastProgress
-            self._commit_members(packets, spark_phases(report, batch_id))
-            if self._aside is not None:
-                self._aside.clear()
+            commit = partial(self._commit_members, packets, spark_phases(report, batch_id))
+            if self._flight is not None:
+                self._flight.land()
+            if self._flight is None or not self._flight.depart(commit):
+                commit()
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self._failure = error
             raise told_to_spark(error) from None
@@ -254,7 +278,6 @@ class Carrier:
             with self._rounds:
                 self._rounds_done += 1
                 self._rounds.notify_all()
-        self.has_committed = True
 
     def _commit_members(self, packets: Iterable[Packet], phases_ms: Mapping[str, int]) -> None:
         with self._lock:
@@ -280,14 +303,15 @@ class Carrier:
                 if not self.is_shared:
                     raise error
         self._in_round = frozenset(batches)
+        self.has_committed = True
 
-    def _done(self, batch: DataFrame) -> DataFrame:
+    def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
         """Return what the last stage makes of a round. What is read in one part comes with all stages done (``PacketReader.done``)."""
         # ``DataFrame.rdd`` would set a conversion up.
         if self.is_shared or batch._jdf.queryExecution().toRdd().getNumPartitions() == 1:  # noqa: SLF001
             return batch
         for member in self.members:
-            for stage in member.stages():
+            for stage in member.stages(batch_id):
                 batch = batch.repartitionById(member.parallel, "task").mapInArrow(stage, PACKET_DDL)
         return batch
 

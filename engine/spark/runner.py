@@ -71,7 +71,7 @@ class RunOptions:
         is_available_now: end when everything that is there at the start has been read.
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
-        on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
+        on_commit: told of each batch after its commit, in the thread that made it: quick, and raises nothing.
         on_first_commit: told once, in the same way.
         on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
     """
@@ -146,6 +146,7 @@ class RunningQuery:
         self._failure: BaseException | None = None
         self._is_over = False
         self._aside: BlobFolder | None = None
+        self._is_overlapped = False
         self._progress: BatchProgress | None = None
         self._sink = Sink(dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
         self._committing = threading.Lock()
@@ -202,6 +203,8 @@ class RunningQuery:
         """See ``Member``."""
         plan, query_id = self._plan, self._launch.query_id
         self._aside, self._sink.link = aside, link
+        # What waits on the clock is planned by what the last commit says (``earliest_wake``).
+        self._is_overlapped = limit is None and not needs_ticks(plan)
         moves = 0 if self._sink.carrier is None else self._sink.carrier["moves"] + 1
         self._sink.carrier = {"is_shared": limit is not None, "moves": moves}
         return SourceSpec(
@@ -222,12 +225,18 @@ class RunningQuery:
             self._run,
         )
 
-    def stages(self) -> tuple[StageWork, ...]:
+    @property
+    def is_overlapped(self) -> bool:
         """See ``Member``."""
-        return tuple(work.of_batch(self._next_batch) for work in self._works())
+        return self._is_overlapped
+
+    def stages(self, batch_id: int) -> tuple[StageWork, ...]:
+        """See ``Member``."""
+        return tuple(work.of_batch(batch_id) for work in self._works())
 
     def _works(self) -> tuple[StageWork, ...]:
-        place = StatePlace(self._dsn, self._launch.query_id, self._launch.epoch, self._launch.directory / self._layout.segments)
+        segments = self._launch.directory / self._layout.segments
+        place = StatePlace(self._dsn, self._launch.query_id, self._launch.epoch, segments, self._is_overlapped)
         return tuple(StageWork(self._plan, stage.index, place, self._surroundings, self._aside) for stage in self._plan.stages)
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:

@@ -38,7 +38,7 @@ from engine.connectors.packets import (
 )
 from engine.connectors.postgres import shared_connection
 from engine.connectors.slicing import slices
-from engine.connectors.task_states import TaskState, load_changed
+from engine.connectors.task_states import TaskState, await_batch, load_changed
 from engine.core.frames import Emission
 from engine.core.hashing import KeyHash
 from engine.core.order import UPSTREAM, Slice
@@ -96,12 +96,14 @@ class StatePlace:
         query_id: whose.
         epoch: the launch.
         segments: folder of the segments.
+        is_overlapped: the batch before may still be on its way to be committed.
     """
 
     dsn: str
     query_id: UUID
     epoch: int
     segments: Path
+    is_overlapped: bool = False
 
 
 @dataclass(slots=True)
@@ -248,6 +250,8 @@ class StageWork:
         kept = {ordinal: _kept.pop(self._key(ordinal), None) for ordinal in ordinals}
         known = {ordinal: None if found is None else found.token for ordinal, found in kept.items()}
         with shared_connection(self._place.dsn) as connection:
+            if self._place.is_overlapped:
+                await_batch(connection, self._place.query_id, self._place.epoch, self._batch_id - 1)
             changed = load_changed(connection, self._place.query_id, self._stage.index, known)
         tasks = {}
         for ordinal, found in kept.items():

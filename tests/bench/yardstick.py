@@ -86,7 +86,10 @@ def measure_yardstick(bids: Path, work: Path) -> Yardstick:
                             copy.write(_encoded(batch))
                         copy.write(_END)
                 seconds = time.perf_counter() - begun
-                return Yardstick(records, seconds, _own_cpu() - own + sum(meter.cpu().values()))
+                found = Yardstick(records, seconds, _own_cpu() - own + sum(meter.cpu().values()))
+            if connection.execute("SELECT count(*) FROM bids").fetchone() != (records,):
+                raise RuntimeError(f"the table does not hold the {records} records that were copied")
+            return found
     finally:
         postgres.stop()
         shutil.rmtree(data_dir, ignore_errors=True)
