@@ -1,7 +1,25 @@
-"""``python -P -m app.driver``: a driver with Spark, told by the same environment variables as the service."""
+"""``python -P -m app.driver``: a driver with Spark, told by the same environment variables as the service.
 
-from app.driver.entry import main
-from app.driver.spark_runner import SparkRunner
+The JVM starts first, while Python imports what works with it.
+"""
+
+import logging
+import os
+import sys
+from functools import partial
+
+from app.driver.session_start import SessionStart
+from app.settings import load_settings
 
 if __name__ == "__main__":
-    main(SparkRunner)
+    begun = None
+    if "--help" not in sys.argv and "-h" not in sys.argv:
+        # As in ``entry``: what the JVM writes is for nobody else, and py4j tells every message it sends at INFO.
+        os.umask(0o077)
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        begun = SessionStart(load_settings())
+        begun.begin()
+    from app.driver.entry import main
+    from app.driver.spark_runner import SparkRunner
+
+    main(partial(SparkRunner, begun=begun))

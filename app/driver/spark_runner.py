@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from app.driver.ports import LaunchOrder, QueryHandle
+from app.driver.session_start import SessionStart
 from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
@@ -24,11 +25,9 @@ from engine.plan.build import build_plan
 from engine.plan.folding import folded
 from engine.plan.model import Plan
 from engine.spark.checkpoint import planned_batch
-from engine.spark.cluster import ClusterSettings
 from engine.spark.fleet import Fleet
 from engine.spark.launch_state import Launch
 from engine.spark.run_options import CommittedBatch, RunOptions
-from engine.spark.session import SparkSettings, build_session
 from engine.spark.warm_up import make_class_archive, warm_up
 from engine.spark.watch import WorkBounds
 
@@ -53,31 +52,20 @@ class SparkRunner:
 
     Args:
         settings: with a ``database_url``.
+        begun: a session that is on its way already; None: ``open`` starts one.
 
     Raises:
         TracingMissing: spans are asked for and the extra ``otel`` is not installed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, begun: SessionStart | None = None) -> None:
         if settings.dsn is None:
             raise ValueError("a driver needs SLACKWATER_DATABASE_URL")
         self._of_service = settings
         self._dsn = settings.dsn
         self._checkpoints_dir = settings.checkpoints_dir
-        self._settings = SparkSettings(
-            data_dir=settings.data_dir.expanduser().resolve(),
-            master=settings.spark.master,
-            driver_memory=settings.spark.driver_memory,
-            shuffle_partitions=settings.spark.shuffle_partitions,
-            class_dir=settings.spark.class_archive_dir,
-            cluster=ClusterSettings(
-                executor_memory=settings.spark.executor_memory or "1g",
-                executor_cores=settings.spark.executor_cores,
-                max_cores=settings.spark.max_cores,
-                driver_host=settings.spark.driver_host,
-                auth_secret=None if settings.spark.auth_secret is None else settings.spark.auth_secret.get_secret_value(),
-            ),
-        )
+        self._begun = begun or SessionStart(settings)
+        self._settings = self._begun.settings
         self._bounds = WorkBounds(settings.spark.stall_timeout_ms / 1000, settings.spark.worker_memory_bytes)
         self._tracing = tracing_of(settings, "slackwater-driver")
         self._is_wanted, self._is_closed = threading.Event(), threading.Event()
@@ -90,7 +78,7 @@ class SparkRunner:
         Raises:
             JavaMissing: no usable Java.
         """
-        self._session = build_session(self._settings)
+        self._session = self._begun.session()
         threading.Thread(target=self._use_spare_time, name="spare-time", daemon=True).start()
 
     @property

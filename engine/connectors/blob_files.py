@@ -55,7 +55,7 @@ class BlobFolder:
         return replace(packet, blob=b"", file=str(path))
 
     def clear(self) -> None:
-        """Remove every file: their batch is committed."""
+        """Remove every file: their batch is read."""
         for path in self.path.glob("*"):
             path.unlink(missing_ok=True)
 

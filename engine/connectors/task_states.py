@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -19,7 +20,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from engine.connectors.postgres import Connection
-from engine.errors import EpochFenced, StateNewer
+from engine.errors import EpochFenced, SinkUnavailable, StateNewer
 from engine.state.ports import FIRST_SEGMENTS
 
 LAYOUT_FORMAT: Final = 4
@@ -27,6 +28,13 @@ LAYOUT_FORMAT: Final = 4
 
 NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
 """A token that Postgres draws, for a manifest that gets another place."""
+
+LEAST_PAUSE_S: Final = 0.005
+MOST_PAUSE_S: Final = 0.05
+"""Between two looks at whether a batch is committed: a twentieth of what a large one's commit takes."""
+
+COMMIT_S: Final = 600.0
+"""A commit that takes longer waits for something that does not come."""
 
 Cursor = Mapping[str, Any]
 """Where a batch ends, as ``engine.spark.source`` has it: ``feeds`` (feed → partition → next offset), ``now_ms``, and more."""
@@ -165,6 +173,40 @@ def newest_epochs(connection: Connection, query_ids: Collection[UUID]) -> dict[U
             "SELECT query_id, epoch FROM log.commit WHERE query_id = ANY(%s)", (list(query_ids),)
         ).fetchall()
     return dict(found)
+
+
+def await_batch(
+    connection: Connection, query_id: UUID, epoch: int, batch_id: int, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Wait until a batch is committed: what comes next begins with its state.
+
+    Args:
+        connection: in autocommit mode.
+        query_id: whose.
+        epoch: the launch.
+        batch_id: the batch; -1 stands before the first.
+        clock: in seconds.
+
+    Raises:
+        EpochFenced: another launch has taken over.
+        SinkUnavailable: it was not committed within ``COMMIT_S``. Retryable.
+    """
+    pause_s, deadline = LEAST_PAUSE_S, clock() + COMMIT_S
+    while True:
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            row: tuple[Any, ...] | None = cursor.execute(
+                "SELECT epoch, coalesce(batch_id, -1) FROM log.commit WHERE query_id = %s", (query_id,)
+            ).fetchone()
+        if row is None or row[0] != epoch:
+            raise EpochFenced(f"query {query_id}: epoch {epoch} does not hold the fence")
+        if row[1] >= batch_id:
+            return
+        if clock() > deadline:
+            raise SinkUnavailable(
+                f"batch {batch_id} was not committed within {COMMIT_S:.0f} s. The next attempt goes on from what is there"
+            )
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
 
 def begin_state(

@@ -5,16 +5,18 @@ its own. What a round costs the JVM does not depend on how many members have one
 go on. Members join and leave while the stream runs.
 
 A shared carrier does a round in one task of Spark, all stages of all members. A carrier of a single member ends with that, and shares a large
-batch among tasks and stages.
+batch among tasks and stages; it reads the next batch while one is committed (``engine.spark.flight``).
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final, Protocol
@@ -32,6 +34,7 @@ from engine.connectors.sink_link import SinkLink
 from engine.errors import ResultLocked, SinkUnavailable
 from engine.spark.cluster import is_cluster
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
+from engine.spark.flight import Flight
 from engine.spark.leftovers import remember_callback, sweep
 from engine.spark.reports import spark_phases
 from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
@@ -78,8 +81,12 @@ class Member(Protocol):
             cores: see ``SourceSpec``.
         """
 
-    def stages(self) -> Sequence[StageWork]:
-        """Return what its stages do in the batch that comes next."""
+    def stages(self, batch_id: int) -> Sequence[StageWork]:
+        """Return what its stages do in a batch."""
+
+    @property
+    def is_overlapped(self) -> bool:
+        """Whether a batch may be read while the one before it is committed."""
 
     @property
     def parallel(self) -> int:
@@ -146,6 +153,10 @@ class Carrier:
         self._is_over = False
         self._rounds = threading.Condition()
         self._rounds_done = 0
+        self._flight: Flight | None = None
+        self._first_batch = 0
+        """What is to be added to the number of a round, which Spark counts from 0, for the number of its member's batch."""
+        self._next_round = 0
 
     @property
     def members(self) -> list[Member]:
@@ -157,6 +168,9 @@ class Carrier:
         """Carry a member from the next round on; returns whether it does: false where the stream has ended."""
         cores = self._spark.sparkContext.defaultParallelism if self._ride is Ride.OWN else 0
         spec = member.board(self._link, self._aside, self._ride, cores)
+        if self._ride is Ride.OWN:
+            self._first_batch = spec.next_batch - self._next_round
+            self._flight = Flight(self._end_with) if member.is_overlapped else None
         with self._lock:
             if self._is_over:
                 return False
@@ -215,22 +229,31 @@ class Carrier:
     def stop(self, timeout: float) -> bool:
         """Stop after the round at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
         self._is_stopping = True
-        query = self._query
+        query, deadline = self._query, time.monotonic() + timeout
         if query is not None:
             stopper = threading.Thread(target=query.stop, daemon=True)
             stopper.start()
             stopper.join(timeout)
             if stopper.is_alive():
                 return False
+        # The stream makes no further commit; one that is on its way counts as a whole or not at all.
+        if self._flight is not None and not self._flight.wait(max(deadline - time.monotonic(), 0)):
+            return False
         self._clear()
         return True
 
     def await_end(self, timeout: float | None) -> bool:
-        """Wait until the stream ended; returns whether it did."""
+        """Wait until the stream ended, and its last commit; returns whether they did."""
         assert self._query is not None  # noqa: S101 - it was started
         with suppress(StreamingQueryException):
             self._query.awaitTermination(timeout)  # type: ignore[arg-type]  # fractions work
-        return not self._query.isActive
+        return not self._query.isActive and (self._flight is None or self._flight.wait(timeout))
+
+    def _end_with(self, error: BaseException) -> None:
+        """End the stream, whose last commit has failed while it went on."""
+        self._failure = error
+        if self._query is not None and not self._is_stopping:
+            self._query.stop()
 
     @property
     def failure(self) -> BaseException | None:
@@ -265,15 +288,20 @@ class Carrier:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
+        self._next_round = batch_id + 1
         try:
             if not self.has_committed:
                 remember_callback(batch.sparkSession)
-            packets = unpack(self._done(batch).toArrow())
+            packets = unpack(self._done(batch, self._first_batch + batch_id).toArrow())
+            if self._aside is not None:
+                self._aside.clear()  # all of it is read, and nothing of the next round is there yet
             # One call to the JVM; recentProgress makes hundreds.
             report = None if self._query is None else self._query.lastProgress
-            self._commit_members(packets, spark_phases(report, batch_id))
-            if self._aside is not None:
-                self._aside.clear()
+            phases_ms = spark_phases(report, batch_id)
+            if self._flight is not None:
+                self._flight.land()
+            if self._flight is None or not self._departs(self._flight, packets, phases_ms):
+                self._board_again(self._commit_members(packets, phases_ms))
         except BaseException as error:  # noqa: BLE001 - told to Spark, short
             self._failure = error
             raise told_to_spark(error) from None
@@ -281,9 +309,19 @@ class Carrier:
             with self._rounds:
                 self._rounds_done += 1
                 self._rounds.notify_all()
-        self.has_committed = True
 
-    def _commit_members(self, packets: Iterable[Packet], phases_ms: Mapping[str, int]) -> None:
+    def _departs(self, flight: Flight, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> bool:
+        """Let a round be committed while the next one is read; returns whether it is.
+
+        Not where the member is to board anew: what is read meanwhile would be of a round that does not count.
+        """
+        if _failure_of(packets) is not None or any(member.is_resized for member in self.members):
+            return False
+        return flight.depart(partial(self._commit_members, packets, phases_ms))
+
+    def _commit_members(self, packets: Iterable[Packet], phases_ms: Mapping[str, int]) -> list[Member]:
+        """Commit a round; returns who wants to board anew behind it."""
+        again: list[Member] = []
         with self._lock:
             members = dict(self._members)
         if self.is_shared:
@@ -299,7 +337,7 @@ class Carrier:
             if error is None:
                 error = member.commit(batch, phases_ms if number in self._in_round else {})
             elif member.goes_on_after(error):
-                self._board_anew(member)
+                again.append(member)
                 continue
             else:
                 member.fail(error)
@@ -310,24 +348,27 @@ class Carrier:
                 if not self.is_shared:
                     raise error
             elif member.is_resized:
-                self._board_anew(member)
+                again.append(member)
         self._in_round = frozenset(batches)
+        self.has_committed = True
+        return again
 
-    def _board_anew(self, member: Member) -> None:
-        """Go on with a member from its last commit, with what it says now."""
-        with self._lock:
-            is_there = self._number_of(member) is not None
-        if is_there:
-            self.leave(member)
-            self.join(member)
+    def _board_again(self, members: Iterable[Member]) -> None:
+        """Go on with members from their last commits, with what they say now."""
+        for member in members:
+            with self._lock:
+                is_there = self._number_of(member) is not None
+            if is_there:
+                self.leave(member)
+                self.join(member)
 
-    def _done(self, batch: DataFrame) -> DataFrame:
+    def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
         """Return what the last stage makes of a round. What is read in one part comes with all stages done (``PacketReader.done``)."""
         # ``DataFrame.rdd`` would set a conversion up.
         if self.is_shared or batch._jdf.queryExecution().toRdd().getNumPartitions() == 1:  # noqa: SLF001
             return batch
         for member in self.members:
-            for stage in member.stages():
+            for stage in member.stages(batch_id):
                 batch = batch.repartitionById(member.parallel, "task").mapInArrow(stage, PACKET_DDL)
         return batch
 

@@ -127,8 +127,9 @@ class Fleet:
                 return
             if not carrier.stop(STOP_S):
                 raise InternalError("the query's stream did not stop")
-            log.info("query_shares", query=member.name)
-            self._share(member)
+            if member.is_active:  # its last commit may have failed meanwhile
+                log.info("query_shares", query=member.name)
+                self._share(member)
 
     def _move_forever(self) -> None:
         while True:

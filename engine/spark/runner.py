@@ -89,6 +89,7 @@ class RunningQuery:
         self._failure: BaseException | None = None
         self._is_over = False
         self._aside: BlobFolder | None = None
+        self._is_overlapped = False
         self._progress: BatchProgress | None = None
         self._sink = Sink(dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
         self._committing = threading.Lock()
@@ -157,6 +158,8 @@ class RunningQuery:
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._ride, self._is_resized = ride, False
+        # What waits on the clock is planned by what the last commit says (``earliest_wake``).
+        self._is_overlapped = ride is Ride.OWN and not needs_ticks(plan)
         return SourceSpec(
             self._dsn,
             plan.inputs,
@@ -192,13 +195,18 @@ class RunningQuery:
         bounds = self._options.bounds.alone if self._ride is Ride.OWN else self._options.bounds
         return replace(bounds, emitted_bytes=None if self._size.is_least else self._most_emitted)
 
-    def stages(self) -> tuple[StageWork, ...]:
+    @property
+    def is_overlapped(self) -> bool:
         """See ``Member``."""
-        return tuple(work.of_batch(self._next_batch) for work in self._works())
+        return self._is_overlapped
+
+    def stages(self, batch_id: int) -> tuple[StageWork, ...]:
+        """See ``Member``."""
+        return tuple(work.of_batch(batch_id) for work in self._works())
 
     def _works(self) -> tuple[StageWork, ...]:
         launch = self._launch
-        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments)
+        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments, self._is_overlapped)
         at = WorkPlace(self._surroundings, self._aside, self._run, self._bounds)
         return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from uuid import uuid4
 
@@ -27,7 +28,6 @@ from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
 from engine.spark.java import Java, find_java, launchable_home
-from engine.spark.rounds import PacketSource
 
 JAR = Path(__file__).parent / "jars" / "slackwater.jar"
 """Our own classes for the JVM, made of ``java`` by ``make jar``."""
@@ -109,6 +109,19 @@ class SparkSettings:
 
 
 def build_session(settings: SparkSettings) -> SparkSession:
+    """Start the JVM and return the session, which knows how queries read. See ``start_session``."""
+    session = start_session(settings)
+    register_source(session)
+    return session
+
+
+def register_source(session: SparkSession) -> None:
+    """Tell the session how queries read."""
+    rounds = import_module("engine.spark.rounds")  # and with it most of the engine: a JVM can start meanwhile
+    session.dataSource.register(rounds.PacketSource)
+
+
+def start_session(settings: SparkSettings) -> SparkSession:
     """Start the JVM and return the session. One per process; sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` of this process.
 
     Raises:
@@ -144,7 +157,6 @@ def build_session(settings: SparkSettings) -> SparkSession:
     session: SparkSession = builder.getOrCreate()
     if is_cluster(settings.master):
         session.sparkContext.addPyFile(str(code_archive(scratch)))
-    session.dataSource.register(PacketSource)
     return session
 
 

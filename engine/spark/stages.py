@@ -39,7 +39,7 @@ from engine.connectors.packets import (
 )
 from engine.connectors.postgres import shared_connection
 from engine.connectors.slicing import slices
-from engine.connectors.task_states import TaskState, load_changed, newest_epochs
+from engine.connectors.task_states import TaskState, await_batch, load_changed, newest_epochs
 from engine.core.emission import Emitted, emitting_at_most
 from engine.core.frames import Emission
 from engine.core.hashing import KeyHash
@@ -102,6 +102,7 @@ class StatePlace:
         epoch: the launch.
         segments: of its checkpoint.
         folder: of the layout.
+        is_overlapped: the batch before may still be on its way to be committed.
     """
 
     dsn: str
@@ -109,6 +110,7 @@ class StatePlace:
     epoch: int
     segments: StateStore
     folder: str
+    is_overlapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,12 +295,15 @@ class StageWork:
     def _changed(self, known: Mapping[int, str | None]) -> Mapping[int, TaskState | None]:
         """Return the committed state of those tasks of which this process does not know it, by its token."""
         fetched = self._fetched
-        if fetched is not None and self.query_id in fetched.queries:
+        # What was asked before the batch was read may come before the commit that this one begins with.
+        if fetched is not None and self.query_id in fetched.queries and not self._place.is_overlapped:
             committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal)) for ordinal in known}
             known = {ordinal: token for ordinal, token in known.items() if token is None or token != committed[ordinal]}
         if not known:
             return {}
         with shared_connection(self._place.dsn) as connection:
+            if self._place.is_overlapped:
+                await_batch(connection, self.query_id, self._place.epoch, self._batch_id - 1)
             return load_changed(connection, self.query_id, self._stage.index, known)
 
     def _key(self, ordinal: int) -> tuple[UUID, int, int, int]:

@@ -8,9 +8,9 @@ figures and correctness; see `speed`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
-first read to the last commit and of the steady part, CPU seconds per million records of the process tree and of Postgres apart, peak memory,
-and what the answers are worth against the oracle: final counts must be exactly those of the merge of the backlog, and those of a chain of
-two queries (`chained`) exactly those of one.
+first read to the last commit, beside those of a simple program that only parses and copies (`yardstick`), and of the steady part, CPU seconds
+per million records of the process tree and of Postgres apart, peak memory, and what the answers are worth against the oracle: final counts
+must be exactly those of the merge of the backlog, and those of a chain of two queries (`chained`) exactly those of one.
 """
 
 from __future__ import annotations

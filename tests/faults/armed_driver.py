@@ -1,18 +1,21 @@
 """``python -m tests.faults.armed_driver``: the real driver, which dies where ``points`` are passed."""
 
+import os
+
 from app.driver import process
 from app.driver.entry import main
 from app.driver.launching import discard_query
-from engine.spark import runner, session
+from engine.spark import rounds, runner, weight
 from engine.spark.launch_state import open_state
-from tests.faults.points import ArmedRunner, ArmedSink, ArmedSource, ArmedWork, passing_after
+from tests.faults.points import ALONE, POINT, ArmedRunner, ArmedSink, ArmedSource, ArmedWork, passing_after
 
 ARMED = (
     (runner, "Sink", ArmedSink),
     (runner, "StageWork", ArmedWork),
     (runner, "open_state", passing_after("state opened", open_state)),
-    (session, "PacketSource", ArmedSource),
+    (rounds, "PacketSource", ArmedSource),
     (process, "discard_query", passing_after("purging", discard_query)),
+    (weight, "HEAVY_ROWS", 1 if os.environ.get(POINT) == ALONE else weight.HEAVY_ROWS),
 )
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -22,9 +23,12 @@ from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.process_group import session_members
 from app.driver.spark_runner import SparkRunner
 from engine.connectors.packets import Packet
+from engine.connectors.postgres import shared_connection
 from engine.connectors.sink import Committed, Sink
+from engine.core.task import Task
 from engine.spark.rounds import FOLDER_OPTION, PacketSource, RoundReader
 from engine.spark.stages import StageWork
+from engine.state.files import FileSegmentStore
 
 POINT, PASSAGE, MARK = "FAULTS_POINT", "FAULTS_PASSAGE", "FAULTS_MARK"
 
@@ -36,7 +40,12 @@ DATA_POINTS = {
     "in sink transaction": "everything is written, not committed",
     "between sink and Spark": "the results are visible, Spark does not know that the batch is done",
     "batch done": "Spark knows",
+    "next batch waits": "everything is written, not committed, and the next batch is read; the queries ride alone",
 }
+ALONE = "next batch waits"
+"""At this point a commit is held back until the next batch is read, as it is only where a query rides alone."""
+
+HOLD_S = 5.0
 LIFECYCLE_POINTS = {
     "fence taken": "a launch holds the fence, its state has not been opened",
     "state opened": "it is what the launch goes on from, nothing runs yet",
@@ -95,6 +104,16 @@ class ArmedSource(PacketSource):
 
 
 class ArmedWork(StageWork):
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, tuple[Task, FileSegmentStore]]:
+        if self._place.is_overlapped:
+            with shared_connection(self._place.dsn) as connection:
+                row = connection.execute(
+                    "SELECT batch_id FROM log.commit WHERE query_id = %s", (self._place.query_id,)
+                ).fetchone()
+            if row is not None and row[0] is not None and row[0] < self._batch_id - 1:
+                passing(ALONE)
+        return super()._at_state(ordinals)
+
     def _work(self, *arguments: Any) -> list[Packet]:
         if self._stage.index == 1:
             # Spark begins a stage when all tasks of the one before are done.
@@ -114,6 +133,8 @@ class ArmedSink(Sink):
     def _write(self, *arguments: Any) -> None:
         super()._write(*arguments)
         passing("in sink transaction")
+        if os.environ.get(POINT) == ALONE and self.carrier is not None and not self.carrier["is_shared"]:
+            time.sleep(HOLD_S)  # a worker kills this process meanwhile
 
 
 class ArmedHandle:

@@ -1,4 +1,4 @@
-"""What becomes of a JSON record does not depend on those beside it: alone it is read by ``json.loads``, among many by Arrow."""
+"""What becomes of a JSON record does not depend on those beside it: alone it is read by ``json.loads``, among many by Arrow or by its layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.connectors.canonical import TYPED_FILE, canonicalise
-from engine.connectors.json_records import FEW_LINES, PIECE_LINES, parse_lines
+from engine.connectors.json_records import FEW_ALIKE, FEW_LINES, PIECE_LINES, parse_lines
 from engine.plan.model import RelationSchema
 from tests.unit.connectors.relations import NOW_MS, relation
 
@@ -58,6 +58,8 @@ def test_a_record_among_many_is_judged_as_it_is_alone(kind: str) -> None:
         line = text.encode()
         alone = judged([line], declared, 0)
         assert judged([*fine[: FEW_LINES + 1], line], declared, FEW_LINES + 1) == alone, text
+        if text.startswith('{"k":"a","v":'):  # as the others do
+            assert judged([*fine[: FEW_ALIKE + 1], line], declared, FEW_ALIKE + 1) == alone, text
         assert judged([*fine, line], declared, len(fine)) == alone, text
 
 

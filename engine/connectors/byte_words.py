@@ -1,0 +1,127 @@
+"""Whole columns read from places in a buffer, eight bytes at a time: compared with a literal, read as digits, taken as texts.
+
+Places are arrays of byte positions. Nothing here knows what the bytes belong to.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+MAX_DIGITS: Final = 18
+"""So many always fit into 64 bits with their sign."""
+
+_WORD: Final = 8
+_MARGIN: Final = 16
+"""Bytes on both sides, so that a word may be loaded from beside every place."""
+
+_KEPT: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
+"""By a number of bytes: the mask of the first ones of a word, which is read with its first byte lowest."""
+
+_INLINE: Final = 12
+"""Arrow keeps texts of so many bytes in the view itself."""
+
+_ZEROS, _TOO_GREAT, _HIGH = (np.uint64(int(2 * text * 4, 16)) for text in ("30", "76", "80"))
+_PAIRS, _UPPER, _LOWER = np.uint64(0x000000FF000000FF), np.uint64(0x000F424000000064), np.uint64(0x0000271000000001)
+_MINUS, _ZERO = 45, 48
+
+
+class ByteWords:
+    """A buffer, and what stands at places of it.
+
+    Args:
+        data: at most 2 GB.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        padded = np.zeros(len(data) + 2 * _MARGIN, np.uint8)
+        padded[_MARGIN:-_MARGIN] = np.frombuffer(data, np.uint8)
+        self._padded = padded
+        self._bytes = padded[_MARGIN:]
+        self._words: U64 = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded.data, strides=(1,))
+
+    def is_at(self, literal: bytes, places: I64) -> bool:
+        """Whether a literal stands at every one of these places. What is behind the end of the data is not equal to anything but NUL."""
+        for start in range(0, len(literal), _WORD):
+            part = literal[start : start + _WORD]
+            if len(part) < _WORD <= len(literal):
+                start, part = len(literal) - _WORD, literal[-_WORD:]
+            words = self._load(places + start)
+            if len(part) < _WORD:
+                words &= _KEPT[len(part)]
+            if (words != np.uint64(int.from_bytes(part, "little"))).any():
+                return False
+        return True
+
+    def is_word(self, word: bytes, starts: I64, ends: I64) -> Mask:
+        """Return where ``[start, end)`` is a certain word of at most 8 bytes."""
+        found = self._load(starts)
+        found &= _KEPT[len(word)]
+        is_word: Mask = (found == np.uint64(int.from_bytes(word, "little"))) & (ends - starts == len(word))
+        return is_word
+
+    def integers(self, starts: I64, ends: I64) -> tuple[I64, Mask | None]:
+        """Read whole numbers as JSON writes them.
+
+        Returns:
+            The numbers, and a mask of what is none, or has more than ``MAX_DIGITS``; None where all are numbers.
+        """
+        first = self._bytes[starts]
+        is_negative = first == _MINUS
+        if has_negative := bool(is_negative.any()):
+            starts = starts + is_negative
+            first = self._bytes[starts]
+        sizes = ends - starts
+        bad = (sizes < 1) | (sizes > MAX_DIGITS) | ((first == _ZERO) & (sizes > 1))
+        total: I64 = np.zeros(len(starts), np.int64)
+        faults: U64 = np.zeros(len(starts), np.uint64)
+        most = min(int(sizes.max(initial=0)), MAX_DIGITS)
+        for place in range(0, most, _WORD):
+            words = self._digits(ends - place, sizes - place, faults)
+            total += words * 10**place if place else words
+        bad |= faults != 0
+        if has_negative:
+            np.negative(total, out=total, where=is_negative)
+        return total, bad if bad.any() else None
+
+    def _digits(self, ends: I64, sizes: I64, faults: U64) -> I64:
+        """Read the last eight digits, or as many as there are; mark where there are other bytes."""
+        words = self._load(ends - _WORD)
+        words ^= _ZEROS
+        absent = (np.uint64(_WORD) - np.clip(sizes, 0, _WORD).astype(np.uint64)) * np.uint64(8)
+        words >>= absent
+        words <<= absent
+        faults |= ((words + _TOO_GREAT) | words) & _HIGH
+        words = words * np.uint64(10) + (words >> np.uint64(8))
+        low = (words & _PAIRS) * _UPPER
+        words >>= np.uint64(16)
+        words &= _PAIRS
+        words *= _LOWER
+        words += low
+        words >>= np.uint64(32)
+        return words.view(np.int64)
+
+    def texts(self, starts: I64, ends: I64, is_null: Mask | None = None) -> pl.Series:
+        """Return what stands in ``[start, end)`` as texts, which are UTF-8. Long ones stay in the buffer."""
+        sizes = (ends - starts).astype(np.uint64)
+        head, tail = self._load(starts), self._load(starts + _WORD)
+        views = np.empty((len(starts), 2), np.uint64)
+        half = np.uint64(32)
+        views[:, 0] = sizes | ((head & _KEPT[np.minimum(sizes, 4)]) << half)
+        inline = ((head >> half) | (tail << half)) & _KEPT[np.minimum(sizes - np.minimum(sizes, 4), _WORD)]
+        views[:, 1] = np.where(sizes <= _INLINE, inline, (starts + _MARGIN).astype(np.uint64) << half)
+        valid = None if is_null is None else pa.array(~is_null).buffers()[1]
+        array = pa.Array.from_buffers(pa.string_view(), len(starts), [valid, pa.py_buffer(views), pa.py_buffer(self._padded)])
+        return cast("pl.Series", pl.from_arrow(array))
+
+    def _load(self, places: I64) -> U64:
+        """Return the eight bytes from each place on; places may lie up to sixteen bytes before the data."""
+        return self._words[places + _MARGIN]

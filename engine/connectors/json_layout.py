@@ -1,0 +1,210 @@
+"""JSON records that look alike: the same names in the same order, the same blanks, only values differ. Programs write such lines.
+
+A line of that kind is literals (``{"id":``, ``,"name":"``, ``"}``) with values between them. The first line tells the literals. That a line has
+exactly these, where its quotes say that they must stand, and a well-formed value between any two, makes it the JSON text that a reader of whole
+texts would find, so nothing needs to be parsed: values are read column by column (``byte_words``).
+
+Only plain forms are read: texts without escapes, whole numbers of at most 18 digits, doubles, decimals, booleans, null. For all else there is
+no frame, and readers that know every form take over; what is read here, they would read so too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from engine.connectors.byte_words import I64, ByteWords
+from engine.connectors.canonical import CONTROL_COLUMNS
+from engine.connectors.conform import conform
+from engine.definition.types import ColumnType
+from engine.plan.model import RelationSchema
+
+_PAIR: Final = re.compile(
+    rb'[ \t]*[{,][ \t]*"([^"\\\x00-\x1f]*)"[ \t]*:[ \t]*(?:(")[^"\\\x00-\x1f]*"|(-?[0-9][0-9.eE+-]*|true|false|null))'
+)
+_CLOSING: Final = re.compile(rb"[ \t]*\}[ \t]*\r?")
+
+_NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_SCALAR: Final = rf"{_NUMBER}|^(true|false|null)$"
+_QUOTE, _BLANK = 34, 32
+
+Unknown = Literal["reject", "ignore"]
+
+_TEXTS: Final = frozenset({"string", "bytes", "date", "time", "timestamp", "bigint"})
+"""Types whose values may come as texts; what these must say, ``canonicalise`` judges."""
+
+_INTEGERS: Final = frozenset({"int", "bigint", "timestamp"})
+_BARE: Final = _INTEGERS | {"boolean", "double", "decimal"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A column of the lines.
+
+    Attributes:
+        literal: what stands before its values, from the end of the value before; with the quotes of texts.
+        is_text: its values are texts.
+    """
+
+    name: str
+    literal: bytes
+    is_text: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What lines have in common.
+
+    Attributes:
+        fields: in their order.
+        closing: what stands behind the last value.
+    """
+
+    fields: tuple[_Field, ...]
+    closing: bytes
+
+    @classmethod
+    def of(cls, line: bytes) -> Layout | None:
+        """Return the layout of a line; None for what is not plain."""
+        fields: list[_Field] = []
+        at = start = 0
+        while found := _PAIR.match(line, at):
+            if (line[at : at + 1] == b"{") != (not fields):
+                return None
+            value = found.start(2) + 1 if found[2] else found.start(3)
+            try:
+                fields.append(_Field(found[1].decode(), line[start:value], found[2] is not None))
+            except UnicodeDecodeError:
+                return None
+            at = found.end()
+            start = at - 1 if found[2] else at
+        if not fields or not _CLOSING.fullmatch(line, at) or len({field.name for field in fields}) < len(fields):
+            return None
+        return cls(tuple(fields), line[start:])
+
+
+def read_alike(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, unknown: Unknown) -> pl.DataFrame | None:
+    """Read lines of one layout.
+
+    Args:
+        chunk: with the lines.
+        starts: where they begin.
+        ends: where they end, before the line feed.
+        relation: names and types.
+        unknown: see ``parse_lines``.
+
+    Returns:
+        A raw frame as the reader of JSON texts gives it, without the columns that the lines do not have. None: they are not alike, or
+        something is not plain.
+    """
+    last = len(starts) - 1
+    layouts = {Layout.of(chunk[starts[place] : ends[place]]) for place in (0, last // 2, last)}
+    layout = layouts.pop()
+    if layout is None or layouts or not _is_plain(layout, relation, unknown):
+        return None
+    words = ByteWords(chunk)
+    spans = _spans(chunk, words, starts, ends, layout)
+    if spans is None:
+        return None
+    columns = []
+    for field, (begins, stops) in zip(layout.fields, spans, strict=True):
+        declared = relation.columns[field.name] if field.name in relation.columns.names else None
+        column = _column(words, begins, stops, declared, is_text=field.is_text)
+        if column is None:
+            return None
+        if declared is not None:
+            columns.append(column.alias(field.name))
+    return pl.DataFrame(columns) if columns else None
+
+
+def _is_plain(layout: Layout, relation: RelationSchema, unknown: Unknown) -> bool:
+    """Whether the names of the fields say nothing special, and types may come as they do."""
+    for field in layout.fields:
+        if field.name in CONTROL_COLUMNS:
+            return False
+        if field.name not in relation.columns.names:
+            if unknown == "reject":
+                return False
+        elif relation.columns[field.name].kind not in (_TEXTS if field.is_text else _BARE):
+            return False
+    return True
+
+
+def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layout) -> list[tuple[I64, I64]] | None:
+    """Return where the values of each field begin and end; None where a line has another layout, or a text something to be read."""
+    literals = [*(field.literal for field in layout.fields), layout.closing]
+    data = np.frombuffer(chunk, np.uint8)
+    quotes = np.flatnonzero(data == _QUOTE)
+    if len(quotes) != len(starts) * sum(literal.count(b'"') for literal in literals):
+        return None
+    if any(field.is_text for field in layout.fields) and not _are_texts_plain(chunk, data, starts, literals):
+        return None
+    by_line = quotes.reshape(len(starts), -1)
+    places: list[I64] = []
+    quote = 0
+    for literal in literals:
+        inside = literal.find(b'"')
+        places.append(ends - len(literal) if inside < 0 else by_line[:, quote] - inside)
+        quote += literal.count(b'"')
+    if not (np.array_equal(places[0], starts) and np.array_equal(places[-1], ends - len(layout.closing))):
+        return None
+    if not all(words.is_at(literal, place) for literal, place in zip(literals, places, strict=True)):
+        return None
+    begins = [place + len(literal) for place, literal in zip(places, literals, strict=True)]
+    spans = list(zip(begins[:-1], places[1:], strict=True))
+    return spans if all((begin <= stop).all() for begin, stop in spans) else None
+
+
+def _are_texts_plain(chunk: bytes, data: npt.NDArray[np.uint8], starts: I64, literals: list[bytes]) -> bool:
+    """Whether nothing between quotes is an escape, a control character, or not UTF-8."""
+    if b"\\" in chunk:
+        return False
+    own = sum(byte < _BLANK for literal in literals for byte in literal)
+    if np.count_nonzero(data < _BLANK) != len(starts) * own + chunk.count(b"\n"):
+        return False
+    return chunk.isascii() or _is_utf8(chunk)
+
+
+def _is_utf8(chunk: bytes) -> bool:
+    try:
+        chunk.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _column(words: ByteWords, starts: I64, ends: I64, declared: ColumnType | None, *, is_text: bool) -> pl.Series | None:
+    """Read the values of one field. Of one that nobody asks for, only whether they are well formed."""
+    if is_text:
+        return words.texts(starts, ends)
+    if declared is None or declared.kind in _INTEGERS:
+        numbers, bad = words.integers(starts, ends)
+        if bad is None:
+            return pl.Series(numbers)
+        if declared is None:
+            texts = words.texts(starts, ends)
+            return texts if texts.str.contains(_SCALAR).all() else None
+        return pl.Series(numbers).set(pl.Series(bad), None) if words.is_word(b"null", starts, ends)[bad].all() else None
+    is_null = words.is_word(b"null", starts, ends)
+    if declared.kind == "boolean":
+        is_true = words.is_word(b"true", starts, ends)
+        if not (is_true | is_null | words.is_word(b"false", starts, ends)).all():
+            return None
+        return pl.Series(is_true).set(pl.Series(is_null), None)
+    return _exact(words.texts(starts, ends, is_null), declared)
+
+
+def _exact(texts: pl.Series, declared: ColumnType) -> pl.Series | None:
+    """Read numbers that may have fractions."""
+    if not texts.str.contains(_NUMBER).all(ignore_nulls=True):
+        return None
+    if declared.kind == "double":
+        numbers = texts.cast(pl.Float64, strict=False)
+        return numbers if numbers.null_count() == texts.null_count() and numbers.is_finite().all() else None
+    numbers, bad = conform(texts, declared)
+    return numbers if bad is None else None

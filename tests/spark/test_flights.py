@@ -1,0 +1,118 @@
+"""A query in a carrier of its own reads its next batch while one is committed; whatever becomes of that, nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+import polars as pl
+import pytest
+
+from engine.connectors.packets import Packet
+from engine.connectors.sink import Committed, Sink
+from engine.errors import DataInvalid
+from engine.spark import runner
+from engine.spark.checkpoint import planned_batch
+from engine.spark.runner import RunningQuery
+from tests.spark.conftest import Launcher
+from tests.spark.test_end_to_end import DEADLINE_SECONDS, counting, hourly_oracle, hourly_rows, many_flights, register_flights
+from tests.spark.test_end_to_end import wait_for as wait_until
+
+pytestmark = pytest.mark.spark
+
+ROWS = 1_000
+BATCHES = 5
+
+
+@dataclass
+class Held:
+    """What is done to the commit of one batch.
+
+    Attributes:
+        batch_id: which.
+        begun: it is about to begin.
+        may_go_on: it does.
+        failure: with what it then fails; None: it does not.
+    """
+
+    batch_id: int
+    begun: threading.Event = field(default_factory=threading.Event)
+    may_go_on: threading.Event = field(default_factory=threading.Event)
+    failure: Exception | None = None
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """Hold the commit of the second batch back."""
+    made = Held(1)
+
+    class HeldSink(Sink):
+        def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
+            if batch_id == made.batch_id:
+                made.begun.set()
+                assert made.may_go_on.wait(DEADLINE_SECONDS)
+                if made.failure is not None:
+                    raise made.failure
+            return super().commit(batch_id, packets, earlier_ms)
+
+    monkeypatch.setattr(runner, "Sink", HeldSink)
+    yield made
+    made.may_go_on.set()
+
+
+def launched(launcher: Launcher, name: str) -> tuple[RunningQuery, UUID, pl.DataFrame]:
+    register_flights(launcher)
+    plan = launcher.plan(**counting(name=name, into={"table": name}))
+    flights = many_flights(ROWS * BATCHES)
+    for part in flights.iter_slices(ROWS):
+        launcher.append("flights", part)
+    identity = uuid4()
+    return launcher.launch(plan, identity, 1, max_rows=ROWS), identity, flights
+
+
+def is_planned_behind(launcher: Launcher, identity: UUID, batch_id: int) -> bool:
+    planned = planned_batch(launcher.directory(identity).parent, identity)
+    return planned is not None and planned > batch_id
+
+
+def test_the_next_batch_is_planned_while_one_is_committed_and_waits_for_it(launcher: Launcher, held: Held) -> None:
+    query, identity, flights = launched(launcher, "overlapped")
+    try:
+        wait_until(lambda: is_planned_behind(launcher, identity, held.batch_id))
+        assert launcher.kept(identity).batch_id == held.batch_id - 1
+        held.may_go_on.set()
+        wait_until(lambda: hourly_rows(launcher, "overlapped") == hourly_oracle(flights))
+        assert query.error() is None
+    finally:
+        assert query.stop(DEADLINE_SECONDS)
+
+
+def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_nowhere(launcher: Launcher, held: Held) -> None:
+    query, identity, flights = launched(launcher, "failing")
+    held.failure = DataInvalid("not to be written")
+    wait_until(lambda: is_planned_behind(launcher, identity, held.batch_id))
+    held.may_go_on.set()
+    wait_until(lambda: not query.is_active)
+    assert isinstance(query.error(), DataInvalid)
+    assert query.stop(DEADLINE_SECONDS)
+    assert launcher.kept(identity).batch_id == held.batch_id - 1
+    held.failure = None
+    plan = launcher.replanned(**counting(name="failing", into={"table": "failing"}))
+    launcher.run(plan, identity, 2, max_rows=ROWS)
+    assert hourly_rows(launcher, "failing") == hourly_oracle(flights)
+
+
+def test_a_stop_waits_for_the_commit_that_is_under_way(launcher: Launcher, held: Held) -> None:
+    query, identity, flights = launched(launcher, "stopped")
+    assert held.begun.wait(DEADLINE_SECONDS)
+    wait_until(lambda: is_planned_behind(launcher, identity, held.batch_id))
+    assert not query.stop(0.2), "it is under way"
+    held.may_go_on.set()
+    assert query.stop(DEADLINE_SECONDS)
+    kept = launcher.kept(identity)
+    assert query.next_batch == (kept.batch_id or 0) + 1
+    plan = launcher.replanned(**counting(name="stopped", into={"table": "stopped"}))
+    launcher.run(plan, identity, 2, max_rows=ROWS)
+    assert hourly_rows(launcher, "stopped") == hourly_oracle(flights)
