@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -87,7 +87,7 @@ class Objects:
         """See ``StateStore``."""
         keys = [self._key(name) for name in names]
         if keys:
-            self._call(lambda client: _obstore().delete(client, keys), is_absence_fine=True)
+            self._call(lambda client: _delete(client, keys))
         for key in keys:
             self.copy_of(key).unlink(missing_ok=True)
 
@@ -141,14 +141,13 @@ class Objects:
     def _address(self, name: str) -> str:
         return f"{self.url}/{self._key(name)}".rstrip("/")
 
-    def _call(self, work: Callable[[Any], T], name: str = "", *, reads: int = 1, is_absence_fine: bool = False) -> T | Any:
+    def _call(self, work: Callable[[Any], T], name: str = "", *, reads: int = 1) -> T:
         """Ask the store.
 
         Args:
             work: gets the client.
             name: of what has to be there.
             reads: how often it is asked at the most, where asking changes nothing.
-            is_absence_fine: what is not there is passed over.
 
         Raises:
             StateCorrupt: what was asked for is not there.
@@ -164,8 +163,6 @@ class Objects:
         except errors.AlreadyExistsError:
             raise
         except (errors.BaseError, OSError, ValueError) as error:
-            if isinstance(error, FileNotFoundError) and is_absence_fine:
-                return None
             if isinstance(error, FileNotFoundError) and name:
                 raise StateCorrupt(f"the state object {self._address(name)} is missing. {STATE_CURE}") from None
             told = str(error).split("\n\nDebug source", 1)[0].replace("\n", " ")[:_TOLD_CHARS]
@@ -222,6 +219,16 @@ class ObjectSegmentStore(FileSegmentStore):
 def _is_segment(name: str) -> bool:
     parts = name.split("/")
     return len(parts) >= _DEPTH and parts[-_DEPTH].startswith(FIRST_SEGMENTS) and name.endswith(SEGMENT_SUFFIX)
+
+
+def _delete(client: Any, keys: Sequence[str]) -> None:
+    """Delete objects at once; some stores refuse where one is gone already: then one by one."""
+    try:
+        _obstore().delete(client, keys)
+    except FileNotFoundError:
+        for key in keys:
+            with suppress(FileNotFoundError):
+                _obstore().delete(client, key)
 
 
 def _obstore() -> Any:

@@ -56,8 +56,9 @@ def test_what_is_removed_is_gone_and_may_be_removed_again(make: Make) -> None:
     place = make().below(QUERY).below(CHECKPOINT)
     task = place.task("segments/0/0")
     kept, removed = task.save(FRAME), task.save(FRAME)
-    for _ in range(2):
-        place.remove([f"segments/0/0/{removed}.arrow"])
+    also = task.save(FRAME)
+    place.remove([f"segments/0/0/{removed}.arrow"])
+    place.remove([f"segments/0/0/{name}.arrow" for name in (removed, also)])
     assert names(place) == {f"segments/0/0/{kept}.arrow"}
     with pytest.raises(StateCorrupt, match=removed):
         make().below(QUERY).below(CHECKPOINT).task("segments/0/0").load(removed)
