@@ -345,6 +345,7 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "stalls_its_worker": ("Alone in a worker process, it did not come to an end.", "See the detail.", True),
     "state_corrupt": ("The kept state is damaged, or gone.", "Bring back a copy, or `PUT …?state=discard`.", False),
     "state_newer": ("The kept state is of a newer version, or ahead of the database.", "See the detail.", False),
+    "state_unavailable": ("The object store with the state is away, or refuses.", "It is tried again; see `slackwater doctor`.", True),
     "state_not_here": ("The state is in another checkpoint directory.", "Start the driver with that directory.", True),
     "suppress_buffer_full": ("A buffer with `when_full: stop` is full.", "Raise its bound, or use emit_early.", False),
     "waits_for_producer": ("It waits for the query that writes one of its inputs.", "Resume that query; see the detail.", True),

@@ -24,10 +24,22 @@ from app.spark_settings import SparkSettings
 from app.sql_settings import SqlSettings
 from engine.connectors.schemas import OPTION, BadPrefix, Schemas
 from engine.definition.durations import parse_duration
+from engine.state.directories import Directories
+from engine.state.objects import Objects
+from engine.state.ports import StateStore
+from engine.state.segment_cache import SegmentCache
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
 COLLECTOR_HINT = "not a URL such as http://collector:4318 (what the collector asks for goes to OTEL_EXPORTER_OTLP_HEADERS)"
+STATE_HINT = (
+    "not the place of an object store, such as s3://bucket/prefix, gs://bucket/prefix or az://account/container/prefix, without user, password, "
+    "port or parameters: credentials and endpoint go to the client's own variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, ...). Leave it out to keep "
+    "state in the data directory, or in another one that SLACKWATER_CHECKPOINT_URL names"
+)
+_OBJECTS = re.compile(
+    r"(?:s3|gs)://[a-z0-9][a-z0-9._-]+(?:/[A-Za-z0-9._=-]+)*/?|az://[a-z0-9]+/[a-z0-9-]+(?:/[A-Za-z0-9._=-]+)*/?"
+)
 _COLLECTOR = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 URL_HINT = "not a URL such as postgresql://user:password@host:5432/database (special characters of the password as %XX)"
 
@@ -143,6 +155,11 @@ class Settings(BaseSettings):
         audit_retention_ms: how long entries of the audit log are kept.
         audit_rows: how many of its entries of changes are kept: the newest.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
+        state_url: an object store in which queries keep their state instead of in files, as ``s3://bucket/prefix`` (``gs://``, ``az://``).
+            Credentials and endpoint are the client's own variables (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT``, …), in the environment of the
+            driver and of a cluster's workers. ``file://`` is the same as nothing.
+        state_cache_dir: where each host keeps copies of such state; ``state-cache`` below ``data_dir`` if it is not set.
+        state_cache_bytes: how much of it.
         state_retention: how long state stays that no query needs any more, as ``24h`` or ``90m``, so that a database put back from a dump
             of that time finds it.
         state_retained_bytes: how much of such state of each query stays at most; the oldest goes first. On a disk that is nearly full none
@@ -179,6 +196,9 @@ class Settings(BaseSettings):
     audit_retention_ms: int = Field(default=366 * 86_400_000, ge=86_400_000)
     audit_rows: int = Field(default=100_000, ge=1_000)
     otel_endpoint: str | None = None
+    state_url: str | None = None
+    state_cache_dir: Path | None = None
+    state_cache_bytes: int = Field(default=16 * 1024**3, ge=1024**2)
     state_retention: str = "24h"
     state_retained_bytes: int = Field(default=4 * 1024**3, ge=0)
     pool_size: int = Field(default=4, ge=2, le=200)
@@ -224,6 +244,15 @@ class Settings(BaseSettings):
             raise ValueError(f"{value}: not an absolute directory such as file:///mnt/shared/slackwater (three slashes)")
         return value
 
+    @field_validator("state_url")
+    @classmethod
+    def _is_object_store(cls, value: str | None) -> str | None:
+        if value is None or value in ("file://", "file:///"):
+            return None
+        if not _OBJECTS.fullmatch(value):
+            raise ValueError(STATE_HINT)
+        return value.rstrip("/")
+
     @field_validator("state_retention")
     @classmethod
     def _is_duration(cls, value: str) -> str:
@@ -248,10 +277,10 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fits_the_cluster(self) -> Self:
         """Refuse what executors on other hosts could not reach or see."""
-        if self.spark.is_cluster and self.checkpoint_url is None:
+        if self.spark.is_cluster and self.checkpoint_url is None and self.state_url is None:
             raise ValueError(
                 f"SLACKWATER_SPARK__MASTER={self.spark.master} needs SLACKWATER_CHECKPOINT_URL=file:///…: a directory that the driver and "
-                "every worker see at the same path, for executors keep state there"
+                "every worker see at the same path, for executors keep state there; or SLACKWATER_STATE_URL=s3://…, an object store"
             )
         if not self.spark.is_elsewhere:
             return self
@@ -289,6 +318,19 @@ class Settings(BaseSettings):
     def dsn(self) -> str | None:
         """The URL of the database with ``schema_prefix`` in it: what every process and every connection is given; None: the embedded one."""
         return None if self.database_url is None else Schemas(self.schema_prefix).carried_by(self.database_url.get_secret_value())
+
+    @property
+    def state_store(self) -> StateStore:
+        """Where the segments of all queries are."""
+        if self.state_url is None:
+            return Directories(self.checkpoints_dir)
+        return Objects(self.state_url, SegmentCache(self._cache_dir, self.state_cache_bytes))
+
+    @property
+    def _cache_dir(self) -> Path:
+        if self.state_cache_dir is not None:
+            return self.state_cache_dir.expanduser().absolute()
+        return (self.data_dir / "state-cache").expanduser().resolve()
 
     @property
     def state_retention_ms(self) -> int:

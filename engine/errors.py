@@ -10,7 +10,8 @@ EngineError
 │   ├── SourceUnavailable
 │   ├── SinkUnavailable
 │   │   └── ResultLocked         somebody holds a lock on what belongs to one result
-│   └── DiskFull             no space left for state or checkpoint
+│   ├── DiskFull             no space left for state or checkpoint
+│   └── StateUnavailable     the object store with the state gives no answer, or refuses
 └── InternalError        a bug or a lost race of ours
     ├── EpochFenced          a newer launch owns this query: stop, write nothing
     ├── EmissionTooLarge     a batch emits too much at once: tried again with less input
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 BEGIN_ANEW: Final = "begin anew without that state: PUT /v1/queries/<name>?state=discard with its definition"
-STATE_CURE: Final = f"Bring back the checkpoint directory that goes with this database from a copy, or {BEGIN_ANEW}"
+STATE_CURE: Final = f"Bring back the state that goes with this database from a copy, or {BEGIN_ANEW}"
 """What helps where kept state cannot be used, as part of a message."""
 
 
@@ -128,6 +129,12 @@ class DiskFull(ExternalError):
     """State or checkpoint cannot be written for want of space. Once there is some, the next launch goes on from the last commit."""
 
     code = "disk_full"
+
+
+class StateUnavailable(ExternalError):
+    """The state cannot be read or written now: its object store gives no answer, or refuses."""
+
+    code = "state_unavailable"
 
 
 class InternalError(EngineError):

@@ -102,7 +102,7 @@ async def post_fork(
 
 
 def _files(services: Services) -> StateFiles:
-    return StateFiles(services.settings.checkpoints_dir)
+    return StateFiles(services.settings.checkpoints_dir, services.settings.state_store)
 
 
 def _definition(services: Services, name: str, asked: ForkBody) -> QueryDefinition:

@@ -19,6 +19,7 @@ from app.errors import AppError
 from app.store.backups import BackupFailed, back_up, put_back
 from app.store.schema_version import SchemaTooNew
 from app.telemetry import configure_logging
+from engine.errors import EngineError
 
 _err = Console(stderr=True)
 
@@ -34,7 +35,7 @@ def backup(
     # Told to end, it lets the queries go on first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures(), open_database(settings) as dsn:
-        made = back_up(dsn, settings.checkpoints_dir, directory, timeout)
+        made = back_up(dsn, settings.checkpoints_dir, settings.state_store, directory, timeout)
     typer.echo(f"{directory} holds the database and the state of its queries; {len(made.queries)} were paused for it")
 
 
@@ -46,7 +47,7 @@ def restore(
     configure_logging(settings.log)
     as_command()
     with _failures(), only_service(settings), open_database(settings) as dsn:
-        found = put_back(dsn, settings.checkpoints_dir, directory)
+        found = put_back(dsn, settings.checkpoints_dir, settings.state_store, directory)
     typer.echo(f"the backup is back; {len(found.queries)} queries run as soon as `slackwater serve` does")
 
 
@@ -55,6 +56,6 @@ def _failures() -> Iterator[None]:
     """Say what went wrong, and exit."""
     try:
         yield
-    except (BackupFailed, AppError, SchemaTooNew, psycopg.Error, OSError) as error:
+    except (BackupFailed, AppError, EngineError, SchemaTooNew, psycopg.Error, OSError) as error:
         _err.print(f"[red]{escape(str(error))}[/]", soft_wrap=True)
         raise typer.Exit(1) from error

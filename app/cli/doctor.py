@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -27,6 +28,9 @@ from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.tracing import TracingMissing, tracing_of
 from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import Schemas
+from engine.errors import EngineError
+from engine.state.objects import SCHEMES, Objects
+from engine.state.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX
 
 MINIMUM_PYTHON = (3, 11)
 # A busy service answers this within milliseconds.
@@ -57,6 +61,8 @@ def examine(settings: Settings) -> list[Finding]:
     found = [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
     if settings.checkpoint_url is not None:
         found.append(_directory("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
+    if isinstance(settings.state_store, Objects):
+        found.append(_objects(settings.state_store))
     if settings.spark.is_cluster:
         found.append(_master(settings))
     if settings.oidc.issuer is not None:
@@ -103,6 +109,26 @@ def _directory(subject: str, directory: Path, variable: str) -> Finding:
     if free < MINIMUM_FREE_BYTES:
         return Finding(subject, False, detail, f"free some space, or set {variable} to a larger disk")
     return Finding(subject, True, detail)
+
+
+def _objects(store: Objects) -> Finding:
+    """Write, read, list and remove an object, as a query does."""
+    subject, place = "State", store.below(f"doctor-{uuid4().hex}")
+    name, content = f"{FIRST_SEGMENTS}/0/0/probe{SEGMENT_SUFFIX}", b"slackwater"
+    try:
+        place.put(name, content)
+        is_whole = place.get(name) == content and [found.name for found in place.listed()] == [name]
+        place.clear()
+    except EngineError as error:
+        variables = f"{SCHEMES[store.url.split(':', 1)[0]]}_…"
+        return Finding(
+            subject, False, str(error), f"correct SLACKWATER_STATE_URL, or the credentials and endpoint in {variables}"
+        )
+    if not is_whole:
+        return Finding(
+            subject, False, f"{store} does not give back what was written", "name another place in SLACKWATER_STATE_URL"
+        )
+    return Finding(subject, True, f"{store} is readable and writable; copies are in {store.cached.directory}")
 
 
 def _master(settings: Settings) -> Finding:

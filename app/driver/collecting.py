@@ -14,17 +14,27 @@ import structlog
 
 from engine.connectors.postgres import connect
 from engine.connectors.retention import Collector, Look, Retention
+from engine.connectors.schemas import schemas_of
 from engine.errors import EngineError
+from engine.state.objects import Objects
 from engine.state.ports import StateStore
 
 EVERY_S: Final = 30.0
 """A look costs a statement, and a listing for each query that committed something since."""
 
+EVERY_S_OF_OBJECTS: Final = 120.0
+"""Where each listing is paid for, and no disk runs full."""
+
 SOON_S: Final = 3.0
 """Where a query has more than may stay: a busy one writes a hundred megabytes in a second."""
 
-_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended('slackwater-collector/' || %s, 0))"
+_UPPER_HALF: Final = 1 << 19
 log = structlog.stdlib.get_logger(__name__)
+
+
+def collector_lock(root: UUID) -> int:
+    """Return the number of the lock of a place: of the upper half of all numbers. Places that share one take turns."""
+    return _UPPER_HALF | int.from_bytes(root.bytes[-3:]) & (_UPPER_HALF - 1)
 
 
 class Collecting:
@@ -35,11 +45,12 @@ class Collecting:
         store: where the state of all queries is.
         root: id of that place.
         retention: what stays.
-        every_s: seconds between two looks.
+        every_s: seconds between two looks; None: as fits the store.
     """
 
-    def __init__(self, dsn: str, store: StateStore, root: UUID, retention: Retention, every_s: float = EVERY_S) -> None:
-        self._dsn, self._root, self._every_s = dsn, root, every_s
+    def __init__(self, dsn: str, store: StateStore, root: UUID, retention: Retention, every_s: float | None = None) -> None:
+        self._dsn, self._root = dsn, root
+        self._every_s = every_s or (EVERY_S_OF_OBJECTS if isinstance(store, Objects) else EVERY_S)
         self._collector = Collector(store, root, retention)
         self._is_over = threading.Event()
 
@@ -61,7 +72,8 @@ class Collecting:
         """Look once; None where another driver does, or something is away, for which the next look is soon enough."""
         try:
             with connect(self._dsn, "slackwater-collector") as connection:
-                row = connection.execute(_LOCK, (str(self._root),)).fetchone()
+                number = collector_lock(self._root)
+                row = connection.execute("SELECT pg_try_advisory_lock(%s)", (schemas_of(connection).lock(number),)).fetchone()
                 if row is None or not row[0]:
                     return None
                 look = self._collector.look(connection)

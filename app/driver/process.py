@@ -41,7 +41,6 @@ from app.store.transitions import LeasedQuery
 from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
 from engine.connectors.retention import Retention
-from engine.state.directories import Directories
 
 WISHES = "slackwater_wish"
 # The bell and the poll can be seconds apart; a supervisor that is gone shall be noticed sooner.
@@ -107,9 +106,10 @@ class DriverProcess:
         self._checkpoints_dir = settings.checkpoints_dir
         launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
         self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
-        self._root = StateRoot.open(self._checkpoints_dir)
+        self._store = settings.state_store
+        self._root = StateRoot.open(self._checkpoints_dir, self._store)
         retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
-        self._collecting = Collecting(dsn, Directories(self._checkpoints_dir), self._root.id, retention)
+        self._collecting = Collecting(dsn, self._store, self._root.id, retention)
         self._leases = Leases(identity.driver_id, settings.driver.lease_ttl_ms, self._root)
         self._reconciler = Reconciler(self._leases, self._host, limits_of(settings.driver), self._purge, self._was_busy)
         self._process = (socket.gethostname(), os.getpid(), psutil.Process().create_time())
@@ -285,7 +285,7 @@ class DriverProcess:
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
         """Remove a deleted query: its directory first, since the row is all that remembers it."""
         discard_query(self._checkpoints_dir, leased.query_id)
-        transitions.purge(connection, self._identity.driver_id, leased)
+        transitions.purge(connection, self._identity.driver_id, leased, self._root.id)
 
     def _listen_forever(self) -> None:
         """Ring when a wish was written. Only shortens the wait: a bell that is away for a while is no fault."""

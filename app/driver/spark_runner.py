@@ -30,6 +30,7 @@ from engine.spark.launch_state import Launch
 from engine.spark.run_options import CommittedBatch, RunOptions
 from engine.spark.warm_up import make_class_archive, warm_up
 from engine.spark.watch import WorkBounds
+from engine.state.objects import Objects
 
 FIRST_ORDER_S = 0.5
 """A driver that has queries to go on with is told so at once."""
@@ -102,6 +103,8 @@ class SparkRunner:
         order.note_phase("restoring")
         # Links stay: executors on other hosts know the path that was set, and there a link may lead elsewhere.
         directory = checkpoint_directory(self._checkpoints_dir.absolute(), order.query_id, order.checkpoint_id)
+        store = self._of_service.state_store
+        elsewhere = store.below(str(order.query_id)).below(str(order.checkpoint_id)) if isinstance(store, Objects) else None
         options = RunOptions(
             on_first_commit=lambda: order.note_phase("committed"),
             on_commit=None if self._tracing is None else self._trace,
@@ -110,7 +113,7 @@ class SparkRunner:
         )
         if self._fleet is None:
             self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)
-        return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory), options)
+        return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere), options)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
         """Whether Spark has planned a batch that the results lack. See ``Runner``."""

@@ -19,7 +19,10 @@ import structlog
 
 from app.store.state_files import ROOT_FILE, root_id
 from engine.connectors.incarnation import Mark
+from engine.errors import StateCorrupt
 from engine.state.files import sync_directory
+from engine.state.objects import Objects
+from engine.state.ports import StateStore
 
 SEEN = "database.json"
 _UUID = "*-*-*-*-*"
@@ -42,10 +45,17 @@ class StateRoot:
     id: UUID
 
     @classmethod
-    def open(cls, path: Path) -> StateRoot:
-        """Read the id of a directory; the first driver that comes gives it one.
+    def open(cls, path: Path, store: StateStore) -> StateRoot:
+        """Read the id of a directory, or of the object store that has the state; the first driver that comes gives it one.
+
+        An object store gets the id of the directory that had the state before: its queries may be taken by drivers of the store.
+
+        Args:
+            path: see above; with an object store it has nothing that another host would need.
+            store: where the segments are.
 
         Raises:
+            StateUnavailable: the object store cannot be reached.
             OSError: the directory cannot be made, read or written.
             StateRootDamaged: the file is there and cannot be read.
         """
@@ -53,7 +63,9 @@ class StateRoot:
         file = path / ROOT_FILE
         if not file.exists():
             _make(file)
-        return cls(path, _id_of(file))
+        if not isinstance(store, Objects):
+            return cls(path, _id_of(file, file.read_bytes()))
+        return cls(path, _id_of(f"{store}/{ROOT_FILE}", _made_in(store, file)))
 
     def directories(self) -> tuple[str, ...]:
         """Return ``<query id>/<checkpoint id>`` of the checkpoints that are there now."""
@@ -94,9 +106,18 @@ def _make(file: Path) -> None:
     sync_directory(file.parent)
 
 
-def _id_of(file: Path) -> UUID:
+def _made_in(store: Objects, file: Path) -> bytes:
+    """Return what an object store says; of two drivers that give it an id together one wins."""
     try:
-        return root_id(file.parent)
+        return store.get(ROOT_FILE)
+    except StateCorrupt:  # it has none
+        store.put(ROOT_FILE, file.read_bytes(), is_new=True)
+        return store.get(ROOT_FILE)
+
+
+def _id_of(file: Path | str, content: bytes) -> UUID:
+    try:
+        return root_id(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateRootDamaged(
             f"{file} is damaged: it must hold the id of this directory, as queries have noted it (`slackwater doctor` tells which). "

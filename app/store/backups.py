@@ -2,7 +2,8 @@
 
 Neither is worth anything without the other: results, positions and records are in the database, state is in the directory. So queries are
 paused for a backup, and both are copied while nothing commits; records may be appended meanwhile, the database is copied as of one moment.
-Of the state the segments are copied that the database names: others, which are kept for databases of other moments, are for those.
+Of the state the segments are copied that the database names: others, which are kept for databases of other moments, are for those. Segments in
+an object store stay there, for as long as ``SLACKWATER_STATE_RETENTION`` says; it is checked that they are there.
 Of the database our own schemas are copied: others in it belong to somebody else, perhaps to another Slackwater.
 
 A backup: ``database.dump`` is ``pg_dump``'s custom format, ``checkpoints`` a copy of the directory, ``backup.json`` says what is in it. The last
@@ -37,9 +38,13 @@ from engine.connectors.incarnation import renew
 from engine.connectors.postgres import connect
 from engine.connectors.retention import Needed, needed
 from engine.connectors.schemas import Schemas
-from engine.state.directories import Directories, is_of_segments
+from engine.state.directories import is_of_segments
+from engine.state.objects import Objects
+from engine.state.ports import StateStore
 
-FORMAT = 1
+FORMAT = 2
+"""Before format 2 no backup said where the state is; it is read."""
+
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
 DRAFTS = (".root.json.*", ".database.json.*")
 """Files that drivers are writing: they may be gone before they are copied."""
@@ -66,15 +71,17 @@ class Contents:
         at: when, in seconds since 1970.
         queries: those that were running, and are again once it is put back.
         schema_prefix: of the schemas in it.
+        state_url: of the object store that has its segments; empty: they are in the backup.
     """
 
     version: str
     at: float
     queries: tuple[str, ...]
     schema_prefix: str = ""
+    state_url: str = ""
 
 
-def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> Contents:
+def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, timeout_s: float) -> Contents:
     """Copy database and checkpoints of one moment into a new directory.
 
     Queries that run are paused until it is done, however it ends.
@@ -82,6 +89,7 @@ def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> 
     Args:
         dsn: the database; a service may be at work on it.
         checkpoints_dir: the state of its queries.
+        store: where their segments are: there, or elsewhere.
         target: does not exist yet.
         timeout_s: for how long queries may take to come to rest.
 
@@ -112,12 +120,13 @@ def back_up(dsn: str, checkpoints_dir: Path, target: Path, timeout_s: float) -> 
                 f"queries ran while they were copied ({len({query_id for query_id, *_ in moved})}), so the copies may not belong together: "
                 "start no query during a backup, and make it again"
             )
-        contents = Contents(__version__, time.time(), tuple(paused), Schemas.of(dsn).prefix)
+        _require_segments(store, _needed(dsn))
+        contents = Contents(__version__, time.time(), tuple(paused), Schemas.of(dsn).prefix, _url_of(store))
         (target / CONTENTS).write_text(json.dumps({"format": FORMAT, **asdict(contents)}, indent=2) + "\n")
     return contents
 
 
-def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
+def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -> Contents:
     """Fill an empty database and an empty directory from a backup.
 
     Followers' cursors from before count no more (``engine.connectors.incarnation``), and the queries that ran are wished to run.
@@ -125,6 +134,7 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     Args:
         dsn: a database in which Slackwater has nothing yet.
         checkpoints_dir: holds no state yet.
+        store: where segments are: there, or elsewhere, where they are already.
         source: a whole backup.
 
     Raises:
@@ -140,6 +150,9 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
             else "without SLACKWATER_SCHEMA_PREFIX"
         )
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
+    if contents.state_url != _url_of(store):
+        named = f"with SLACKWATER_STATE_URL={contents.state_url}" if contents.state_url else "without SLACKWATER_STATE_URL"
+        raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
     tool = _tool(dsn, "pg_restore")
     with connect(dsn, "slackwater-restore") as connection:
         row = connection.execute(_IS_OURS).fetchone()
@@ -152,11 +165,7 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
     if (source / CHECKPOINTS).is_dir():
         shutil.copytree(source / CHECKPOINTS, checkpoints_dir, dirs_exist_ok=True)
     migrate(dsn)
-    if missing := _needed(dsn).named - {found.name for found in Directories(checkpoints_dir).listed()}:
-        raise BackupFailed(
-            f"{source} is not whole: the database names {len(missing)} files of state that are not in it, such as {min(missing)}. Empty the "
-            "database and the directory, and put another backup back"
-        )
+    _require_segments(store, _needed(dsn))
     with connect(dsn, "slackwater-restore") as connection:
         renew(connection)
     with single_transaction(dsn) as transaction:
@@ -170,7 +179,7 @@ def put_back(dsn: str, checkpoints_dir: Path, source: Path) -> Contents:
 def _contents(source: Path) -> Contents:
     try:
         found = json.loads((source / CONTENTS).read_bytes())
-        if found.pop("format") != FORMAT:
+        if found.pop("format") > FORMAT:
             raise BackupFailed(f"{source} is a backup of a newer version of Slackwater; put it back with that version")
         found["queries"] = tuple(found["queries"])
         return Contents(**found)
@@ -182,6 +191,19 @@ def _needed(dsn: str) -> Needed:
     """Return what the database needs of the directory of checkpoints."""
     with connect(dsn, "slackwater-backup") as connection:
         return needed(connection)
+
+
+def _require_segments(store: StateStore, wanted: Needed) -> None:
+    """Refuse a database without the state that it names."""
+    if missing := wanted.named - {found.name for found in store.listed()}:
+        raise BackupFailed(
+            f"of {len(wanted.named)} segments of state that the database names {len(missing)} are not in {store}, such as {min(missing)}: "
+            "queries would be refused. Bring them back, or use another backup, with an empty database and an empty directory"
+        )
+
+
+def _url_of(store: StateStore) -> str:
+    return store.url if isinstance(store, Objects) else ""
 
 
 def _needless(root: Path, wanted: Needed) -> Callable[[str, list[str]], set[str]]:

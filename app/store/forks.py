@@ -27,7 +27,7 @@ from app.store.query_edits import insert_reads, stored_form
 from app.store.relations import find_relation
 from app.store.result_edits import make_result, output_of_query
 from app.store.sql.functions import with_functions
-from app.store.state_files import StateFiles
+from app.store.state_files import SegmentsGone, StateFiles
 from app.store.stored import opened, planned
 from app.store.tables import query, query_status
 from app.store.transactions import edit_of_one_moment, raw
@@ -38,7 +38,6 @@ from engine.errors import DefinitionInvalid, Problem
 from engine.plan.build import build_plan, fits_kept_state, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
-from engine.state.copying import SegmentsGone
 from engine.state.in_manifest import stored_segments
 
 SNAPSHOTS: Final = 3

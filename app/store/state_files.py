@@ -1,4 +1,4 @@
-"""Where queries keep segments of their state on disk, and copying those of one query for another."""
+"""Where queries keep their state, and copying that of one query for another."""
 
 from __future__ import annotations
 
@@ -7,24 +7,34 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from engine.connectors.task_states import Place, TaskState
-from engine.state.copying import copy_segments
+from engine.errors import ExternalError, StateCorrupt
 from engine.state.in_manifest import stored_segments
+from engine.state.objects import Objects
+from engine.state.ports import SEGMENT_SUFFIX, StateStore, task_folder
 
-ROOT_FILE = "root.json"
+ROOT_FILE: Final = "root.json"
+
+TOLD_EVERY: Final = 500
+"""Segments between two signs of life: a transaction that is silent for a minute is ended by the database."""
 
 
-def root_id(root: Path) -> UUID:
-    """Return the id of a directory of checkpoints.
+class SegmentsGone(Exception):
+    """A segment is not there: the state has gone on since its manifest was read, or it is damaged."""
+
+
+def root_id(content: bytes) -> UUID:
+    """Return the id that ``root.json`` holds.
 
     Raises:
-        OSError: it is not there, or cannot be read.
         ValueError, KeyError, TypeError, AttributeError: it is not what was written.
     """
-    return UUID(json.loads((root / ROOT_FILE).read_bytes())["id"])
+    return UUID(json.loads(content)["id"])
 
 
 def query_directory(checkpoints_dir: Path, query_id: UUID) -> Path:
@@ -39,19 +49,22 @@ def checkpoint_directory(checkpoints_dir: Path, query_id: UUID, checkpoint_id: U
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """The directory of checkpoints as a service sees it.
+    """The state of all queries as a service sees it.
 
     Attributes:
-        root: holds a directory for each query, and in it one for each checkpoint.
+        root: directory of checkpoints; holds one for each query, and in it one for each checkpoint.
+        store: of the segments, which may be elsewhere.
     """
 
     root: Path
+    store: StateStore
 
     def is_root(self, wanted: UUID) -> bool:
-        """Whether this is the directory of that id; drivers give it one."""
+        """Whether this is the place of that id; drivers give it one."""
         try:
-            return root_id(self.root) == wanted
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            content = self.store.get(ROOT_FILE) if isinstance(self.store, Objects) else (self.root / ROOT_FILE).read_bytes()
+            return root_id(content) == wanted
+        except (OSError, StateCorrupt, ValueError, KeyError, TypeError, AttributeError):
             return False
 
     def copy(
@@ -62,30 +75,42 @@ class StateFiles:
         states: Mapping[Place, TaskState],
         tell: Callable[[], None],
     ) -> None:
-        """Copy what the manifests of a query name to the checkpoint of another.
+        """Copy what the manifests of a query name to the checkpoint of another; when this returns it is durable.
 
         Args:
             source: the query and its checkpoint.
             target: the query and the checkpoint that get the segments.
             folder: of the segments, in both.
             states: of the tasks.
-            tell: see ``copy_segments``.
+            tell: called now and then, in the caller's thread.
 
         Raises:
             SegmentsGone: a segment is not there; what was copied is removed.
-            OSError: the disk does not take them; what was copied is removed.
+            ExternalError: it cannot be copied now; what was copied is removed.
         """
-        named = {place: sorted(stored_segments(json.loads(state.manifest))) for place, state in states.items()}
+        names = [
+            f"{task_folder(folder, *place)}/{segment}{SEGMENT_SUFFIX}"
+            for place, state in states.items()
+            for segment in sorted(stored_segments(json.loads(state.manifest)))
+        ]
         try:
-            copy_segments(
-                checkpoint_directory(self.root, *source) / folder, checkpoint_directory(self.root, *target) / folder, named, tell
-            )
-        except BaseException:
+            remaining = iter(names)
+            while some := list(islice(remaining, TOLD_EVERY)):
+                self._place(*source).copy(some, self._place(*target))
+                tell()
+        except BaseException as error:
             self.discard(*target)
+            if isinstance(error, StateCorrupt):
+                raise SegmentsGone(str(error)) from error
             raise
 
     def discard(self, query_id: UUID, checkpoint_id: UUID) -> None:
         """Remove a checkpoint that came to nothing, and the query's directory where it has no other."""
+        with suppress(ExternalError):  # nobody names it: the collector takes what is left
+            self._place(query_id, checkpoint_id).clear()
         shutil.rmtree(checkpoint_directory(self.root, query_id, checkpoint_id), ignore_errors=True)
         with suppress(OSError):
             query_directory(self.root, query_id).rmdir()
+
+    def _place(self, query_id: UUID, checkpoint_id: UUID) -> StateStore:
+        return self.store.below(str(query_id)).below(str(checkpoint_id))

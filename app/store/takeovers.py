@@ -25,7 +25,7 @@ from app.store.materialisations import refuse_internal
 from app.store.queries import QueryRow, add_event, get_query
 from app.store.query_edits import insert_reads, stored_form
 from app.store.result_edits import drop_result, move_result, output_of_query, refuse_if_read
-from app.store.state_files import StateFiles
+from app.store.state_files import SegmentsGone, StateFiles
 from app.store.stored import opened
 from app.store.tables import query, query_read, query_status
 from app.store.transactions import lock_edits, raw
@@ -34,7 +34,6 @@ from engine.connectors.task_states import load_kept, load_states
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
-from engine.state.copying import SegmentsGone
 from engine.state.in_manifest import stored_segments
 
 

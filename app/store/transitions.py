@@ -19,7 +19,7 @@ from app.domain.internal_queries import PREFIX
 from app.domain.lifecycle import Action
 from app.domain.states import Desired, ErrorReport, Outcome, State, Status, Wish
 from app.domain.suspects import LOST
-from engine.connectors.retention import forget_retained
+from engine.connectors.retention import delete_state
 
 Connection = psycopg.Connection[Any]
 
@@ -241,10 +241,11 @@ def release(connection: Connection, driver_id: UUID, query_id: UUID) -> None:
         connection.execute(_RELEASE, {"driver": driver_id, "query": query_id})
 
 
-def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
+def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery, root: UUID) -> bool:
     """Remove the rows of a deleted query: what a late batch may still have counted, then the query with all its history.
 
-    Its late records may be many, and leases wait for this: a service removes them in steps (``forgetting.sweep_late_records``).
+    Its late records may be many, and leases wait for this: a service removes them in steps (``forgetting.sweep_late_records``). What is left of
+    its state at the place of this id goes with the next look of that place's collector.
 
     Returns:
         False where the lease was lost, and nothing was removed.
@@ -255,7 +256,7 @@ def purge(connection: Connection, driver_id: UUID, leased: LeasedQuery) -> bool:
         connection.execute("DELETE FROM log.commit WHERE query_id = %s", (leased.query_id,))
         connection.execute("DELETE FROM log.task_state WHERE query_id = %s", (leased.query_id,))
         connection.execute("DELETE FROM log.counter WHERE owner = %s", (leased.query_id,))
-        forget_retained(connection, leased.query_id)
+        delete_state(connection, leased.query_id, root)
     return True
 
 

@@ -156,6 +156,7 @@ class Collector:
         Raises:
             ExternalError: the place cannot be reached now.
         """
+        self._clear_deleted(connection)
         is_full = self._store.is_nearly_full
         with connection.cursor(row_factory=tuple_row) as cursor:
             rows: Sequence[tuple[Any, ...]] = cursor.execute(_QUERIES, (self._root,)).fetchall()
@@ -170,6 +171,12 @@ class Collector:
             is_pressing = is_pressing or is_over
             self._seen[query_id] = epoch, batch_id
         return Look(len(removed), sum(noted.size_bytes for noted in removed), is_pressing)
+
+    def _clear_deleted(self, connection: Connection) -> None:
+        """Remove what queries left that are deleted."""
+        for (query_id,) in connection.execute("SELECT query_id FROM log.deleted_state WHERE root = %s", (self._root,)).fetchall():
+            self._store.below(str(query_id)).clear()
+            connection.execute("DELETE FROM log.deleted_state WHERE query_id = %s AND root = %s", (query_id, self._root))
 
     def _look_at(self, connection: Connection, query_id: UUID, *, is_full: bool) -> tuple[list[_Noted], bool]:
         """Return what was removed of a query, and whether too much is left."""
@@ -267,7 +274,14 @@ def needed(connection: Connection) -> Needed:
     return Needed(frozenset(named), frozenset(unjudged))
 
 
-def forget_retained(connection: Connection, query_id: UUID) -> None:
-    """Forget what was noted of a query whose state is gone."""
+def delete_state(connection: Connection, query_id: UUID, root: UUID) -> None:
+    """Forget what was noted of a deleted query, and let the collector of its place remove what is left there.
+
+    Args:
+        connection: within the transaction that deletes the query.
+        query_id: of a query that nobody launches again.
+        root: id of the place.
+    """
+    connection.execute("INSERT INTO log.deleted_state (query_id, root) VALUES (%s, %s) ON CONFLICT DO NOTHING", (query_id, root))
     connection.execute("DELETE FROM log.unnamed_segment WHERE query_id = %s", (query_id,))
     connection.execute("DELETE FROM log.state_retention WHERE query_id = %s", (query_id,))

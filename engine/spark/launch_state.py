@@ -20,6 +20,7 @@ from engine.spark.old_checkpoints import remove_old, take_over
 from engine.spark.repartition import shared_out
 from engine.spark.source import Positions, new_cursor, require_readable
 from engine.state.directories import Directories
+from engine.state.objects import Objects
 from engine.state.ports import StateStore
 
 if TYPE_CHECKING:
@@ -54,18 +55,20 @@ class Launch:
         query_id: the query.
         checkpoint_id: names its state; another one is another beginning.
         epoch: the launch; it holds the fence (``claim_epoch``).
-        directory: of the checkpoint.
+        directory: of the checkpoint, on this host.
+        elsewhere: where the segments of the checkpoint are; None: in that directory.
     """
 
     query_id: UUID
     checkpoint_id: UUID
     epoch: int
     directory: Path
+    elsewhere: Objects | None = None
 
     @property
     def segments(self) -> StateStore:
         """Where the segments of the checkpoint are."""
-        return Directories(self.directory)
+        return Directories(self.directory) if self.elsewhere is None else self.elsewhere
 
 
 def open_state(
@@ -107,6 +110,8 @@ def open_state(
         layout, states, is_begun = new_layout(plan.tasks), {}, False
         cursor = new_cursor(start(), plan.release, layout.generation)
     require_readable(cursor)
+    if launch.elsewhere is not None:
+        bring_over(Directories(launch.directory), launch.elsewhere, layout, states)
     require_segments(launch.segments, layout, states)
     if plan.tasks != layout.tasks:
         before, is_begun = layout.tasks, False
@@ -116,6 +121,31 @@ def open_state(
         begin_state(connection, launch.query_id, launch.epoch, layout, cursor, states)
     remove_old(launch.directory)
     return LaunchState(first_batch, cursor, layout)
+
+
+def bring_over(local: Directories, target: Objects, layout: Layout, states: Mapping[Place, TaskState]) -> None:
+    """Upload what a service kept in files before it was given an object store; a launch that is cut off here goes on with what is missing.
+
+    Args:
+        local: the checkpoint's directory.
+        target: the same in the store.
+        layout: of the state.
+        states: of all tasks.
+
+    Raises:
+        StateUnavailable: the store cannot be reached now.
+    """
+    here = {found.name for found in local.listed()}
+    wanted = _named(layout, states) & here
+    if not wanted or not (missing := wanted - {found.name for found in target.listed()}):
+        return
+    for name in sorted(missing):
+        target.put(name, (local.root / name).read_bytes())
+    log.info("segments_uploaded", number=len(missing), target=str(target))
+
+
+def _named(layout: Layout, states: Mapping[Place, TaskState]) -> set[str]:
+    return {*names_of(layout.segments, {place: json.loads(state.manifest) for place, state in states.items()})}
 
 
 def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place, TaskState]) -> None:
@@ -130,7 +160,7 @@ def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place
         StateCorrupt: says which are missing.
         ExternalError: the segments cannot be reached now.
     """
-    named = {*names_of(layout.segments, {place: json.loads(state.manifest) for place, state in states.items()})}
+    named = _named(layout, states)
     if not named or not (missing := sorted(named - {found.name for found in segments.listed()})):
         return
     told = ", ".join(missing[:MOST_TOLD]) + (f" and {len(missing) - MOST_TOLD} more" if len(missing) > MOST_TOLD else "")

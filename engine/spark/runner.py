@@ -133,7 +133,8 @@ class RunningQuery:
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
         parallel = min(plan.tasks, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        return cls(plan, launch, state, dsn, options, run, _surroundings(spark, run), parallel)
+        surroundings = _surroundings(spark, run if launch.elsewhere is None else None)
+        return cls(plan, launch, state, dsn, options, run, surroundings, parallel)
 
     @classmethod
     def start(cls, spark: SparkSession, plan: Plan, launch: Launch, dsn: str, options: RunOptions | None = None) -> RunningQuery:
@@ -373,8 +374,13 @@ class RunningQuery:
         return self._progress
 
 
-def _surroundings(spark: SparkSession, scratch: Path) -> Surroundings | None:
-    """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own."""
+def _surroundings(spark: SparkSession, scratch: Path | None) -> Surroundings | None:
+    """Return what workers elsewhere must have, which some of them have shown to; None where they are this process's own.
+
+    Args:
+        spark: the driver's session.
+        scratch: directory of the launch, beside its state; None: the state is in no directory.
+    """
     if not is_cluster(spark.sparkContext.master):
         return None
     surroundings = Surroundings.of_driver(scratch)

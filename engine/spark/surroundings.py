@@ -36,15 +36,15 @@ class Surroundings:
     Attributes:
         code: fingerprint of the engine's sources.
         packages: name and version.
-        directory: which the driver has made for this launch, below the query's checkpoint.
+        directory: which the driver has made for this launch, beside its state; None: the state is in no directory.
     """
 
     code: str
     packages: tuple[tuple[str, str], ...]
-    directory: Path
+    directory: Path | None
 
     @classmethod
-    def of_driver(cls, directory: Path) -> Surroundings:
+    def of_driver(cls, directory: Path | None) -> Surroundings:
         return cls(code_fingerprint(), tuple(_versions().items()), directory)
 
     def require(self) -> None:
@@ -58,10 +58,10 @@ class Surroundings:
         found = _versions()
         if other := [f"{name} {found[name]} instead of {version}" for name, version in self.packages if found[name] != version]:
             raise WorkersUnfit(f"{_here()} has {', '.join(other)}. {_ADVICE}")
-        if not self.directory.exists():
+        if self.directory is not None and not self.directory.exists():
             raise WorkersUnfit(
                 f"{_here()} does not see {self.directory}. SLACKWATER_CHECKPOINT_URL must name a directory on a file system that is "
-                "mounted at the same path on the driver's host and on every worker's"
+                "mounted at the same path on the driver's host and on every worker's, or SLACKWATER_STATE_URL an object store"
             )
 
 

@@ -89,6 +89,10 @@ class Directories:
                 directory.rmdir()
                 directory = directory.parent
 
+    def clear(self) -> None:
+        """See ``StateStore``."""
+        self.remove([found.name for found in self.listed()])
+
     def copy(self, names: Collection[str], target: Self) -> None:
         """See ``StateStore``. Hard links where the file system has them: segments never change."""
         for name in names:

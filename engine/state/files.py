@@ -174,7 +174,16 @@ def _check(path: Path) -> None:
 def _mapped(path: Path) -> pl.DataFrame:
     """Map a file without reading it; Polars' own reader copies."""
     with pa.memory_map(str(path)) as source:
-        frame = pl.from_arrow(pa.ipc.open_file(source).read_all())
+        return frame_of(pa.ipc.open_file(source), path.stem)
+
+
+def frame_of(reader: pa.RecordBatchFileReader, segment_id: str) -> pl.DataFrame:
+    """Return what a reader of Arrow's has, without a copy.
+
+    Raises:
+        StateCorrupt: it is no table.
+    """
+    frame = pl.from_arrow(reader.read_all())
     if not isinstance(frame, pl.DataFrame):
-        raise StateCorrupt(f"segment {path.stem} is not a table")
+        raise StateCorrupt(f"segment {segment_id} is not a table")
     return frame

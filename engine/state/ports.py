@@ -75,6 +75,10 @@ class StateStore(Protocol):
         """Remove segments, as ``listed`` names them; what is gone already is passed over."""
         ...
 
+    def clear(self) -> None:
+        """Remove every segment that is there."""
+        ...
+
     def copy(self, names: Collection[str], target: Self) -> None:
         """Let another place of the same store have segments under the same names; their content is not read here.
 

@@ -40,8 +40,9 @@ def upgrade() -> None:
         )
         """
     )
+    op.execute("CREATE TABLE log.deleted_state (query_id uuid NOT NULL, root uuid NOT NULL, PRIMARY KEY (query_id, root))")
 
 
 def downgrade() -> None:
     """Take them away."""
-    op.execute("DROP TABLE log.unnamed_segment, log.state_retention")
+    op.execute("DROP TABLE log.unnamed_segment, log.state_retention, log.deleted_state")

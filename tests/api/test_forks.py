@@ -260,7 +260,7 @@ async def test_a_segment_that_goes_while_it_is_copied_is_looked_for_at_the_next_
     client: httpx.AsyncClient, settings: Settings, dsn: str
 ) -> None:
     folder = await running(client, settings, dsn)
-    forked = forked_by_hand(dsn, GoesOn(settings.checkpoints_dir, dsn, folder))
+    forked = forked_by_hand(dsn, GoesOn(settings.checkpoints_dir, settings.state_store, dsn, folder))
     assert forked.row.fork_of is not None
     assert forked.row.fork_of["batch_id"] == 2
     made = checkpoint_directory(settings.checkpoints_dir, *ids_of(dsn, "counts_too")) / "segments" / "0" / "0"
@@ -270,7 +270,7 @@ async def test_a_segment_that_goes_while_it_is_copied_is_looked_for_at_the_next_
 async def test_a_result_beyond_the_limit_is_not_copied(client: httpx.AsyncClient, settings: Settings, dsn: str) -> None:
     await running(client, settings, dsn)
     with pytest.raises(Conflict, match="SLACKWATER_LIMITS__FORK_BYTES") as refused:
-        forked_by_hand(dsn, StateFiles(settings.checkpoints_dir), most_bytes=1_000)
+        forked_by_hand(dsn, StateFiles(settings.checkpoints_dir, settings.state_store), most_bytes=1_000)
     assert refused.value.code == "fork_too_large"
 
 

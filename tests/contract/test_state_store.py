@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import polars as pl
 import pytest
 
 from engine.errors import StateCorrupt
 from engine.state.directories import Directories
+from engine.state.objects import Objects
 from engine.state.ports import StateStore
+from engine.state.segment_cache import SegmentCache
 
 QUERY, CHECKPOINT, OTHER = (f"00000000-0000-0000-0000-{number:012d}" for number in (1, 2, 3))
 FRAME = pl.DataFrame({"n": [1, 2, 3]})
@@ -18,10 +21,14 @@ FRAME = pl.DataFrame({"n": [1, 2, 3]})
 Make = Callable[[], StateStore]
 
 
-@pytest.fixture(params=["directories"])
+@pytest.fixture(params=["directories", "objects"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Opens the place of all queries."""
-    stores: dict[str, Make] = {"directories": lambda: Directories(tmp_path / "state")}
+    cached, memory = SegmentCache(tmp_path / "cache", 1 << 20), f"memory:///{uuid4()}"
+    stores: dict[str, Make] = {
+        "directories": lambda: Directories(tmp_path / "state"),
+        "objects": lambda: Objects(memory, cached),
+    }
     return stores[request.param]
 
 
@@ -49,8 +56,9 @@ def test_what_is_removed_is_gone_and_may_be_removed_again(make: Make) -> None:
     place = make().below(QUERY).below(CHECKPOINT)
     task = place.task("segments/0/0")
     kept, removed = task.save(FRAME), task.save(FRAME)
-    for _ in range(2):
-        place.remove([f"segments/0/0/{removed}.arrow"])
+    also = task.save(FRAME)
+    place.remove([f"segments/0/0/{removed}.arrow"])
+    place.remove([f"segments/0/0/{name}.arrow" for name in (removed, also)])
     assert names(place) == {f"segments/0/0/{kept}.arrow"}
     with pytest.raises(StateCorrupt, match=removed):
         make().below(QUERY).below(CHECKPOINT).task("segments/0/0").load(removed)
@@ -71,6 +79,8 @@ def test_a_copy_outlives_what_it_was_made_of(make: Make) -> None:
     assert target.task("segments/0/0").load(segment).equals(FRAME)
     with pytest.raises(StateCorrupt, match=segment):
         place.copy([name], target)
+    store.below(OTHER).clear()
+    assert names(store) == set()
 
 
 def test_files_that_are_no_segments_are_left_alone(tmp_path: Path) -> None:

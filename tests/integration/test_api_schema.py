@@ -69,7 +69,7 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
             "DROP INDEX slackwater.relation_part",
             "ALTER TABLE slackwater.schema_support DROP COLUMN needed_by_use",
             "DROP TABLE log.task_state",
-            "DROP TABLE log.unnamed_segment, log.state_retention",
+            "DROP TABLE log.unnamed_segment, log.state_retention, log.deleted_state",
             "ALTER TABLE log.commit DROP COLUMN cursor, DROP COLUMN layout",
             "ALTER TABLE slackwater.query DROP COLUMN fork_of",
         ):

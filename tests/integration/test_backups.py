@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +16,8 @@ from engine.connectors.incarnation import current
 from engine.connectors.postgres import connect
 from engine.connectors.task_states import TaskState, write_states
 from engine.state.directories import Directories
+from engine.state.objects import Objects
+from engine.state.segment_cache import SegmentCache
 from tests.integration.driver_tools import Control
 
 TIMEOUT_S = 5.0
@@ -48,10 +51,10 @@ def test_a_backup_holds_database_and_checkpoints_and_queries_run_again_when_it_i
     control.add()
     control.add(wants="stopped")
     before = wishes(dsn)
-    made = back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    made = back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
     assert wishes(dsn) == before
     assert set(made.queries) == {name for name, wish in before.items() if wish == "running"}
-    assert put_back(empty, tmp_path / "there", tmp_path / "backup") == made
+    assert put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup") == made
     assert wishes(empty) == before
     assert (tmp_path / "there" / "query" / "state").read_text() == "state"
     with connect(empty, "test") as connection:
@@ -79,8 +82,8 @@ def test_of_the_state_what_the_database_names_is_copied(dsn: str, empty: str, ch
     for path in (kept, former):
         (checkpoints / path).parent.mkdir(parents=True, exist_ok=True)
         (checkpoints / path).write_bytes(b"kept for a database of another moment")
-    back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
-    put_back(empty, tmp_path / "there", tmp_path / "backup")
+    back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
+    put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup")
     found = {path.relative_to(tmp_path / "there") for path in (tmp_path / "there").rglob("*.arrow")}
     assert found == {named, taken_over_halfway}
 
@@ -89,10 +92,25 @@ def test_a_backup_that_lacks_state_which_its_database_names_is_refused(
     dsn: str, empty: str, checkpoints: Path, tmp_path: Path
 ) -> None:
     named = segment(dsn, checkpoints)
-    back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
     (tmp_path / "backup" / "checkpoints" / named).unlink()
-    with pytest.raises(BackupFailed, match=f"names 1 files of state that are not in it, such as {named}"):
-        put_back(empty, tmp_path / "there", tmp_path / "backup")
+    with pytest.raises(BackupFailed, match=f"of 1 segments .* 1 are not in .*, such as {named}"):
+        put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup")
+
+
+def test_of_state_in_an_object_store_it_is_checked_that_it_is_there(
+    dsn: str, empty: str, checkpoints: Path, tmp_path: Path
+) -> None:
+    named = segment(dsn, checkpoints)
+    there = Objects(f"memory:///{uuid4()}", SegmentCache(tmp_path / "cache", 1 << 20))
+    with pytest.raises(BackupFailed, match=f"of 1 segments .* 1 are not in memory://.*, such as {named}"):
+        back_up(dsn, checkpoints, there, tmp_path / "lacking", TIMEOUT_S)
+    there.put(str(named), (checkpoints / named).read_bytes())
+    shutil.rmtree(checkpoints / named.parts[0])
+    made = back_up(dsn, checkpoints, there, tmp_path / "backup", TIMEOUT_S)
+    with pytest.raises(BackupFailed, match=f"put it back with SLACKWATER_STATE_URL={there.url}"):
+        put_back(empty, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup")
+    assert put_back(empty, tmp_path / "there", there, tmp_path / "backup") == made
 
 
 def test_a_query_that_does_not_come_to_rest_is_named_and_runs_on(
@@ -106,7 +124,7 @@ def test_a_query_that_does_not_come_to_rest_is_named_and_runs_on(
     )
     (name,) = wishes(dsn)
     with pytest.raises(BackupFailed, match=f"did not come to rest: {name}"):
-        back_up(dsn, checkpoints, tmp_path / "backup", 0.2)
+        back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", 0.2)
     assert wishes(dsn) == {name: "running"}
 
 
@@ -119,7 +137,7 @@ def without_contents(backup: Path, _there: Path) -> None:
 
 
 def of_a_newer_version(backup: Path, _there: Path) -> None:
-    (backup / "backup.json").write_text('{"format": 2}')
+    (backup / "backup.json").write_text('{"format": 3}')
 
 
 def cut(backup: Path, _there: Path) -> None:
@@ -145,10 +163,10 @@ def beside_other_state(_backup: Path, there: Path) -> None:
 def test_what_cannot_be_put_back_is_refused_and_leaves_nothing(
     dsn: str, empty: str, checkpoints: Path, tmp_path: Path, damage: Callable[[Path, Path], None], is_empty: bool, message: str
 ) -> None:
-    back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+    back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)
     damage(tmp_path / "backup", tmp_path / "there")
     with pytest.raises(BackupFailed, match=message):
-        put_back(empty if is_empty else dsn, tmp_path / "there", tmp_path / "backup")
+        put_back(empty if is_empty else dsn, tmp_path / "there", Directories(tmp_path / "there"), tmp_path / "backup")
     with connect(empty, "test") as connection:
         assert connection.execute("SELECT to_regclass('slackwater.query')").fetchone() == (None,)
 
@@ -156,4 +174,4 @@ def test_what_cannot_be_put_back_is_refused_and_leaves_nothing(
 def test_a_backup_overwrites_nothing(dsn: str, checkpoints: Path, tmp_path: Path) -> None:
     (tmp_path / "backup").mkdir()
     with pytest.raises(BackupFailed, match="exists already"):
-        back_up(dsn, checkpoints, tmp_path / "backup", TIMEOUT_S)
+        back_up(dsn, checkpoints, Directories(checkpoints), tmp_path / "backup", TIMEOUT_S)

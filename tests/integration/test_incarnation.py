@@ -12,6 +12,7 @@ import pytest
 from app.driver.state_root import StateRoot, StateRootDamaged
 from engine.connectors.incarnation import current, mark, notice
 from engine.connectors.postgres import Connection, connect
+from engine.state.directories import Directories
 from tests.conftest import database
 
 
@@ -47,11 +48,11 @@ def test_a_restored_copy_begins_a_new_incarnation_once(connection: Connection, p
 
 def test_a_log_that_ends_before_what_a_driver_saw_was_put_back(connection: Connection, tmp_path: Path) -> None:
     notice(connection)
-    root = StateRoot.open(tmp_path)
+    root = StateRoot.open(tmp_path, Directories(tmp_path))
     assert root.seen() is None
     now = mark(connection)
     root.note(replace(now, wal_bytes=now.wal_bytes + 10**9))
-    assert notice(connection, StateRoot.open(tmp_path).seen())
+    assert notice(connection, StateRoot.open(tmp_path, Directories(tmp_path)).seen())
     assert current(connection) is not None
     # Another driver, which saw the same, begins no other one; and of another cluster the fingerprint tells.
     assert not notice(connection, root.seen())
@@ -73,16 +74,16 @@ def test_looking_writes_nothing_so_that_a_database_that_only_reads_can_be_looked
 
 
 def test_a_mark_that_cannot_be_kept_ends_nobody(tmp_path: Path, connection: Connection) -> None:
-    root = StateRoot.open(tmp_path / "root")
+    root = StateRoot.open(tmp_path / "root", Directories(tmp_path))
     shutil.rmtree(tmp_path / "root")
     root.note(mark(connection))
     assert root.seen() is None
 
 
 def test_a_root_keeps_its_id_and_refuses_a_file_that_is_none(tmp_path: Path) -> None:
-    first = StateRoot.open(tmp_path / "a")
-    assert StateRoot.open(tmp_path / "a").id == first.id
-    assert StateRoot.open(tmp_path / "b").id != first.id
+    first = StateRoot.open(tmp_path / "a", Directories(tmp_path))
+    assert StateRoot.open(tmp_path / "a", Directories(tmp_path)).id == first.id
+    assert StateRoot.open(tmp_path / "b", Directories(tmp_path)).id != first.id
     (tmp_path / "a" / "root.json").write_text("{}")
     with pytest.raises(StateRootDamaged, match=r"root\.json is damaged"):
-        StateRoot.open(tmp_path / "a")
+        StateRoot.open(tmp_path / "a", Directories(tmp_path))

@@ -13,9 +13,10 @@ import pytest
 from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
-from app.driver.collecting import Collecting
+from app.driver.collecting import Collecting, collector_lock
 from engine.connectors.postgres import connect
-from engine.connectors.retention import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, forget_retained
+from engine.connectors.retention import MOST_SEGMENTS, SETTLED_BATCHES, Collector, Look, Retention, delete_state
+from engine.connectors.schemas import schemas_of
 from engine.connectors.task_states import TaskState, write_states
 from engine.errors import ExternalError
 from engine.state.directories import Directories
@@ -98,7 +99,7 @@ class Query:
 @pytest.fixture
 def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with connect(dsn, "test") as opened:
-        opened.execute("TRUNCATE log.commit, log.task_state, log.unnamed_segment, log.state_retention")
+        opened.execute("TRUNCATE log.commit, log.task_state, log.unnamed_segment, log.state_retention, log.deleted_state")
         yield opened
 
 
@@ -299,17 +300,22 @@ def test_only_queries_that_committed_or_have_something_due_are_looked_at_again(
     assert len(asked) == 3
 
 
-def test_of_a_query_that_is_gone_nothing_is_noted(query: Query, connection: psycopg.Connection[Any], look: Any) -> None:
+def test_of_a_deleted_query_everything_goes_with_the_next_look(
+    query: Query, connection: psycopg.Connection[Any], tmp_path: Path, look: Any
+) -> None:
     query.commits()
+    other = Query(connection, tmp_path)
+    kept = other.writes()
     query.writes()
+    other.commits(kept)
+    with connection.transaction():
+        connection.execute("DELETE FROM log.commit WHERE query_id = %s", (query.id,))
+        delete_state(connection, query.id, ROOT)
+    Collector(Directories(tmp_path / "elsewhere"), UUID(int=2), PLENTY).look(connection)
+    assert query.there
     look()
-    query.launches()
-    look(Retention(0, 0))
-    query.writes()
-    query.commits()
-    look()
-    forget_retained(connection, query.id)
-    assert (query.noted, query.reaches_back) == (set(), True)
+    assert (query.there, other.there) == (set(), {kept})
+    assert connection.execute("SELECT FROM log.deleted_state").fetchall() == []
 
 
 def test_one_driver_of_a_place_looks_at_a_time(
@@ -318,7 +324,7 @@ def test_one_driver_of_a_place_looks_at_a_time(
     query.commits()
     query.writes()
     mine = Collecting(dsn, Directories(tmp_path), ROOT, PLENTY)
-    connection.execute("SELECT pg_advisory_lock(hashtextextended('slackwater-collector/' || %s, 0))", (str(ROOT),))
+    connection.execute("SELECT pg_advisory_lock(%s)", (schemas_of(connection).lock(collector_lock(ROOT)),))
     assert (mine.look(), query.noted) == (None, set())
     assert Collecting(dsn, Directories(tmp_path), UUID(int=2), PLENTY).look() is not None
     connection.execute("SELECT pg_advisory_unlock_all()")

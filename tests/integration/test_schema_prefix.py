@@ -26,6 +26,7 @@ from app.store.transactions import lock_edits
 from engine.connectors.incarnation import mark
 from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import SCHEMAS, Schemas
+from engine.state.directories import Directories
 from tests.api.change_writer import ChangeWriter
 from tests.conftest import database
 
@@ -203,15 +204,16 @@ def test_how_far_one_installation_was_seen_says_nothing_of_another(dsns: tuple[s
 def test_a_backup_holds_one_installation_and_is_put_back_beside_the_other(
     dsns: tuple[str, str], url: str, tmp_path: Path
 ) -> None:
-    made = back_up(dsns[0], tmp_path / "checkpoints", tmp_path / "backup", TIMEOUT_S)
+    there = Directories(tmp_path / "there")
+    made = back_up(dsns[0], tmp_path / "checkpoints", Directories(tmp_path / "checkpoints"), tmp_path / "backup", TIMEOUT_S)
     assert made.schema_prefix == A.prefix
     for other, told in ((dsns[1], "SLACKWATER_SCHEMA_PREFIX=acme_"), (dsns[0], "holds a Slackwater already")):
         with pytest.raises(BackupFailed, match=told):
-            put_back(other, tmp_path / "there", tmp_path / "backup")
+            put_back(other, tmp_path / "there", there, tmp_path / "backup")
     before = [names_in(dsn) for dsn in dsns]
     with psycopg.connect(url, autocommit=True) as connection:
         for name in A.names:
             connection.execute(f"DROP SCHEMA {name} CASCADE")
     assert revision_of(dsns[0]) is None
-    put_back(dsns[0], tmp_path / "there", tmp_path / "backup")
+    put_back(dsns[0], tmp_path / "there", there, tmp_path / "backup")
     assert [names_in(dsn) for dsn in dsns] == before

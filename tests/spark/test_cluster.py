@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import secrets
@@ -20,6 +21,7 @@ from app.driver.process_group import end_session, session_members
 from app.testing.service import command_of
 from tests.faults.service import Feeder, Service, service, until
 from tests.faults.stages import NAMES, QUERIES, SOURCES, Request, body, found, requests, undisturbed
+from tests.object_store import BUCKET, object_server
 from tests.spark.cluster import AUTH_SECRET, COMPOSED, Cluster, cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -133,6 +135,44 @@ def test_a_killed_driver_leaves_no_executor_behind_and_its_successor_goes_on(sta
         until("all queries were launched again", partial(runs, client, above), QUIET_S)
         assert differences(client, feeder, sent) == {}
     until("no executor and no worker of Python is left", lambda: not standalone.executors() + standalone.python_workers(), 60)
+
+
+NOTES: Json = {"k": "string", "n": "bigint", "note": "string", "at": "bigint"}
+NOTED: Json = {
+    "name": "noted", "from": {"stream": "notes"}, "group_by": ["k"], "tasks": 2,
+    "aggregate": {"notes": "count(*)", "total": "sum(n)", "note": "max(note)"}, "into": {"table": "noted"},
+}  # fmt: skip
+
+
+def test_workers_that_share_no_directory_keep_state_in_objects(tmp_path: Path) -> None:
+    """On this machine they could see the driver's: so it is looked at what lies there."""
+    chance = random.Random(7)
+    (tmp_path / "cluster").mkdir()
+    with object_server() as store, cluster(tmp_path / "cluster", store.environment) as standalone:
+        own = {
+            "SLACKWATER_STATE_URL": f"s3://{BUCKET}/state",
+            "SLACKWATER_STATE_CACHE_DIR": str(tmp_path / "copies"),
+            **store.environment,
+        }
+        given = {name: value for name, value in settings(standalone, tmp_path).items() if name != "SLACKWATER_CHECKPOINT_URL"}
+        with service({**given, **own}) as running, Client(running.url, timeout=20) as client:
+            log = {"type": "log", "partitions": 2}
+            client.register("streams", "notes", {"key": ["k"], "columns": NOTES, "event_time": "at", "connector": log})
+            client.put_query(NOTED)
+            expected: dict[str, tuple[int, int, str]] = {}
+            for number in range(400):
+                key, note = f"k{chance.randrange(40)}", chance.randbytes(1_000).hex()
+                count, total, longest = expected.get(key, (0, 0, ""))
+                expected[key] = count + 1, total + number, max(longest, note)
+                client.append(
+                    "streams", "notes", json.dumps({"k": key, "n": number, "note": note, "at": 1_000 + number}).encode()
+                )
+            rows = lambda: {row["k"]: (row["notes"], row["total"], row["note"]) for row in client.rows("noted")}  # noqa: E731
+            until("everything is counted", lambda: rows() == expected, QUIET_S)
+            assert {path.name for path in (running.data_dir / "checkpoints").rglob("*") if path.is_file()} <= {
+                "root.json", "database.json", "planned"
+            }  # fmt: skip
+            assert any(path.endswith(".arrow") for method, path in store.requests if method == "PUT")
 
 
 COPY: Json = {"name": "copy", "from": {"stream": "orders"}, "into": {"stream": "copy"}}

@@ -8,6 +8,8 @@ from pydantic import ValidationError
 
 from app.settings import Settings, UnknownSetting, effective, load_settings
 from engine.connectors.schemas import Schemas
+from engine.state.directories import Directories
+from engine.state.objects import Objects
 
 
 def test_nested_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,3 +175,42 @@ def test_how_long_state_stays_is_a_duration(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SLACKWATER_STATE_RETENTION", "soon")
     with pytest.raises(ValidationError, match=r"state_retention\n.*no duration; write a duration such as"):
         load_settings()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "s3://my.bucket/a/b-c/", "gs://bucket/prefix", "az://account/container/prefix"])
+def test_state_may_be_in_an_object_store(url: str) -> None:
+    store = Settings.model_validate({"state_url": url, "data_dir": "/data"}).state_store
+    assert isinstance(store, Objects)
+    assert (store.url, store.cached.directory) == (url.rstrip("/"), Path("/data/state-cache"))
+
+
+@pytest.mark.parametrize("url", ["", "file://", "file:///"])
+def test_without_an_object_store_state_is_in_files(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("SLACKWATER_STATE_URL", url)
+    monkeypatch.setenv("SLACKWATER_DATA_DIR", "/data")
+    assert load_settings().state_store == Directories(Path("/data/checkpoints"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "bucket",
+        "http://bucket/a",
+        "s3://",
+        "s3://key:secret@bucket/a",
+        "s3://bucket/a?b=c",
+        "hdfs://a/b",
+        "file:///mnt/state",
+        "az://account",
+    ],
+)
+def test_a_state_url_that_is_no_object_store_is_refused_with_what_would_be(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("SLACKWATER_STATE_URL", url)
+    with pytest.raises(ValidationError, match=r"state_url\n.*such as s3://bucket/prefix.*AWS_ACCESS_KEY_ID") as refused:
+        load_settings()
+    assert "secret@" not in str(refused.value)
+
+
+def test_a_cluster_with_an_object_store_needs_no_shared_directory() -> None:
+    given = {name: value for name, value in REMOTE.items() if name != "checkpoint_url"}
+    assert Settings.model_validate({**given, "state_url": "s3://bucket/prefix"}).state_url == "s3://bucket/prefix"
