@@ -24,10 +24,6 @@ from app.spark_settings import SparkSettings
 from app.sql_settings import SqlSettings
 from engine.connectors.schemas import OPTION, BadPrefix, Schemas
 from engine.definition.durations import parse_duration
-from engine.state.directories import Directories
-from engine.state.objects import Objects
-from engine.state.ports import StateStore
-from engine.state.segment_cache import SegmentCache
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
@@ -320,14 +316,8 @@ class Settings(BaseSettings):
         return None if self.database_url is None else Schemas(self.schema_prefix).carried_by(self.database_url.get_secret_value())
 
     @property
-    def state_store(self) -> StateStore:
-        """Where the segments of all queries are."""
-        if self.state_url is None:
-            return Directories(self.checkpoints_dir)
-        return Objects(self.state_url, SegmentCache(self._cache_dir, self.state_cache_bytes))
-
-    @property
-    def _cache_dir(self) -> Path:
+    def cache_dir(self) -> Path:
+        """Where this host keeps copies of state that is in an object store."""
         if self.state_cache_dir is not None:
             return self.state_cache_dir.expanduser().absolute()
         return (self.data_dir / "state-cache").expanduser().resolve()

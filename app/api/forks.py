@@ -28,6 +28,7 @@ from app.store.forks import Forking, at_one_commit, fork_query, in_body
 from app.store.queries import QueryRow, find_query, get_query
 from app.store.sql.functions import with_functions
 from app.store.state_files import StateFiles
+from app.store.state_places import state_files_of
 from app.store.stored import opened
 from app.store.takeovers import TakeOver, take_over
 from app.store.transactions import raw
@@ -102,7 +103,7 @@ async def post_fork(
 
 
 def _files(services: Services) -> StateFiles:
-    return StateFiles(services.settings.checkpoints_dir, services.settings.state_store)
+    return state_files_of(services.settings)
 
 
 def _definition(services: Services, name: str, asked: ForkBody) -> QueryDefinition:

@@ -18,6 +18,7 @@ from app.cli.opening import only_service, open_database, read_settings
 from app.errors import AppError
 from app.store.backups import BackupFailed, back_up, put_back
 from app.store.schema_version import SchemaTooNew
+from app.store.state_places import state_store_of
 from app.telemetry import configure_logging
 from engine.errors import EngineError
 
@@ -35,7 +36,7 @@ def backup(
     # Told to end, it lets the queries go on first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures(), open_database(settings) as dsn:
-        made = back_up(dsn, settings.checkpoints_dir, settings.state_store, directory, timeout)
+        made = back_up(dsn, settings.checkpoints_dir, state_store_of(settings), directory, timeout)
     typer.echo(f"{directory} holds the database and the state of its queries; {len(made.queries)} were paused for it")
 
 
@@ -47,7 +48,7 @@ def restore(
     configure_logging(settings.log)
     as_command()
     with _failures(), only_service(settings), open_database(settings) as dsn:
-        found = put_back(dsn, settings.checkpoints_dir, settings.state_store, directory)
+        found = put_back(dsn, settings.checkpoints_dir, state_store_of(settings), directory)
     typer.echo(f"the backup is back; {len(found.queries)} queries run as soon as `slackwater serve` does")
 
 

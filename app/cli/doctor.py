@@ -25,6 +25,7 @@ from app.settings import Settings
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.store.schema_version import SchemaTooNew, refuse_newer
+from app.store.state_places import state_store_of
 from app.tracing import TracingMissing, tracing_of
 from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import Schemas
@@ -61,8 +62,8 @@ def examine(settings: Settings) -> list[Finding]:
     found = [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
     if settings.checkpoint_url is not None:
         found.append(_directory("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
-    if isinstance(settings.state_store, Objects):
-        found.append(_objects(settings.state_store))
+    if isinstance(store := state_store_of(settings), Objects):
+        found.append(_objects(store))
     if settings.spark.is_cluster:
         found.append(_master(settings))
     if settings.oidc.issuer is not None:

@@ -37,6 +37,7 @@ from app.settings import DriverSettings, Settings
 from app.store import drivers, transitions
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.schema_version import look_at_schema
+from app.store.state_places import state_store_of
 from app.store.transitions import LeasedQuery
 from engine.connectors.incarnation import mark, notice
 from engine.connectors.links import LinkedConnection
@@ -106,7 +107,7 @@ class DriverProcess:
         self._checkpoints_dir = settings.checkpoints_dir
         launcher = FencedLauncher(dsn, self._checkpoints_dir, runner)
         self._host = QueryHost(launcher, settings.driver.stop_timeout_ms / 1000, self._wake.set, lambda: runner.is_alive)
-        self._store = settings.state_store
+        self._store = state_store_of(settings)
         self._root = StateRoot.open(self._checkpoints_dir, self._store)
         retention = Retention(settings.state_retention_ms, settings.state_retained_bytes)
         self._collecting = Collecting(dsn, self._store, self._root.id, retention)

@@ -16,6 +16,7 @@ from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.files_root import check_directory
 from app.store.state_files import checkpoint_directory, query_directory
+from app.store.state_places import state_store_of
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
 from engine.connectors.links import LinkedConnection
@@ -103,7 +104,7 @@ class SparkRunner:
         order.note_phase("restoring")
         # Links stay: executors on other hosts know the path that was set, and there a link may lead elsewhere.
         directory = checkpoint_directory(self._checkpoints_dir.absolute(), order.query_id, order.checkpoint_id)
-        store = self._of_service.state_store
+        store = state_store_of(self._of_service)
         elsewhere = store.below(str(order.query_id)).below(str(order.checkpoint_id)) if isinstance(store, Objects) else None
         options = RunOptions(
             on_first_commit=lambda: order.note_phase("committed"),

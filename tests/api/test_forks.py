@@ -22,6 +22,7 @@ from app.settings import Settings
 from app.store.database import engine_for
 from app.store.forks import Forked, Forking, at_one_commit, fork_query
 from app.store.state_files import StateFiles, checkpoint_directory
+from app.store.state_places import state_store_of
 from engine.connectors.log import append_batches, encode_batch, ensure_feed, read_feed
 from engine.connectors.postgres import connect
 from engine.connectors.replay_reader import replay_feed
@@ -260,7 +261,7 @@ async def test_a_segment_that_goes_while_it_is_copied_is_looked_for_at_the_next_
     client: httpx.AsyncClient, settings: Settings, dsn: str
 ) -> None:
     folder = await running(client, settings, dsn)
-    forked = forked_by_hand(dsn, GoesOn(settings.checkpoints_dir, settings.state_store, dsn, folder))
+    forked = forked_by_hand(dsn, GoesOn(settings.checkpoints_dir, state_store_of(settings), dsn, folder))
     assert forked.row.fork_of is not None
     assert forked.row.fork_of["batch_id"] == 2
     made = checkpoint_directory(settings.checkpoints_dir, *ids_of(dsn, "counts_too")) / "segments" / "0" / "0"
@@ -270,7 +271,7 @@ async def test_a_segment_that_goes_while_it_is_copied_is_looked_for_at_the_next_
 async def test_a_result_beyond_the_limit_is_not_copied(client: httpx.AsyncClient, settings: Settings, dsn: str) -> None:
     await running(client, settings, dsn)
     with pytest.raises(Conflict, match="SLACKWATER_LIMITS__FORK_BYTES") as refused:
-        forked_by_hand(dsn, StateFiles(settings.checkpoints_dir, settings.state_store), most_bytes=1_000)
+        forked_by_hand(dsn, StateFiles(settings.checkpoints_dir, state_store_of(settings)), most_bytes=1_000)
     assert refused.value.code == "fork_too_large"
 
 

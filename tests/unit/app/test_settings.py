@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.settings import Settings, UnknownSetting, effective, load_settings
+from app.store.state_places import state_store_of
 from engine.connectors.schemas import Schemas
 from engine.state.directories import Directories
 from engine.state.objects import Objects
@@ -179,7 +180,7 @@ def test_how_long_state_stays_is_a_duration(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://my.bucket/a/b-c/", "gs://bucket/prefix", "az://account/container/prefix"])
 def test_state_may_be_in_an_object_store(url: str) -> None:
-    store = Settings.model_validate({"state_url": url, "data_dir": "/data"}).state_store
+    store = state_store_of(Settings.model_validate({"state_url": url, "data_dir": "/data"}))
     assert isinstance(store, Objects)
     assert (store.url, store.cached.directory) == (url.rstrip("/"), Path("/data/state-cache"))
 
@@ -188,7 +189,7 @@ def test_state_may_be_in_an_object_store(url: str) -> None:
 def test_without_an_object_store_state_is_in_files(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("SLACKWATER_STATE_URL", url)
     monkeypatch.setenv("SLACKWATER_DATA_DIR", "/data")
-    assert load_settings().state_store == Directories(Path("/data/checkpoints"))
+    assert state_store_of(load_settings()) == Directories(Path("/data/checkpoints"))
 
 
 @pytest.mark.parametrize(
