@@ -135,9 +135,9 @@ class _Lane:
 
     @property
     def counts_records(self) -> bool:
-        """Whether its offsets count records, as those of a log do."""
-        first = self.backlog.chunks[0]
-        return first.rows == first.end_offset - self.backlog.start
+        """Whether its offsets count records, as those of a log do; those of files leap from one to the next."""
+        chunks = self.backlog.chunks
+        return sum(chunk.rows for chunk in chunks) == chunks[-1].end_offset - self.backlog.start
 
     def within(self, limit: BatchLimit) -> int:
         """Return the end of as many chunks as fit, at least one; of a first one that is too long, where offsets count its records, a part."""
