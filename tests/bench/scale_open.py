@@ -24,11 +24,11 @@ from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.folding import folded
 from engine.plan.model import Plan
-from engine.state.files import FileSegmentStore
 from tests.bench.core_jobs import canonical, source_definition
 from tests.bench.core_scaling import Peak, private_bytes
 from tests.bench.nxt import BASE_MS, Ints
-from tests.bench.scale_core import KEEP_MANIFESTS, CoreScale, Worked, cpu_seconds, measured
+from tests.bench.scale_core import CoreScale, Worked, cpu_seconds, measured
+from tests.bench.segments import PurgedSegments
 
 BATCH_MS: Final = 25_000
 """Groups that begin in a batch: twice as many records."""
@@ -90,14 +90,14 @@ def _batches(kind: str, groups: int, first: int, last: int) -> Iterator[pl.DataF
 
 
 def _work(kind: str, emit: str, groups: int, root: Path) -> Worked:
-    store, plan = FileSegmentStore(root, KEEP_MANIFESTS), _plan(kind, emit, groups)
+    store, plan = PurgedSegments(root), _plan(kind, emit, groups)
     pipeline = Pipeline(plan, None, lambda _stage, _task: store)
     last = max(groups + groups // 2, LEAST_MS)
     before = private_bytes()
     spent, records, results, wrong, longest = 0.0, 0, 0, 0, 0.0
     with Peak() as peak:
         for batch, frame in enumerate(_batches(kind, groups, 0, last)):
-            store.begin(batch)
+            store.purge()
             seconds, made = cpu_seconds(partial(_step, pipeline, plan, frame, batch))
             spent, longest, records = spent + seconds, max(longest, seconds), records + frame.height
             results += sum(changes.height for changes in made)
@@ -109,8 +109,7 @@ def _work(kind: str, emit: str, groups: int, root: Path) -> Worked:
 
 def _reopen(kind: str, emit: str, groups: int, manifest: dict[str, Any], root: Path) -> tuple[float, int]:
     begun, last = time.perf_counter(), manifest["last"]
-    store, plan = FileSegmentStore(root, KEEP_MANIFESTS), _plan(kind, emit, groups)
-    store.begin(1 << 20)
+    store, plan = PurgedSegments(root), _plan(kind, emit, groups)
     pipeline = Pipeline(plan, manifest["pipeline"], lambda _stage, _task: store)
     [frame] = _batches(kind, groups, last, last + 1_000)
     made = _step(pipeline, plan, frame, 1 << 20)
