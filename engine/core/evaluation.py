@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-_ROWS = "$rows"
-"""Stands for the frame's height among the columns that are computed: a literal alone would give one row."""
+_ROWS = "_rows"
+"""Which no column of a user is called. Stands for the frame's height among the columns that are computed: a literal alone would give one row."""
 
 
 class Evaluation:
