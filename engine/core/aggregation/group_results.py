@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,9 @@ from engine.core.ports import SegmentStore
 from engine.core.structures.sorted_search import distinct
 from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
+
+FEW_ROWS: Final = 1_024
+"""Of so many finding out whether they differ costs less than the plan of a query that merges them; of more it would only be done twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,9 @@ class GroupResults:
         return [partials[HASH].alias(KEY_HASH), *group]
 
     def _merge(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """Merge partials of equal groups; the hash alone could collide."""
-        if self._aggregates.stay_alone(partials) and len(distinct(partials[HASH].to_numpy())) == partials.height:
+        """Merge partials of equal groups; the hash alone could collide. A few that all differ are merged already."""
+        is_few = partials.height <= FEW_ROWS
+        if is_few and self._aggregates.stay_alone(partials) and len(distinct(partials[HASH].to_numpy())) == partials.height:
             return self._aggregates.settle(partials)
         grouped = partials.group_by(HASH, *self._grouping.own)
         own = [pl.col(LATEST).max(), *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns)]
