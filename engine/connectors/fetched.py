@@ -9,7 +9,7 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
-from engine.connectors.log import FEED_HEADS_SQL, Head
+from engine.connectors.log import Head, feed_heads
 from engine.connectors.postgres import Connection
 
 MOST_BYTES: Final = 256 * 1024
@@ -71,19 +71,15 @@ def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[Lo
     with (
         connection.cursor(row_factory=tuple_row) as tokens,
         connection.cursor(binary=True, row_factory=tuple_row) as batches,
-        connection.cursor(row_factory=tuple_row) as heads,
     ):
         with connection.pipeline():
             tokens.execute(_TOKENS_SQL, (list(queries),))
             params = {"feeds": feeds, "partitions": partitions, "starts": starts, "ends": ends, "most": MOST_BYTES}
             batches.execute(_BATCHES_SQL, params)
-            heads.execute(FEED_HEADS_SQL, {"names": sorted(set(feeds))})
-        of_feeds: dict[str, list[Head]] = {}
-        for name, *head in heads:
-            of_feeds.setdefault(name, []).append(Head(*head))
+            heads = feed_heads(connection, set(feeds))
         return Fetched(
             frozenset(queries),
             {(query, stage, task): token for query, stage, task, token in tokens},
             {splits[place - 1]: list(zip(bases, payloads, strict=True)) for place, bases, payloads in batches},
-            of_feeds,
+            heads,
         )

@@ -64,7 +64,7 @@ ORDER BY base_offset
 """Batches that meet ``[start, end)``; cut them with ``cut_batch``."""
 
 FIND_FEED_SQL = "SELECT id, partitions, retention_ms, start_sequence, next_sequence FROM log.feed WHERE name = %(name)s"
-FEED_HEADS_SQL = """
+_FEED_HEADS_SQL = """
 SELECT f.name, h.partition, h.start_offset, h.next_offset FROM log.feed f JOIN log.head h ON h.feed_id = f.id
 WHERE f.name = ANY(%(names)s) ORDER BY f.name, h.partition
 """
@@ -245,7 +245,7 @@ def feed_heads(connection: Connection, names: Collection[str]) -> dict[str, list
     """Return the heads of several feeds, by name, in one statement; feeds that are not there are left out."""
     found: dict[str, list[Head]] = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for name, *head in cursor.execute(FEED_HEADS_SQL, {"names": list(names)}):
+        for name, *head in cursor.execute(_FEED_HEADS_SQL, {"names": list(names)}):
             found.setdefault(name, []).append(Head(*head))
     return found
 
