@@ -20,7 +20,7 @@ import structlog
 from app.store.state_files import ROOT_FILE, root_id
 from engine.connectors.incarnation import Mark
 from engine.errors import StateCorrupt
-from engine.state.files import sync_directory
+from engine.state.files import sync
 from engine.state.objects import Objects
 from engine.state.ports import StateStore
 
@@ -103,7 +103,7 @@ def _make(file: Path) -> None:
         pass
     finally:
         draft.unlink()
-    sync_directory(file.parent)
+    sync(file.parent)
 
 
 def _made_in(store: Objects, file: Path) -> bytes:

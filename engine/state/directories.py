@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from engine.core.hashing import UNSEEDED, KeyHash
 from engine.errors import STATE_CURE, DiskFull, ExternalError, StateCorrupt
-from engine.state.files import NO_SPACE, FileSegmentStore, make_directory, sync_directory
+from engine.state.files import NO_SPACE, FileSegmentStore, make_directory, sync
 from engine.state.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX, Stored
 
 _DEAD: Final = ".dead"
@@ -106,14 +106,14 @@ class Directories:
                     raise
                 except OSError:
                     shutil.copyfile(source, copied)
-                    _sync(copied)
+                    sync(copied)
             except FileNotFoundError as error:
                 raise StateCorrupt(f"the state file {source} is missing. {STATE_CURE}") from error
             except OSError as error:
                 kind = DiskFull if error.errno in NO_SPACE else ExternalError
                 raise kind(f"{copied} cannot be written: {error.strerror}. Free space, and try again") from error
         for directory in {(target.root / name).parent for name in names}:
-            sync_directory(directory)
+            sync(directory)
 
     @property
     def is_nearly_full(self) -> bool:
@@ -133,11 +133,3 @@ def _may_hold_segments(parts: tuple[str, ...]) -> bool:
 def is_of_segments(parts: Sequence[str]) -> bool:
     """Whether a path below the place of all queries is a folder of segments, or what is in one."""
     return len(parts) > _FOLDER_AT and parts[_FOLDER_AT].startswith(FIRST_SEGMENTS)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

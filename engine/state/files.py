@@ -116,7 +116,7 @@ class FileSegmentStore:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            sync_directory(self._root)
+            sync(self._root)
         except OSError as error:
             # What is left of it would only keep the disk full.
             path.unlink(missing_ok=True)
@@ -142,12 +142,12 @@ def make_directory(directory: Path) -> None:
     if not directory.is_dir():
         make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
+        sync(directory.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Return when the names in a directory are on the disk."""
-    handle = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Return when what a file holds, or the names in a directory, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
