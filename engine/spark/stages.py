@@ -150,7 +150,7 @@ class _Batch:
 
 
 class StageWork:
-    """What Spark's workers do for one stage of a plan: a function for ``mapInArrow``.
+    """What Spark's workers do for one stage of a plan; of one batch (``of_batch``) it is a function for ``mapInArrow``.
 
     Args:
         plan: the query's plan.
