@@ -129,6 +129,22 @@ class Client:
         edited = {} if definition is None else {"definition": definition}
         return self.call("POST", f"/v1/queries/{query}/fork", {"name": name, **edited, **options})
 
+    def commits(self, query: str) -> Json:
+        """Return the commits that a query can be rewound to, the newest first."""
+        return self.call("GET", f"/v1/queries/{query}/commits")
+
+    def rewind(self, query: str, batch_id: int, definition: Json | None = None, **options: str) -> Json:
+        """Put a query back to a commit.
+
+        Args:
+            query: that is paused, stopped or failed.
+            batch_id: of the commit.
+            definition: edited; None: its own.
+            options: ``desired_state``.
+        """
+        edited = {} if definition is None else {"definition": definition}
+        return self.call("POST", f"/v1/queries/{query}/rewind", {"batch_id": batch_id, **edited, **options})
+
     def take_over(self, query: str, fork: str) -> Json:
         """Put a fork in the place of its original; the fork is gone then."""
         return self.call("PUT", f"/v1/queries/{query}", params={"from_fork": fork})

@@ -85,6 +85,7 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
     },
     errors.NotFound: {
         "api_key_not_found": ("There is no key of that name.", "`GET /v1/api-keys` lists them."),
+        "connection_not_found": ("There is no connection of that name.", "`GET /v1/connections` lists them."),
         "error_not_found": ("There is no error with that code.", "`GET /v1/errors` lists them."),
         "late_record_not_found": (
             "The query keeps no such late record.",
@@ -106,10 +107,15 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
     },
     errors.Conflict: {
         "changes_expired": ("The beginning of the table's changes is gone.", "Read another relation, or make the table anew."),
+        "connection_in_use": ("Relations or queries use the connection.", "Delete those that the detail names first."),
         "feed_taken": ("The name of the feed is another relation's.", "Choose another feed."),
         "materialize_needs_rebuild": (
             "The rows that are kept would have to be made anew.",
             "Register the table under another name.",
+        ),
+        "commit_not_retained": (
+            "The query cannot go back to this commit: it was never retained, or is not any more.",
+            "`GET /v1/queries/{name}/commits` lists those there are.",
         ),
         "fork_not_possible": ("The query cannot be forked, or cannot take over this fork, as it is now.", "See the detail."),
         "fork_too_large": (
@@ -126,7 +132,13 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "partitions_differ": ("The feed has another number of partitions.", "Give the same number, or another feed."),
         "query_failed": ("The query behind a SELECT … EMIT has ended.", "See the detail."),
         "query_is_internal": ("The query follows a table with `materialize`.", "Change the table."),
+        "query_not_at_rest": ("The query runs, or is about to.", "Pause or stop it first, and wait until it is."),
         "query_not_wanted": ("The query shall not run, so it cannot be restarted.", "`PUT …/desired-state` first."),
+        "rewind_not_possible": ("The query cannot go back to this commit as things are now.", "See the detail."),
+        "rewind_too_large": (
+            "The change log is longer than what a rewind reads.",
+            "Raise SLACKWATER_LIMITS__REWIND_BYTES.",
+        ),
         "read_only": (
             "The relation is read only (`CREATE SOURCE …`): others fill it, and statements leave its columns alone.",
             'Write to another one; or `PUT` it with `"read_only": false` first.',
@@ -249,6 +261,7 @@ _DEFINITION: _Texts = {
     "buffer_not_bounded": ("In this mode nothing is buffered that a bound could limit.", "Leave the bound out."),
     "buffer_without_bound": ("A buffer says what to do when it is full, and has no bound.", "Give `max_rows` or `max_bytes`."),
     "buffer_without_mode": ("Nothing is held back in this mode.", "Leave `buffer` out, or choose a mode."),
+    "connection_host_refused": ("Connections may not reach this host.", "Name another one, or change SLACKWATER_CONNECTION_HOSTS."),
     "conflict_needs_event_time": ("Event time cannot decide where there is none.", "Name the column in `event_time`."),
     "definition_too_expensive": ("Checking the definition takes more time than the service gives.", "Compute parts of it in a query before."),
     "duration_malformed": ("The text is no duration.", "Write 500ms, 10s, 5m, 2h, 1d, or ISO 8601."),
@@ -281,6 +294,7 @@ _DEFINITION: _Texts = {
     "result_not_versionable": ("The result cannot keep its history.", "See the detail for which input has none."),
     "retention_below_size_plus_grace": ("Windows would leave before they are final.", "Raise `retention`, or leave it out."),
     "retention_without_table": ("The retention is of a table's windows.", "Leave it out, or write a table."),
+    "secret_key_missing": ("A secret cannot be kept without SLACKWATER_SECRET_KEY.", "Set it, or give `env:NAME` or `file:PATH`."),
     "start_needs_stream": ("A table is read from its beginning.", "Use `earliest`."),
     "stored_by_newer_version": ("A newer version stored this.", "Run that version, or replace the definition."),
     "suppress_needs_table": ("Records of a stream cannot stand for each other.", "Aggregate, or leave `suppress` out."),
@@ -330,6 +344,7 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "engine_error": ("The engine ended.", "See the detail.", False),
     "epoch_fenced": ("A newer launch has the query.", "Nothing: the newer one runs.", False),
     "exhausts_its_worker": ("Alone in a worker process, it took more memory than that may.", "See the detail.", True),
+    "connection_missing": ("There is no connection of the name that a connector has.", "Make it: `PUT /v1/connections/{name}`.", False),
     "external_error": ("Something outside failed.", "It is tried again; see the detail.", True),
     "invariant_broken": ("What cannot happen did.", "Report it with the detail.", False),
     "java_missing": ("There is no Java that Spark can use.", "`slackwater doctor` says how to get one.", False),
@@ -337,6 +352,8 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "no_driver": ("No driver is alive.", "`slackwater serve` starts one; `slackwater doctor` looks for the cause.", True),
     "no_driver_has_room": ("Every driver holds as many queries as it may.", "Start another, stop a query, or raise the cap.", True),
     "query_ended": ("The query ended without saying why.", "It is tried again; see driver.log.", True),
+    "registry_refused": ("The schema registry refuses.", "Look at its credentials and at the schema; see the detail.", False),
+    "registry_unavailable": ("The schema registry gives no answer.", "It is tried again.", True),
     "repartition_premature": ("The number of tasks cannot change just now.", "Change it back, or wait as the detail says.", False),
     "restart_budget_spent": ("The query failed too often in a row.", "Mend the cause, then `POST …/restart`.", False),
     "result_locked": ("Somebody holds a lock on what belongs to its result.", "End who holds it; see the detail.", True),
@@ -348,6 +365,7 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "state_unavailable": ("The object store with the state is away, or refuses.", "It is tried again; see `slackwater doctor`.", True),
     "state_not_here": ("The state is in another checkpoint directory.", "Start the driver with that directory.", True),
     "suppress_buffer_full": ("A buffer with `when_full: stop` is full.", "Raise its bound, or use emit_early.", False),
+    "unknown_schema": ("The schema registry has no schema of this id.", "Register it, or look at who writes the records.", False),
     "waits_for_producer": ("It waits for the query that writes one of its inputs.", "Resume that query; see the detail.", True),
     "worker_lost": ("A worker process was lost.", "It is tried again.", True),
     "workers_unfit": ("A worker of the cluster has other versions, or lacks the directory.", "Install the same; see the detail.", True),

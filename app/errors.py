@@ -4,7 +4,7 @@ AppError
 ├── BadRequest               400  unreadable: malformed_json, unknown_parameter, bad_parameter, bad_cursor
 ├── Unauthorized             401  api_key_missing, api_key_invalid, api_key_expired, token_invalid, token_expired
 ├── Forbidden                403  role_too_low, out_of_scope, token_without_role, token_without_scope, foreign_origin, keys_from_command_line
-├── NotFound                 404  relation_not_found, query_not_found, api_key_not_found, row_not_found, row_deleted, not_found
+├── NotFound                 404  relation_not_found, query_not_found, api_key_not_found, connection_not_found, row_not_found, not_found, ...
 ├── MethodNotAllowed         405  method_not_allowed
 ├── NotAcceptable            406  not_acceptable
 ├── Conflict                 409  name_taken, relation_in_use, state_incompatible, table_not_materialised, table_not_versioned, ...

@@ -1,15 +1,10 @@
-"""The one tree of settings: typed, frozen, read from the environment once and passed down.
-
-Every setting is an environment variable: ``SLACKWATER_PORT=9090``, nested ones with two underscores
-(``SLACKWATER_SPARK__DRIVER_MEMORY=4g``). A variable with our prefix that names no setting is an error: a typo must not pass silently.
-"""
+"""The one tree of settings: typed, frozen, passed down. ``app.effective_settings`` reads it from the environment."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
@@ -19,9 +14,13 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.limit_settings import LimitSettings, PushSettings
 from app.oidc_settings import OidcSettings, is_loopback
 from app.spark_settings import SparkSettings
 from app.sql_settings import SqlSettings
+from engine.connectors.connections.hosts import HostBounds
+from engine.connectors.connections.keys import SecretKeys
+from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.schemas import OPTION, BadPrefix, Schemas
 from engine.definition.durations import parse_duration
 
@@ -33,6 +32,9 @@ STATE_HINT = (
     "port or parameters: credentials and endpoint go to the client's own variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, ...). Leave it out to keep "
     "state in the data directory, or in another one that SLACKWATER_CHECKPOINT_URL names"
 )
+LEAST_INTERVAL_MS = 10_000
+"""A retained commit costs some statements and a copy of all manifests."""
+MOST_INTERVAL_MS = 86_400_000
 _OBJECTS = re.compile(
     r"(?:s3|gs)://[a-z0-9][a-z0-9._-]+(?:/[A-Za-z0-9._=-]+)*/?|az://[a-z0-9]+/[a-z0-9-]+(?:/[A-Za-z0-9._=-]+)*/?"
 )
@@ -62,59 +64,6 @@ class DriverSettings(BaseModel):
     healthy_after_ms: int = Field(default=120_000, ge=0)
     max_queries: int = Field(default=100, ge=1, le=1_000)
     rebalance_after_ms: int = Field(default=60_000, ge=0)
-
-
-class PushSettings(BaseModel):
-    """How event streams behave (`…/changes`, `…/events`).
-
-    Attributes:
-        heartbeat_s: silence after which a comment is sent, so that nothing in between takes the connection for dead.
-        close_after_s: age at which a stream is closed with a `reconnect` event, so that clients spread over processes anew.
-        write_timeout_s: a client that takes nothing for so long is closed; it resumes from its last event.
-        max_streams: open streams of this process; the next is answered 429.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    heartbeat_s: float = Field(default=15.0, gt=0)
-    close_after_s: float = Field(default=600.0, gt=0)
-    write_timeout_s: float = Field(default=30.0, gt=0)
-    max_streams: int = Field(default=5_000, ge=1)
-
-
-class LimitSettings(BaseModel):
-    """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``, where nothing else is said.
-
-    Attributes:
-        row_reads: reads of tables' rows by key. One core answers as many as the default within ten to twenty milliseconds.
-        scan_reads: reads of tables' rows that may look at many of them: lists, conditions, histories.
-        page_reads: other reads that may be long: records, late records, history, lateness, explanations.
-        append_bytes: bodies of appends that are read, judged or written; one larger than it passes alone.
-        read_timeout_ms: after it the database ends a statement that only reads, and the answer is 504 ``read_too_expensive``.
-        page_bytes: where a page ends before its ``limit``, with at least one item; ``next`` goes on. As much as one record may hold: an
-            answer is in memory about four times (database, text, bytes, socket), and dozens of reads are under way at once.
-        answer_bytes: of what cannot end early: one row, or the keys of one look-up; the database hands no more over (422
-            ``answer_too_large``). Four pages: a row that a query has gathered is larger than the records it is made of.
-        planning: definitions that are checked and laid out, the one work of a request that may take a second; others wait for their turn.
-        planning_wait_s: how long they wait (503 ``planning_busy``).
-        planning_cpu_s: how much CPU the checking of one definition may take (422 ``definition_too_expensive``).
-        fork_bytes: of the result of a query that is forked, its log included: they are copied in one transaction, while other edits wait (409
-            ``fork_too_large``).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    row_reads: int = Field(default=48, ge=1)
-    scan_reads: int = Field(default=48, ge=1)
-    page_reads: int = Field(default=48, ge=1)
-    append_bytes: int = Field(default=128 * 1024 * 1024, ge=1_024)
-    read_timeout_ms: int = Field(default=10_000, ge=100, le=3_600_000)
-    page_bytes: int = Field(default=16 * 1024 * 1024, ge=1_024, le=256 * 1024 * 1024)
-    answer_bytes: int = Field(default=64 * 1024 * 1024, ge=1_024, le=512 * 1024 * 1024)
-    planning: int = Field(default=2, ge=1, le=64)
-    planning_wait_s: float = Field(default=10.0, gt=0)
-    planning_cpu_s: float = Field(default=5.0, gt=0)
-    fork_bytes: int = Field(default=2 * 1024**3, ge=0)
 
 
 class LogSettings(BaseModel):
@@ -160,6 +109,13 @@ class Settings(BaseSettings):
             of that time finds it.
         state_retained_bytes: how much of such state of each query stays at most; the oldest goes first. On a disk that is nearly full none
             does.
+        retained_commits_every: least time between two commits of a query that are retained, so that it can be rewound to them, ``10s`` or
+            more; they thin out with age to some forty, and go after ``state_retention``. ``0s``: none are.
+        secret_key: encrypts the secrets of connections in the database, 32 characters or more; ``new,old`` encrypts with the first and decrypts
+            with every one. None: connections have references alone (``env:``, ``file:``). The same for all services, drivers and workers.
+        secrets_dir: ``file:PATH`` of connections reads below it only; None: it reads nothing. There on every host that runs queries.
+        connection_hosts: names, patterns and networks that connections may reach, separated by commas
+            (``*.kafka.example.com,10.0.0.0/8``); empty: all but link-local addresses.
         pool_size: database connections of each pool; ``app/README.md`` counts them.
     """
 
@@ -197,6 +153,10 @@ class Settings(BaseSettings):
     state_cache_bytes: int = Field(default=16 * 1024**3, ge=1024**2)
     state_retention: str = "24h"
     state_retained_bytes: int = Field(default=4 * 1024**3, ge=0)
+    retained_commits_every: str = "1m"
+    secret_key: SecretStr | None = None
+    secrets_dir: Path | None = None
+    connection_hosts: str = ""
     pool_size: int = Field(default=4, ge=2, le=200)
     spark: SparkSettings = SparkSettings()
     driver: DriverSettings = DriverSettings()
@@ -253,6 +213,27 @@ class Settings(BaseSettings):
     @classmethod
     def _is_duration(cls, value: str) -> str:
         parse_duration(value)
+        return value
+
+    @field_validator("retained_commits_every")
+    @classmethod
+    def _is_interval(cls, value: str) -> str:
+        interval_ms = parse_duration(value)
+        if interval_ms and not LEAST_INTERVAL_MS <= interval_ms <= MOST_INTERVAL_MS:
+            raise ValueError(f"'{value}': from 10s to 1d, or 0s for none")
+        return value
+
+    @field_validator("secret_key")
+    @classmethod
+    def _are_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            SecretKeys.of(value.get_secret_value())
+        return value
+
+    @field_validator("connection_hosts")
+    @classmethod
+    def _are_hosts(cls, value: str) -> str:
+        HostBounds.of(value)
         return value
 
     @field_validator("otel_endpoint")
@@ -328,6 +309,17 @@ class Settings(BaseSettings):
         return parse_duration(self.state_retention)
 
     @property
+    def retained_commits_every_ms(self) -> int:
+        """``retained_commits_every`` in milliseconds."""
+        return parse_duration(self.retained_commits_every)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What this process uses connections with. Drivers and workers read the same from their environment."""
+        keys = None if self.secret_key is None else SecretKeys.of(self.secret_key.get_secret_value())
+        return Surroundings(keys, os.environ, self.secrets_dir, HostBounds.of(self.connection_hosts))
+
+    @property
     def is_key_required(self) -> bool:
         """Whether requests need an API key."""
         return self.auth == "on" or (self.auth == "auto" and (not self.is_loopback or self.oidc.issuer is not None))
@@ -351,65 +343,7 @@ class Settings(BaseSettings):
         return (self.data_dir / "checkpoints").expanduser().resolve()
 
 
-class UnknownSetting(ValueError):
-    """An environment variable with our prefix names no setting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effective:
-    """One setting as it is in force.
-
-    Attributes:
-        name: dotted path, such as ``spark.master``.
-        variable: the environment variable that sets it.
-        value: its text; secrets are masked.
-        origin: where the value comes from.
-    """
-
-    name: str
-    variable: str
-    value: str
-    origin: Literal["environment", "default", "command line"]
-
-
-def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from the environment.
-
-    Raises:
-        UnknownSetting: a variable with our prefix names no setting.
-        pydantic.ValidationError: a value is not what its setting takes.
-    """
-    present = os.environ if environment is None else environment
-    known = {variable for _, variable, _ in _leaves(Settings.model_construct())}
-    unknown = sorted(name for name in present if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
-    if unknown:
-        raise UnknownSetting(f"{', '.join(unknown)}: no such setting; `slackwater config show` lists all of them")
-    return Settings()
-
-
-def effective(settings: Settings, environment: Mapping[str, str], overridden: frozenset[str] = frozenset()) -> list[Effective]:
-    """List every setting with its value and origin; ``overridden`` names those the command line gave."""
-    present = {name.upper() for name, value in environment.items() if value != ""}
-    rows = []
-    for name, variable, value in _leaves(settings):
-        origin: Literal["environment", "default", "command line"] = "environment" if variable in present else "default"
-        if name in overridden:
-            origin = "command line"
-        rows.append(Effective(name, variable, "" if value is None else str(value), origin))
-    return rows
-
-
 def _is_here(database: Mapping[str, Any]) -> bool:
     """Whether a database is reached in a way that only this machine has."""
     hosts = str(database.get("hostaddr") or database.get("host") or "localhost").split(",")
     return any(host.startswith(("/", "@")) or is_loopback(host) for host in hosts)
-
-
-def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, object]]:
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        here = (*path, name)
-        if isinstance(value, BaseModel):
-            yield from _leaves(value, here)
-        else:
-            yield ".".join(here), ENV_PREFIX + NESTING.join(here).upper(), value

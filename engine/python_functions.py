@@ -28,6 +28,9 @@ BASE_BYTES: Final = 4 << 30
 START_S: Final = 60.0
 """How long a process may take to import what it needs, on a machine that does much else."""
 
+_WITHHELD: Final = "SLACKWATER_"
+"""Beginning of the variables that a function does not get."""
+
 _CHUNK: Final = 1 << 16
 
 
@@ -107,7 +110,9 @@ class _Host:
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = python_command("engine.function_host", str(BASE_BYTES + self._runnable.most_bytes))
-        environment = import_environment() | {"POLARS_MAX_THREADS": "1"}
+        # What runs there is code of users: keys, passwords and secrets of connections stay here.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_WITHHELD)}
+        environment = import_environment(kept) | {"POLARS_MAX_THREADS": "1"}
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )

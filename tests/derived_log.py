@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import polars as pl
 import psycopg
 
-from engine.connectors.log import find_feed
-from engine.connectors.sequences import PLACE_COLUMNS, read_sequence
+from engine.connectors.log.sequences import (
+    PLACE_COLUMNS,
+    Advance,
+    SequencedFeed,
+    add_partitions,
+    blocks_of,
+    open_sequences,
+    read_sequence,
+)
+from engine.connectors.log.storage import find_feed
+from engine.connectors.written import Written
 from engine.core.frames import HEAD, TS
 from engine.core.order import CAUSE_COLUMNS
+from engine.core.sequence import Numbered
 
 SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)
 """What reading adds to the columns that were appended."""
@@ -29,6 +40,29 @@ def caused(changes: pl.DataFrame, head: int | None = 5, first: int = 0) -> pl.Da
     heads = pl.col(TS) if head is None else pl.lit(head, pl.Int64)
     values = zip(CAUSE_COLUMNS, (heads, pl.lit(0, pl.Int64), places), strict=True)
     return changes.with_columns(value.alias(name) for name, value in values)
+
+
+def append_rows(
+    connection: psycopg.Connection[Any],
+    feed: SequencedFeed,
+    tasks: Sequence[pl.DataFrame],
+    numbers: Numbered,
+    producer: UUID | None,
+    now_ms: int,
+) -> None:
+    """Append a batch's rows to a feed in a transaction of its producer, as the sink does."""
+    add_partitions(connection, feed, len(tasks))
+    rows = sum(frame.height for frame in tasks)
+    written = Written()
+    advance = Advance(feed.id, feed.next_sequence + rows, numbers.reached_ms, producer, len(tasks))
+    written.append(advance, blocks_of(feed, tasks, numbers, now_ms))
+    with connection.cursor() as cursor:
+        written.send(cursor)
+
+
+def open_sequence(connection: psycopg.Connection[Any], name: str) -> SequencedFeed:
+    """Lock one derived feed."""
+    return open_sequences(connection, [name])[name]
 
 
 def read_derived(connection: psycopg.Connection[Any], name: str) -> Iterator[pl.DataFrame]:

@@ -32,7 +32,13 @@ RECHECK = "slackwater.recheck_key"
 RECHECK_SCOPE_S = 5.0
 """As long as a key that was recognised counts unasked: an event stream wakes up more often, and each look is a statement."""
 
-_KINDS: dict[str, ResourceKind] = {"streams": "stream", "tables": "table", "queries": "query", "api-keys": "api_key"}
+_KINDS: dict[str, ResourceKind] = {
+    "streams": "stream",
+    "tables": "table",
+    "queries": "query",
+    "api-keys": "api_key",
+    "connections": "connection",
+}
 log = structlog.stdlib.get_logger(__name__)
 
 

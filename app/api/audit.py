@@ -37,7 +37,7 @@ class AuditActor(Answer):
 class AuditResource(Answer):
     """What it was done to."""
 
-    type: Literal["stream", "table", "query", "api_key"] | None = Field(description="null: the route names none.")
+    type: Literal["stream", "table", "query", "api_key", "connection"] | None = Field(description="null: the route names none.")
     name: str | None = Field(description="Its name; null: the route names none.")
 
 
@@ -51,8 +51,8 @@ class AuditEntry(Answer):
         description="Also in the answer's X-Request-Id and in the service's log; null: a command, or refusals that were counted."
     )
     action: str = Field(
-        description="`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `revoke`; of what was refused the method "
-        "and the route.",
+        description="`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; of what was refused "
+        "the method and the route.",
         examples=["replace"],
     )
     resource: AuditResource = Field(description="What it was done to, or tried on.")

@@ -109,6 +109,43 @@ FORK: dict[str, Any] = {
     "fork_of": {"query": "delays_by_airport", "batch_id": 41, "committed_at": _AT},
     "changes": [],
 }
+_COMMIT: dict[str, Any] = {
+    "batch_id": 41,
+    "committed_at": _AT,
+    "position": {"log:departures": {"0": 1200, "1": 1187}},
+    "stream_time_ms": 1357034400000,
+}
+_NEWEST: dict[str, Any] = {
+    **_COMMIT,
+    "batch_id": 67,
+    "position": {"log:departures": {"0": 1310, "1": 1302}},
+    "stream_time_ms": 1357041600000,
+}
+COMMITS: dict[str, Any] = {
+    "items": [
+        {**_COMMIT, "of_launch": True, "can_rewind": True, "obstacle": None},
+        {
+            **_COMMIT,
+            "batch_id": 12,
+            "of_launch": False,
+            "can_rewind": False,
+            "obstacle": "records of log:departures from 310 to 400 in partition 0 were removed by retention",
+        },
+    ],
+    "newest": _NEWEST,
+    "obstacle": None,
+}
+REWIND_WISH: dict[str, Any] = {"batch_id": 41, "desired_state": "running"}
+REWIND: dict[str, Any] = {
+    **STORED_QUERY,
+    "generation": 2,
+    "version": 4,
+    "before": _NEWEST,
+    "after": _COMMIT,
+    "removed_rows": 26,
+    "changes": [],
+    "dry_run": False,
+}
 ONE_QUERY: dict[str, Any] = {
     **QUERY,
     "sql": "CREATE TABLE `delays_by_airport` WITH (DIALECT = 'STANDARD') AS SELECT `origin` AS `origin`, COUNT(*) AS `flights` FROM "

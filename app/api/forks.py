@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.api.bodies import JsonBody, read_json, request_body, validated
 from app.api.conditions import IdempotencyKey, OfWrite
-from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
+from app.api.deps import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
 from app.api.documented import answered, body_examples, problems
 from app.api.edit_schemas import EditChange
 from app.api.examples import FORK, FORK_WISH
@@ -41,6 +41,8 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKno
 FromFork = Annotated[
     str | None,
     Query(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00]+$",
         description="Name of a fork of this query, in the place of a body: the query takes over the fork's definition, result, state and "
         "position under its own names, and the fork is gone.",
         examples=["delays_wider"],

@@ -148,14 +148,14 @@ async def _check_feeds(services: Services, table: ReadableTable, wanted: Positio
         return
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, table.query_id)
-        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
+        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
     known = sorted(feed.name for feed in feeds if is_visible_feed(feed.name))
     if unknown := [name for name in wanted if name not in known]:
         raise _never_read(
             "unknown_feed", f"'{table.output.name}' never reads {unknown[0][:200]!r}; its position is made of {', '.join(known)}"
         )
     for feed in feeds:
-        partitions = sorted(ends.get(feed.log_feed, {})) if feed.type == "log" else []
+        partitions = sorted(ends.get(feed.log_feed, {})) if feed.traits.has_heads else []
         stray = [each for each in wanted.get(feed.name, {}) if each not in map(str, partitions)]
         if partitions and stray:
             raise _never_read("unknown_partition", f"{feed.name!r} has the partitions {partitions}, not {stray[0][:200]!r}")
@@ -173,7 +173,7 @@ async def _has_read_everything(services: Services, reading: Reading) -> bool:
         feeds = await feeds_read(connection, reading.table.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds])
     return all(
-        feed.type == "log"
+        feed.traits.is_kept_here
         and all(position.get(feed.name, {}).get(str(part), 0) >= end for part, end in ends.get(feed.log_feed, {}).items())
         for feed in feeds
     )

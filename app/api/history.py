@@ -20,7 +20,7 @@ from app.store.page_bounds import Most
 from app.store.queries import query_not_found
 from app.store.relations import Kind, of_kind
 from app.store.scopes import find_feed_within_scope
-from app.store.targets import find_relation_async
+from app.store.targets import entry_of_row, find_relation_async
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
 Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
@@ -109,7 +109,7 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
         kept = await history.rejects_by_reason(connection, relation.name)
         is_feed_shown = await find_feed_within_scope(connection, relation.name)
     rows, following = page(found, limit, lambda row: [row.id])
-    is_shown = may_see_files() or relation.definition.get("connector", {}).get("type") != "files"
+    is_shown = may_see_files() or not entry_of_row(relation).feed.traits.is_of_host
     items = [
         Reject(
             id=r.id, partition=r.partition, offset=r.offset, reason=r.reason, detail=r.detail if is_shown else WITHHELD,

@@ -28,7 +28,21 @@ def created_once(
     make: Callable[[Response], Made],
     response: Response,
 ) -> Made | Response:
-    """Answer 201 with what ``make`` makes, or again as the first time.
+    """Answer with what ``make`` makes, 201 where it sets no other status, or again as the first time; see ``answered_once``."""
+    return answered_once(connection, key, route, body, make, response, status=201)
+
+
+def answered_once(
+    connection: sa.Connection,
+    key: str | None,
+    route: Sequence[str],
+    body: Any,
+    make: Callable[[Response], Made],
+    response: Response,
+    *,
+    status: int = 200,
+) -> Made | Response:
+    """Answer with what ``make`` makes, or again as the first time.
 
     Args:
         connection: in the transaction that ``make`` uses.
@@ -37,6 +51,7 @@ def created_once(
         body: of the request, as JSON.
         make: makes the thing, and sets the headers of the answer.
         response: whose headers these are.
+        status: of the answer.
     """
     if key is None:
         return make(response)
@@ -47,6 +62,6 @@ def created_once(
     if kept is not None:
         return JSONResponse(kept.body, kept.status, kept.headers)
     answer = make(response)
-    headers = {name: response.headers[name] for name in CREATED_HEADERS}
-    keep(connection, own, KeptAnswer(201, answer.model_dump(mode="json"), headers))
+    headers = {name: response.headers[name] for name in CREATED_HEADERS if name in response.headers}
+    keep(connection, own, KeptAnswer(response.status_code or status, answer.model_dump(mode="json"), headers))
     return answer

@@ -10,11 +10,13 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
+from app.api.connection_schemas import ConnectionDefinition
 from app.api.documented import TOO_EXPENSIVE, unpacked
 from app.api.fork_schemas import ForkBody
 from app.api.late_records_schemas import ReplayBody
 from app.api.problems import TYPE_BASE, ProblemBody
 from app.api.read_schemas import LookupBody
+from app.api.rewind_schemas import RewindBody
 from app.api.schemas import DesiredStateBody
 from app.api.sql.schemas import StatementsBody
 from app.domain.row_filters import COLUMN_PREFIX, KEY_PREFIX
@@ -42,18 +44,24 @@ TAGS = [
     {"name": "queries", "description": "Stored definitions with a wish (running, paused, stopped); each writes one relation."},
     {"name": "sql", "description": "Statements of SQL: definitions, pull and push queries."},
     {"name": "reads", "description": "Pull reads of materialised tables."},
+    {
+        "name": "connections",
+        "description": "Where brokers, registries, object stores and databases are, and the secrets for them.",
+    },
     {"name": "api keys", "description": "Who may read, write and administer."},
     {"name": "audit", "description": "Who changed what."},
     {"name": "service", "description": "Health, metrics, version."},
 ]
 _BODIES = (
     ApiKeyBody,
+    ConnectionDefinition,
     ReplayBody,
     StreamDefinition,
     TableDefinition,
     QueryDefinition,
     DesiredStateBody,
     ForkBody,
+    RewindBody,
     LookupBody,
     StatementsBody,
     ProblemBody,
@@ -194,10 +202,17 @@ _CONDITIONS = {
 }
 """Paths that take conditions on columns, which FastAPI knows nothing of."""
 
-_NAMES = {"streams": "departures", "tables": "weather", "queries": "delays", "api-keys": "dashboard"}
+_NAMES = {
+    "streams": "departures",
+    "tables": "weather",
+    "queries": "delays",
+    "api-keys": "dashboard",
+    "connections": "orders-broker",
+}
 _LOST = {
     "errors": ("error_not_found", "there is no error with the code 'query_not_fond'; did you mean query_not_found?"),
     "streams": ("relation_not_found", "there is no stream 'departures'; GET /v1/streams lists those there are"),
     "tables": ("relation_not_found", "there is no table 'weather'; GET /v1/tables lists those there are"),
+    "connections": ("connection_not_found", "there is no connection 'orders-broker'; GET /v1/connections lists those there are"),
     "api-keys": ("api_key_not_found", "there is no API key 'dashboard'; GET /v1/api-keys lists those there are"),
 }

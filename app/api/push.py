@@ -27,7 +27,7 @@ from starlette.types import Send
 from app.api.access import recheck_of
 from app.api.deps import Services
 from app.errors import BadRequest, Fault, Forbidden, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
-from app.settings import PushSettings
+from app.limit_settings import PushSettings
 from app.store.changes import PushEvent
 
 EVENT_STREAM = "text/event-stream"

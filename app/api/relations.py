@@ -43,17 +43,18 @@ from app.domain.scopes import feeds_in
 from app.domain.sources import read_source, source_warnings
 from app.settings import Settings
 from app.store.catalog import entry_of
-from app.store.files_root import check_directory
 from app.store.page_bounds import Most
 from app.store.parts import parts_of
 from app.store.relation_edits import delete_source, put_source
 from app.store.relations import Kind, RelationRow, get_relation, list_relations, readers_of
+from app.store.site import site_of
 from app.store.transactions import raw
-from engine.connectors.log import Head, feed_heads
+from engine.connectors.connector_kinds import control_of, heads_of
+from engine.connectors.log.storage import Head
 from engine.definition.names import NAME_PATTERN
-from engine.definition.relations import FilesConnector, SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.catalog import CatalogEntry
+from engine.plan.catalog import CatalogEntry, feed_of
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
@@ -233,8 +234,8 @@ def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Sett
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
     definition = read_source(model, body)
     refuse_beyond_scope(feeds_in(definition))
-    if isinstance(definition.connector, FilesConnector):
-        check_directory(definition.connector.path, settings)
+    feed = feed_of(name, definition)
+    control_of(feed).check(feed, site_of(settings))
     return definition
 
 
@@ -272,7 +273,7 @@ def _answers(connection: sa.Connection, rows: Sequence[RelationRow]) -> list[Rel
     readers = readers_of(connection, [row.id for row in rows])
     entries = [entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, []) for row in rows]
     parts = parts_of(connection, [row.name for row in rows])
-    heads = feed_heads(raw(connection), [entry.feed.log_feed for entry in entries if entry.feed.type == "log"])
+    heads = heads_of(raw(connection), [entry.feed for entry in entries])
     return [
         _answer(row, entry, (readers.get(row.id, []), parts.get(row.name, [])), heads.get(entry.feed.log_feed))
         for row, entry in zip(rows, entries, strict=True)
@@ -280,7 +281,7 @@ def _answers(connection: sa.Connection, rows: Sequence[RelationRow]) -> list[Rel
 
 
 def _answer(
-    row: RelationRow, entry: CatalogEntry, beside: tuple[list[str], list[str]], heads: list[Head] | None
+    row: RelationRow, entry: CatalogEntry, beside: tuple[list[str], list[str]], heads: Sequence[Head] | None
 ) -> RelationAnswer:
     readers, parts = beside
     partitions = None if heads is None else [

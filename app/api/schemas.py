@@ -243,9 +243,9 @@ class Carrier(Answer):
     """The streaming query of Spark that carries a query's batches."""
 
     kind: Literal["shared", "own", "trial"] = Field(
-        description="`shared`: light queries share one. `own`: the query's work is large (a batch of 15,000 records, or 15 % of a core over"
-        " ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `trial`: it was at work when a worker died,"
-        " and does its next batch alone."
+        description="`shared`: light queries share one. `own`: the query's work is large (a batch of 10,000 records, one that left records"
+        " unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `trial`: it was"
+        " at work when a worker died, and does its next batch alone."
     )
     moves: int = Field(description="How often it has changed carriers since its launch.")
     cpu_share: float | None = Field(

@@ -75,7 +75,7 @@ def _gone(status: Status) -> AppError:
 async def _answer(services: Services, status: Status) -> StatusAnswer:
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, status.query_id)
-        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.type == "log"])
+        ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
         counters = await counters_of(connection, status.query_id)
         waits = await _reason_for_waiting(services, connection, status) if status.is_unplaced else None
         # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.

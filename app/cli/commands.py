@@ -19,8 +19,8 @@ from app.cli.opening import make_current, only_service, open_database, read_sett
 from app.cli.server import run
 from app.cli.slow_clients import impatient_protocol
 from app.cli.test_command import run_tests
+from app.effective_settings import effective
 from app.main import create_app
-from app.settings import effective
 from app.telemetry import configure_logging
 from engine.python_processes import make_children_safe
 

@@ -26,6 +26,7 @@ from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.store.schema_version import SchemaTooNew, refuse_newer
 from app.store.state_places import state_store_of
+from app.store.stored_secrets import look_at_secrets
 from app.tracing import TracingMissing, tracing_of
 from engine.connectors.links import LinkedConnection
 from engine.connectors.schemas import Schemas
@@ -59,7 +60,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is left behind."""
-    found = [_python(), _java(), _pyspark(), _disk(settings), _database(settings), _port(settings), _access(settings)]
+    found = [_python(), _java(), _pyspark(), _disk(settings), *_database(settings), _port(settings), _access(settings)]
     if settings.checkpoint_url is not None:
         found.append(_directory("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
     if isinstance(store := state_store_of(settings), Objects):
@@ -145,26 +146,48 @@ def _master(settings: Settings) -> Finding:
     return Finding("Spark master", False, "; ".join(refused), "start the master, or correct SLACKWATER_SPARK__MASTER")
 
 
-def _database(settings: Settings) -> Finding:
+def _database(settings: Settings) -> list[Finding]:
     if settings.dsn is not None:
-        return _reachable(settings.dsn, "SLACKWATER_DATABASE_URL")
+        return _looked_at(settings.dsn, "SLACKWATER_DATABASE_URL", settings)
     embedded = EmbeddedPostgres(settings.data_dir / "postgres")
     try:
         dsn = embedded.start()
     except EmbeddedPostgresMissing as error:
-        return Finding("Database", False, "none", str(error))
+        return [Finding("Database", False, "none", str(error))]
     except (OSError, RuntimeError, psycopg.Error) as error:
-        return Finding(
-            "Database",
-            False,
-            f"the embedded Postgres does not start: {error}",
-            f"look at {settings.data_dir / 'postgres' / 'log'}",
-        )
+        remedy = f"look at {settings.data_dir / 'postgres' / 'log'}"
+        return [Finding("Database", False, f"the embedded Postgres does not start: {error}", remedy)]
     try:
-        return _reachable(Schemas(settings.schema_prefix).carried_by(dsn), "embedded")
+        return _looked_at(Schemas(settings.schema_prefix).carried_by(dsn), "embedded", settings)
     finally:
         if not embedded.is_adopted:
             embedded.stop()
+
+
+def _looked_at(dsn: str, origin: str, settings: Settings) -> list[Finding]:
+    database = _reachable(dsn, origin)
+    return [database, _secrets(dsn, settings)] if database.is_ok else [database]
+
+
+def _secrets(dsn: str, settings: Settings) -> Finding:
+    """Decrypt what connections keep, as their users do."""
+    subject, keys = "Secrets", settings.surroundings.keys
+    try:
+        with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
+            found = look_at_secrets(connection, keys)
+    except psycopg.Error as error:
+        return Finding(
+            subject, False, f"cannot be looked at: {type(error).__name__}", "check what the user of the database may read"
+        )
+    if found.unreadable:
+        remedy = "set SLACKWATER_SECRET_KEY to the key they were stored with (new,old keeps both), or PUT these connections again"
+        return Finding(subject, False, "; ".join(found.unreadable), remedy)
+    if keys is None:
+        return Finding(
+            subject, True, "connections keep none; SLACKWATER_SECRET_KEY is not set, so they have env:NAME and file:PATH alone"
+        )
+    former = f"; PUT {', '.join(found.of_former_keys)} again before the former key is taken away" if found.of_former_keys else ""
+    return Finding(subject, True, f"those of {found.connections} connections can be decrypted{former}")
 
 
 def _reachable(dsn: str, origin: str) -> Finding:

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
-from app.settings import Settings, UnknownSetting, load_settings
+from app.effective_settings import UnknownSetting, load_settings
+from app.settings import Settings
 from app.store.database import migrate
 from app.store.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
 from app.store.schema_version import SchemaTooNew

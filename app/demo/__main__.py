@@ -20,7 +20,8 @@ from app.demo.data import Chunk, Input, load
 from app.demo.queries import JOIN, RELATIONS, WINDOWS
 from app.demo.service import ServiceDidNotStart, running_service
 from app.demo.show import invitations, joined_table, verdict, windows_table
-from app.settings import Settings, load_settings
+from app.effective_settings import load_settings
+from app.settings import Settings
 
 SETTLE_SECONDS = 300.0  # until both queries have read everything; seconds in practice
 POLL_SECONDS = 0.5

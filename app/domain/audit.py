@@ -21,10 +21,12 @@ class Action(StrEnum):
     SET_DESIRED_STATE = "set_desired_state"
     RESTART = "restart"
     REPLAY = "replay"
+    REWIND = "rewind"
     REVOKE = "revoke"
+    CHECK = "check"
 
 
-ResourceKind = Literal["stream", "table", "query", "api_key"]
+ResourceKind = Literal["stream", "table", "query", "api_key", "connection"]
 Body = Mapping[str, Any]
 
 

@@ -26,15 +26,17 @@ _FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)((?:~[0-9a-f]
 _MAX_OFFSET = 2**63 - 1
 
 
-def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None) -> str:
+def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None, rewound: UUID | None = None) -> str:
     """Return what tells a log from every other one: an earlier one of the same relation's name, or itself before it was put back.
 
     Args:
         relation_id: whose changes are in it.
         feed_id: the log.
         incarnation: of all logs (``engine.connectors.incarnation``); None: the first.
+        rewound: drawn when the query that writes it was last rewound; None: it never was.
     """
     text = f"{relation_id}/{feed_id}" if incarnation is None else f"{relation_id}/{feed_id}/{incarnation}"
+    text = text if rewound is None else f"{text}/rewound/{rewound}"
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import Literal
 from uuid import UUID
@@ -33,17 +33,19 @@ class FeedFact:
 
     Attributes:
         name: as positions call it.
-        parts: in the order of partitions; None where only a driver knows its end (files).
+        parts: in the order of partitions; None where its offsets do not count records (``Traits.has_heads``).
         next_sequence: of a derived feed; None for a source's.
         reached_ms: how far the merge of the producer's inputs has come (P3); None for a source.
-        files_end: of files, the end of those that were found.
+        ends: where there are no parts: partition → position behind what was found.
+        holds: ``Traits.holds``.
     """
 
     name: str
     parts: tuple[Part, ...] | None
     next_sequence: int | None = None
     reached_ms: int | None = None
-    files_end: int | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
+    holds: str = "records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Read:
         parts: empty where the ends of the feed are not known.
         records: that are unread, over all partitions; None where that is not known.
         lag_ms: greatest, over the partitions, of newest event time − greatest event time read; 0 of one that is read to its end. None
-            where it is not known: of files, and where nothing has been read of a partition that has records.
+            where it is not known: of offsets that do not count records, and where nothing has been read of a partition that has records.
     """
 
     relation: str

@@ -73,7 +73,7 @@ def _facts(graph: Graph) -> dict[str, Fact]:
             reached_ms=feed.reached_ms,
             position={} if producer is None else producer.position,
             read_to={} if producer is None else producer.read_to,
-            ends={"0": feed.files_end or 0} if feed.parts is None else parts,
+            ends=feed.ends if feed.parts is None else parts,
         )
     return facts
 
@@ -81,7 +81,7 @@ def _facts(graph: Graph) -> dict[str, Fact]:
 def _has_unread(feed: FeedFact, position: Places) -> bool:
     own = position.get(feed.name, {})
     if feed.parts is None:
-        return (feed.files_end or 0) > own.get("0", 0)
+        return any(end > own.get(partition, 0) for partition, end in feed.ends.items())
     return any(part.end_offset > max(part.start_offset, own.get(str(part.partition), 0)) for part in feed.parts)
 
 
@@ -94,7 +94,7 @@ def _unfinished(graph: Graph, relation: str) -> Iterator[tuple[int, QueryFact]]:
         if query is None or query.name in seen:
             continue
         seen.add(query.name)
-        feeds = [graph.relations[read].feed for read in query.reads if read in graph.relations]
+        feeds = [relation.feed for relation in _relations(graph, query)]
         if not query.position or any(_has_unread(feed, query.position) for feed in feeds):
             yield depth, query
         wanted += [(depth + 1, read) for read in query.reads]
@@ -121,14 +121,19 @@ def _reason(graph: Graph, relation: RelationFact, producers: Sequence[QueryFact]
 def _unread(graph: Graph, query: QueryFact) -> str:
     if not query.position:
         return "has not begun to read"
-    reads = [read_of(graph, graph.relations[name], query) for name in query.reads if name in graph.relations]
+    reads = [read_of(graph, relation, query) for relation in _relations(graph, query)]
     records = sum(read.records or 0 for read in reads)
     lag_ms = max((read.lag_ms for read in reads if read.lag_ms is not None), default=0)
     if not records:
-        return "has files to read"
+        kinds = sorted({relation.feed.holds for relation in _relations(graph, query) if relation.feed.parts is None})
+        return f"has {' and '.join(kinds) or 'nothing'} to read"
     # Beyond a second its parts tell nobody anything.
     lag = lasting(lag_ms if lag_ms < 1_000 else lag_ms // 1_000 * 1_000)
     return f"has {records} record{'' if records == 1 else 's'} to read" + (f", {lag} of event time" if lag_ms else "")
+
+
+def _relations(graph: Graph, query: QueryFact) -> list[RelationFact]:
+    return [graph.relations[name] for name in query.reads if name in graph.relations]
 
 
 def _going_on(query: QueryFact) -> str:

@@ -13,15 +13,14 @@ from fnmatch import fnmatchcase
 
 from app.domain.internal_queries import PREFIX
 from app.errors import Unprocessable
+from engine.definition.connector import LOG_PREFIX
 from engine.definition.queries import QueryDefinition
-from engine.definition.relations import LogConnector, SourceDefinition
+from engine.definition.relations import SourceDefinition
 
 PATTERN = r"^[a-z0-9_*]{1,63}$"
 MOST_PATTERNS = 100
 WITHHELD_NAME = "(withheld)"
 """In place of a name outside of the scope; no resource can be called so."""
-
-_LOG = "log:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,8 @@ class Scope:
         return any(fnmatchcase(own, pattern) for pattern in self.patterns)
 
     def allows_feed(self, feed: str) -> bool:
-        """Whether a feed, as positions call it, is a log within the scope; a directory of files never is."""
-        return feed.startswith(_LOG) and self.allows(feed.rpartition(":")[2])
+        """Whether a feed, as positions call it, is a log within the scope; what is elsewhere never is."""
+        return feed.startswith(LOG_PREFIX) and self.allows(feed.rpartition(":")[2])
 
     @property
     def text(self) -> str:
@@ -75,9 +74,5 @@ def names_in(definition: QueryDefinition) -> Iterator[tuple[str, str]]:
 
 
 def feeds_in(definition: SourceDefinition) -> Iterator[tuple[str, str | None]]:
-    """Yield pointer and name of the feed that a source reads beside its own; None for a directory, which has no name."""
-    connector = definition.connector
-    if not isinstance(connector, LogConnector):
-        yield "/connector/path", None
-    elif connector.feed is not None:
-        yield "/connector/feed", connector.feed
+    """Yield pointer and name of the feed that a source reads beside its own; None for what has no name of a relation, such as a directory."""
+    yield from definition.connector.named()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from engine.definition.nested import NO_KEY
-from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
+from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.definition.suggestions import hint
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.problems import Problems
@@ -53,8 +53,8 @@ def check_source(definition: SourceDefinition) -> None:
         check_table_size(problems, key, columns, is_versioned=definition.versioned is not None)
     if definition.connector.where is not None:
         problems.condition("/connector/where", definition.connector.where, definition.schema_)
-    if isinstance(definition.connector, FilesConnector) and "\0" in definition.connector.path:
-        problems.add("/connector/path", "invalid_value", "a path cannot contain the character U+0000")
+    for problem in definition.connector.faults():
+        problems.add(problem.pointer, problem.code, problem.detail)
     if problems.found:
         raise DefinitionInvalid(problems.found)
 

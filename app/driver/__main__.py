@@ -9,7 +9,7 @@ import sys
 from functools import partial
 
 from app.driver.session_start import SessionStart
-from app.settings import load_settings
+from app.effective_settings import load_settings
 
 if __name__ == "__main__":
     begun = None

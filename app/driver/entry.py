@@ -13,7 +13,8 @@ import structlog
 
 from app.driver.ports import Runner
 from app.driver.process import Identity, run_driver
-from app.settings import Settings, load_settings
+from app.effective_settings import load_settings
+from app.settings import Settings
 from app.telemetry import configure_logging
 from engine.python_processes import make_children_safe
 

@@ -13,9 +13,8 @@ import structlog
 from app.driver.ports import LaunchOrder, QueryHandle, Runner
 from app.store.database import CONNECT_TIMEOUT_SECONDS
 from app.store.state_files import query_directory
-from engine.connectors.fence import cut_off_older
+from engine.connectors.fence import claim_epoch, cut_off_older
 from engine.connectors.links import LinkedConnection
-from engine.connectors.sink import claim_epoch
 from engine.spark.checkpoint import discard_scratch
 
 # The fence waits for a commit of the old launch that is under way. One that takes longer is cut off: its process may be frozen.

@@ -9,17 +9,20 @@ from uuid import UUID
 
 import structlog
 
+from app.domain.internal_queries import is_internal
 from app.driver.ports import LaunchOrder, QueryHandle
 from app.driver.session_start import SessionStart
 from app.settings import Settings
 from app.store.catalog import load_catalog
 from app.store.database import CONNECT_TIMEOUT_SECONDS
-from app.store.files_root import check_directory
+from app.store.site import site_of
 from app.store.state_files import checkpoint_directory, query_directory
 from app.store.state_places import state_store_of
 from app.store.stored import opened
 from app.tracing import Done, tracing_of
+from engine.connectors.connector_kinds import control_of
 from engine.connectors.links import LinkedConnection
+from engine.connectors.retained_commits import NOTHING_RETAINED, Retaining
 from engine.connectors.task_states import load_kept
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -111,10 +114,17 @@ class SparkRunner:
             on_commit=None if self._tracing is None else self._trace,
             on_restoring=lambda: order.note_phase("restoring"),
             bounds=self._bounds,
+            retaining=self._retaining(order.name),
         )
         if self._fleet is None:
             self._fleet = Fleet(self._opened, self._dsn, lambda: self.is_alive)
         return self._fleet.launch(plan, Launch(order.query_id, order.checkpoint_id, order.epoch, directory, elsewhere), options)
+
+    def _retaining(self, name: str) -> Retaining:
+        """Say which commits of a query are retained: none of an internal one, which follows its table."""
+        if is_internal(name):
+            return NOTHING_RETAINED
+        return Retaining(self._of_service.retained_commits_every_ms, self._of_service.state_retention_ms)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID) -> bool:
         """Whether Spark has planned a batch that the results lack. See ``Runner``."""
@@ -161,8 +171,7 @@ class SparkRunner:
         with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             plan = build_plan(definition, load_catalog(connection))
             for feed in (read.feed for read in plan.inputs):
-                if feed.path is not None:  # what was below the root may be a link by now, or the root another
-                    check_directory(feed.path, self._of_service)
+                control_of(feed).check(feed, site_of(self._of_service))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
         release, is_read = (0, False) if row is None else row
         return folded(replace(plan, release=release), is_read=is_read)

@@ -33,7 +33,7 @@ from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
 from app.store.drivers import DriverRow
 from engine.connectors.postgres import connect
-from engine.python_processes import import_environment, python_command
+from engine.python_processes import ALLOCATOR, import_environment, python_command
 
 DRIVER_COMMAND = tuple(python_command("app.driver"))
 # A driver that is not heard of for two times to live of a lease has lost its queries anyway.
@@ -71,7 +71,7 @@ class Supervisor:
         self._settings = settings
         self._dsn = dsn
         self._command = tuple(command)
-        self._environment = {**import_environment(), **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
+        self._environment = {**import_environment(), **ALLOCATOR, **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
         self._log_path = settings.data_dir / "driver.log"
         self._ending = asyncio.Event()
         self._health = DriverHealth(unready_since=None)

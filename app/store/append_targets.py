@@ -16,6 +16,7 @@ from app.domain.access import visible
 from app.errors import Conflict
 from app.store.catalog import entry_of
 from app.store.relations import RelationRow, of_kind
+from engine.definition.connector import Traits
 from engine.plan.model import RelationSchema
 
 _FIND = """
@@ -74,11 +75,11 @@ class TargetCache:
             entry = entry_of(found.name, found.kind, found.origin, found.definition, found.produced_by, [])
             if entry.is_read_only:
                 raise _read_only(found)
-            if found.origin == "derived" or entry.feed.type != "log":
-                raise _not_appendable(found)
+            if found.origin == "derived" or not entry.feed.traits.is_kept_here:
+                raise _not_appendable(found, entry.feed.traits)
             feed = await (await connection.execute(_FIND_FEED, (entry.feed.log_feed,))).fetchone()
         if feed is None:
-            raise _not_appendable(found)
+            raise _not_appendable(found, entry.feed.traits)
         return Target(found.id, found.version, entry.relation, entry.feed.name, feed[0], feed[1])
 
 
@@ -90,11 +91,11 @@ def _read_only(found: RelationRow) -> Conflict:
     return Conflict("read_only", detail)
 
 
-def _not_appendable(found: RelationRow) -> Conflict:
+def _not_appendable(found: RelationRow, traits: Traits) -> Conflict:
     if found.kept is not None:
         reason = f"'{found.name}' is a result that the deleted query '{visible(found.kept['query'])}' has left"
     elif found.origin == "derived":
         reason = f"'{found.name}' is written by the query '{visible(found.produced_by or '')}'"
     else:
-        reason = f"'{found.name}' reads files; put records into its directory"
+        reason = f"'{found.name}' reads {traits.holds}; {traits.appended_by or 'it is being changed'}"
     return Conflict("not_appendable", f"{reason}; only sources in the built-in log take records over HTTP")

@@ -18,7 +18,7 @@ from app.domain.idempotency import TTL_MS, key_reused
 from app.domain.values import instant
 from app.errors import Unprocessable
 from app.store.append_targets import Target
-from engine.connectors.log import (
+from engine.connectors.log.storage import (
     APPEND_SQL,
     BATCH_BYTES,
     CLAIM_KEY_SQL,

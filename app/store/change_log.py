@@ -1,6 +1,6 @@
 """The log of a relation's changes, as followers read it: stretches of one partition, as JSON.
 
-A derived relation is followed by the numbers of its rows, as if they were the offsets of one partition (``engine.connectors.sequences``).
+A derived relation is followed by the numbers of its rows, as if they were the offsets of one partition (``engine.connectors.log.sequences``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from app.store.followed import Followed
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, OP_UPSERT, canonicalise
 from engine.connectors.conform import nulls
-from engine.connectors.log import READ_SQL, cut_batch
-from engine.connectors.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
+from engine.connectors.log.sequences import PLACE_COLUMNS, READ_SEQUENCE_SQL, blocks
+from engine.connectors.log.storage import READ_SQL, cut_batch
 from engine.connectors.sink import REPLAYED
 
 STRETCH_ROWS = 1_000
@@ -42,6 +42,7 @@ _HEADS_SQL = f"SELECT start_offset, next_offset FROM log.head WHERE feed_id = %(
 # A dropped feed is there until it is swept, and numbers nothing any more.
 _NUMBERED_HEADS_SQL = f"""
 SELECT start_sequence, next_sequence FROM log.feed WHERE id = %(feed_id)s AND next_sequence IS NOT NULL AND {_IS_SAME}
+    AND rewound IS NOT DISTINCT FROM %(rewound)s::uuid
 """  # noqa: S608 - as above
 _NUMBERED_SIZES_SQL = """
 SELECT sequence, max(sequence_rows), sum(octet_length(payload))::bigint FROM log.batch
@@ -105,7 +106,7 @@ async def heads(connection: Connection, followed: Followed) -> list[tuple[int, i
 
 
 async def _heads(connection: Connection, followed: Followed) -> list[tuple[int, int]]:
-    params = {"feed_id": followed.feed_id, "incarnation": followed.incarnation}
+    params = {"feed_id": followed.feed_id, "incarnation": followed.incarnation, "rewound": followed.rewound}
     found = await connection.execute(_NUMBERED_HEADS_SQL if followed.is_derived else _HEADS_SQL, params)
     # Behind the ends: what stands before them was written with the columns that are seen here.
     row = await (await connection.execute(_COLUMNS_SQL, {"id": followed.relation_id})).fetchone()

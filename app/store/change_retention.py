@@ -16,10 +16,10 @@ from app.errors import Conflict, Fault
 from app.store.log_tables import feed
 from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
-from engine.connectors.log import trim_in_steps, trim_partition
+from engine.connectors.log.sequences import trim_sequence
+from engine.connectors.log.storage import trim_in_steps, trim_partition
+from engine.connectors.outputs import change_feed
 from engine.connectors.schemas import schemas_of
-from engine.connectors.sequences import trim_sequence
-from engine.connectors.sink import change_feed
 from engine.plan.model import Plan
 
 _LOGS = """

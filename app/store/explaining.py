@@ -18,8 +18,8 @@ from app.store.record_search import ALL_TIME, RecordSearch
 from app.store.scopes import is_feed_within_scope
 from app.store.transactions import raw
 from engine.connectors.column_names import bound_column
-from engine.connectors.log import find_feed, heads
-from engine.connectors.sequences import LANE_PARTITION
+from engine.connectors.log.sequences import LANE_PARTITION
+from engine.connectors.log.storage import find_feed, heads
 from engine.connectors.views import RESULT_TIME, view_identifier
 from engine.plan.model import Feed, Input, RelationSchema
 
@@ -45,7 +45,7 @@ class StoredFacts:
             buffered=detail.get("buffered", {}),
             wakes=detail.get("wakes", {}),
             position=query.committed.position,
-            ends={item.feed.name: _ends(raw(connection), item.feed) for item in query.plan.inputs if item.feed.type == "log"},
+            ends={item.feed.name: _ends(raw(connection), item.feed) for item in query.plan.inputs if item.feed.traits.has_heads},
         )
         self._search = RecordSearch(raw(connection), query.committed.position)
 
@@ -98,7 +98,7 @@ class StoredFacts:
             at = reject.c.partition == place.partition, reject.c.offset == place.offset, reject.c.feed == own
             statement = statement.where(*at)
         rows = self._connection.execute(statement.order_by(reject.c.id.desc()).limit(LOOKED_THROUGH))
-        is_shown = may_see_files() or source.feed.type != "files"
+        is_shown = may_see_files() or not source.feed.traits.is_of_host
         is_feed_shown = is_feed_within_scope(self._connection, source.relation.name)
         return [
             RejectFact(
@@ -144,7 +144,7 @@ class StoredFacts:
     def _records_of_result(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
         output = self._query.plan.output
         relation = RelationSchema(output.name, "stream", output.columns, output.key, None, None, None, None, None)
-        feed = Feed(f"log:{output.name}", "log", output.name, is_derived=True)
+        feed = Feed.in_log(output.name, is_derived=True)
         written = Input(0, output.name, relation, feed, output.columns.names, ())
         found = self._search.between(written, values, from_ms, to_ms)
         return [ResultFact(record.event_time_ms) for record in found.records[:RESULTS]]

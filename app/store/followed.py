@@ -35,6 +35,7 @@ class Followed:
         output: what a table's rows are kept as; None for a stream, which has none.
         identity: tells the log from every other one, in cursors.
         incarnation: of all logs, see ``engine.connectors.incarnation``.
+        rewound: of its log, drawn when its query was last rewound: numbers are given again since.
         is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
         relation: what a stream's records must be.
         query_id: whose commits bring changes; None: they come by appends.
@@ -51,6 +52,7 @@ class Followed:
     is_derived: bool
     identity: str
     incarnation: UUID | None
+    rewound: UUID | None
     relation: RelationSchema
     output: Output | None
     query_id: UUID | None
@@ -100,11 +102,13 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str, *, t
     writer, output = written(row) if kind == "table" and not is_bare else (row.produced_by, None)
     # The rows of a source are followed as its internal query writes them.
     entry = entry_of_row(row) if output is None else entry_of(name, kind, "derived", output_to_json(output), writer, [])
-    if entry.feed.type != "log":
-        raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be followed")
+    if not entry.feed.traits.is_kept_here:
+        raise Conflict(
+            "not_readable", f"'{name}' reads {entry.feed.traits.holds}; only records in the built-in log can be followed"
+        )
     log = (
         await connection.execute(
-            sa.select(feed.c.id, feed.c.partitions, feed.c.next_sequence, incarnation.c.id.label("incarnation"))
+            sa.select(feed.c.id, feed.c.partitions, feed.c.next_sequence, feed.c.rewound, incarnation.c.id.label("incarnation"))
             .join_from(feed, incarnation, sa.true())
             .where(feed.c.name == entry.feed.log_feed)
         )
@@ -118,8 +122,9 @@ async def find_followed(connection: AsyncConnection, kind: Kind, name: str, *, t
         kind=kind,
         feed_id=log.id,
         is_derived=log.next_sequence is not None,
-        identity=identity_of(row.id, log.id, log.incarnation),
+        identity=identity_of(row.id, log.id, log.incarnation, log.rewound),
         incarnation=log.incarnation,
+        rewound=log.rewound,
         relation=entry.relation,
         output=output,
         query_id=await _writer(connection, writer),

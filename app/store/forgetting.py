@@ -12,8 +12,9 @@ from app.store.log_tables import commit, counter, late_record, task_state
 from app.store.tables import query_status
 from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.replay_reader import replay_feed
-from engine.connectors.sequences import leave_orphaned
+from engine.connectors.log.replay_reader import replay_feed
+from engine.connectors.log.sequences import leave_orphaned
+from engine.connectors.retained_commits import forget_retained
 
 STEP_ROWS = 5_000
 """Late records that one transaction removes: some megabytes."""
@@ -33,9 +34,11 @@ _STEP = "DELETE FROM log.late_record WHERE ctid = ANY(ARRAY(SELECT ctid FROM log
 
 
 def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: bool = False) -> None:
-    """Remove counters, late records, replays of them and the state of tasks; empty the commit row. Nobody waits for more in the logs it wrote.
+    """Remove counters, late records, replays of them, retained commits and the state of tasks; empty the commit row.
 
-    Those of a query that is deleted stay for ``sweep_late_records``: nothing leads to them any more, and other edits wait for this one.
+    Nobody waits for more in the logs it wrote.
+
+    Late records of a query that is deleted stay for ``sweep_late_records``: nothing leads to them any more, and other edits wait for this one.
 
     The row itself stays, with a checkpoint nobody has and the newest epoch: it is the fence, and without it a launch that was ordered
     before could take it again. A sink locks it before it writes, so it comes first.
@@ -57,6 +60,7 @@ def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: boo
         )
     )
     connection.execute(sa.delete(task_state).where(task_state.c.query_id == query_id))
+    forget_retained(raw(connection), query_id)
     connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
     if not is_deleted:
         connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))

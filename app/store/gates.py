@@ -13,9 +13,10 @@ from typing import Self
 from prometheus_client import Counter
 
 from app.errors import TooManyRequests
-from app.settings import LimitSettings
+from app.limit_settings import LimitSettings
 
 RETRY_AFTER = {"Retry-After": "1"}
+MOST_CHECKS = 4
 
 
 class Gate:
@@ -96,12 +97,14 @@ class Gates:
         scans: other reads of tables' rows.
         pages: other reads of what may be much: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends, from their arrival to their commit.
+        checks: of connections. Each has a thread for some seconds, and knocks at somebody's door.
     """
 
     rows: Gate
     scans: Gate
     pages: Gate
     append_bytes: Gate
+    checks: Gate
 
     @classmethod
     def of(cls, limits: LimitSettings, refused: Counter) -> Self:
@@ -128,4 +131,5 @@ class Gates:
                 refused.labels("append_bytes"),
                 f"{limits.append_bytes} bytes of records wait to be written; try again, slower (SLACKWATER_LIMITS__APPEND_BYTES)",
             ),
+            Gate(MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are under way; try again"),
         )

@@ -18,8 +18,8 @@ from app.store.page_bounds import Most, bounded
 from app.store.queries import add_event
 from app.store.query_plans import PlannedQuery
 from app.store.transactions import raw
-from engine.connectors.log import append_batches, encode_batches, ensure_feed, heads
-from engine.connectors.replay_reader import replay_feed
+from engine.connectors.log.replay_reader import replay_feed
+from engine.connectors.log.storage import append_batches, encode_batches, ensure_feed, heads
 from engine.core.replay import OPERATOR, RECORD, STAGE
 from engine.definition.types import Schema
 from engine.plan.model import Plan

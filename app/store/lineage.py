@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.internal_queries import is_internal
 from app.domain.lineage import FeedFact, Graph, Part, QueryFact, RelationFact
 from app.store.catalog import entry_of
-from engine.connectors.file_registry import PLACE_BITS
-from engine.connectors.sequences import LANE_PARTITION
+from engine.connectors.connector_kinds import OWN_ENDS_SQL
+from engine.connectors.log.sequences import LANE_PARTITION
 from engine.definition.queries import DEFAULT_TASKS
 from engine.plan.model import Feed
 
@@ -57,7 +57,7 @@ _GRAPH = sa.text(
 )
 # Of a derived feed the heads rise with the numbers: the last block has the greatest.
 _FEEDS = sa.text(
-    """
+    f"""
     SELECT f.name, f.start_sequence, f.next_sequence, f.reached_ms, (
         SELECT b.head_ms FROM log.batch b WHERE b.feed_id = f.id AND b.sequence IS NOT NULL ORDER BY b.sequence DESC LIMIT 1
     ), (
@@ -67,9 +67,9 @@ _FEEDS = sa.text(
                 ORDER BY n.base_offset DESC LIMIT :batches
             ) b
         )) ORDER BY h.partition) FROM log.head h WHERE h.feed_id = f.id AND f.next_sequence IS NULL
-    ), (SELECT (l.seq << :place_bits) + l."end" FROM log.file l WHERE l.feed_id = f.id ORDER BY l.seq DESC LIMIT 1)
+    ), {OWN_ENDS_SQL}
     FROM log.feed f WHERE f.name = ANY(:names)
-    """
+    """  # noqa: S608 - made of constants
 )
 Direction = Literal["upstream", "both"]
 
@@ -125,17 +125,18 @@ def _query(row: Sequence[Any]) -> QueryFact:
 
 async def _load_feeds(connection: AsyncConnection, feeds: Sequence[Feed]) -> dict[str, FeedFact]:
     """Return feeds by the names that positions give them."""
-    params = {"names": [feed.log_feed for feed in feeds], "batches": NEWEST_BATCHES, "place_bits": PLACE_BITS}
+    params = {"names": [feed.log_feed for feed in feeds], "batches": NEWEST_BATCHES}
     rows = {row[0]: row[1:] for row in await connection.execute(_FEEDS, params)}
     return {feed.name: _feed(feed, rows.get(feed.log_feed)) for feed in feeds}
 
 
 def _feed(feed: Feed, row: Sequence[Any] | None) -> FeedFact:
+    traits = feed.traits
     if row is None:
-        return FeedFact(feed.name, None if feed.type == "files" else ())
-    start, following, reached_ms, head_ms, parts, files_end = row
-    if feed.type == "files":
-        return FeedFact(feed.name, None, files_end=files_end)
+        return FeedFact(feed.name, () if traits.has_heads else None, holds=traits.holds)
+    start, following, reached_ms, head_ms, parts, own_ends = row
+    if not traits.has_heads:
+        return FeedFact(feed.name, None, ends=own_ends or {}, holds=traits.holds)
     if following is not None:
         return FeedFact(feed.name, (Part(LANE_PARTITION, start, following, head_ms),), following, reached_ms)
     return FeedFact(feed.name, tuple(Part(*part) for part in parts or ()))

@@ -18,6 +18,7 @@ feed = sa.Table(
     sa.Column("next_sequence", sa.BigInteger),
     sa.Column("reached_ms", sa.BigInteger),
     sa.Column("producer", sa.Uuid),
+    sa.Column("rewound", sa.Uuid),
 )
 
 incarnation = sa.Table("incarnation", _METADATA, sa.Column("id", sa.Uuid))

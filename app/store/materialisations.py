@@ -22,8 +22,8 @@ from app.store.relations import RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import change_feed
+from engine.connectors.log.sequences import make_result_feed
+from engine.connectors.outputs import change_feed
 from engine.connectors.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, TableDefinition

@@ -13,6 +13,8 @@ from app import metric_list as metrics
 from app.domain.internal_queries import PREFIX
 from app.domain.limiting import PARTS
 from app.metric_list import Metric
+from engine.definition.connector import LOG_PREFIX
+from engine.definition.connector_list import MODELS
 
 Json = dict[str, Any]
 Sample = tuple[Metric, tuple[str, ...], float]
@@ -38,9 +40,10 @@ _LAGS_AND_DRIVERS = sa.text(
         FROM slackwater.query q JOIN log.commit c ON c.query_id = q.id AND c.checkpoint_id = q.checkpoint_id
         CROSS JOIN LATERAL jsonb_each(c.position) AS p(feed, partitions)
         CROSS JOIN LATERAL jsonb_each_text(p.partitions) AS o(partition, value)
-        JOIN log.feed f ON p.feed = 'log:' || f.name
+        JOIN log.feed f ON f.name = CASE WHEN starts_with(p.feed, CAST(:own AS text)) THEN substr(p.feed, length(CAST(:own AS text)) + 1)
+            ELSE p.feed END
         JOIN log.head h ON h.feed_id = f.id AND h.partition = o.partition::integer
-        WHERE q.deleted_at IS NULL
+        WHERE q.deleted_at IS NULL AND split_part(p.feed, ':', 1) = ANY(:headed)
     ), lag AS (
         SELECT query, feed, sum(greatest(lag, 0)) AS records,
             coalesce(max(extract(epoch FROM clock_timestamp() - (
@@ -80,12 +83,15 @@ class Facts:
 async def read_facts(connection: AsyncConnection) -> Facts:
     """Return samples of every metric that the database knows."""
     rows = (await connection.execute(_QUERIES)).mappings().all()
-    lags, drivers = (await connection.execute(_LAGS_AND_DRIVERS, {"prefix": PREFIX})).one()
+    headed = [name for name, model in MODELS.items() if model.traits.has_heads]
+    lags, drivers = (await connection.execute(_LAGS_AND_DRIVERS, {"prefix": PREFIX, "own": LOG_PREFIX, "headed": headed})).one()
     samples = [sample for row in rows for sample in _of_query(row["name"], dict(row))]
     states = [row["state"] for row in rows]
     samples += [(metrics.QUERIES, (state,), states.count(state)) for state in set(states)]
     for query, feed, records, seconds in lags or ():
-        samples += [(metrics.LAG, (query, feed), records), (metrics.LAG_SECONDS, (query, feed), seconds)]
+        samples.append((metrics.LAG, (query, feed), records))
+        if feed.startswith(LOG_PREFIX):  # of what is kept elsewhere nobody knows here when it came
+            samples.append((metrics.LAG_SECONDS, (query, feed), seconds))
     for driver, phase, held, most, age_s in drivers or ():
         samples += [(metrics.DRIVER_QUERIES, (driver,), held), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
         samples += [] if most is None else [(metrics.DRIVER_MAX, (driver,), most)]

@@ -18,6 +18,9 @@ from app.store.tables import schema_support
 PARTS: Final = "0021"
 """Revision of the code that reads a stream with its parts (``into.append_to``): an older one launches readers that leave them out."""
 
+CONNECTIONS: Final = "0026"
+"""Revision of the code that knows connections: an older one cannot show an audit log that tells of them."""
+
 READ_ONLY: Final = "0021"
 """Revision of the code that knows sources with ``read_only``: an older one cannot open one, and so makes no plan of any query."""
 

@@ -17,7 +17,7 @@ import psycopg
 import sqlalchemy as sa
 
 from app.errors import AppError, Conflict, Fault, Unavailable, Unprocessable
-from app.settings import LimitSettings
+from app.limit_settings import LimitSettings
 from app.store.catalog import output_of
 from app.store.database import Database
 from app.store.gates import Gates

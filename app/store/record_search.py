@@ -16,9 +16,9 @@ from psycopg.types.json import Jsonb
 
 from app.domain.explaining.facts import Found, Place, Record, Versions
 from engine.connectors.canonical import LOGGED, canonicalise
-from engine.connectors.log import cut_batch, find_feed
+from engine.connectors.log.sequences import LANE_PARTITION, join_block, read_sequence
+from engine.connectors.log.storage import cut_batch, find_feed
 from engine.connectors.packets import decode_frame
-from engine.connectors.sequences import LANE_PARTITION, join_block, read_sequence
 from engine.definition.expressions import compile_scalar
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.plan.model import Input
@@ -85,7 +85,7 @@ class RecordSearch:
         if source.feed.is_derived:
             return self._numbered(source, place.offset)
         params = {"feed": source.feed.log_feed, "partition": place.partition, "offset": place.offset}
-        row = self.connection.execute(_AT, params, binary=True).fetchone() if source.feed.type == "log" else None
+        row = self.connection.execute(_AT, params, binary=True).fetchone() if source.feed.traits.is_kept_here else None
         if row is None:
             return None
         _, frame = cut_batch(row[0], row[1], place.offset, place.offset + 1)
@@ -134,7 +134,7 @@ class RecordSearch:
 
     def read_to_ms(self, source: Input) -> int | None:
         """Return the smallest, over the partitions, of the greatest event time read; None where one has none, or it is not known."""
-        if source.feed.type != "log":
+        if not source.feed.traits.is_kept_here:
             return None
         read = Jsonb(dict(self.position.get(source.feed.name, {})))
         statement = _NUMBERED_READ_TO if source.feed.is_derived else _READ_TO
@@ -171,7 +171,7 @@ class RecordSearch:
         self, statement: str, source: Input, values: Mapping[str, object], span: tuple[int, int]
     ) -> Iterator[_Opened | None]:
         """Open batch after batch; None where the bound ends the search."""
-        if source.feed.type != "log":
+        if not source.feed.traits.is_kept_here:
             yield None
             return
         params = {"feed": source.feed.log_feed, "from": span[0], "to": span[1], "limit": MAX_BATCHES + 1}

@@ -14,8 +14,8 @@ from app.store.change_log import end_within
 from app.store.page_bounds import Most
 from app.store.replay_marks import with_marks
 from engine.connectors.canonical import LOGGED, canonicalise
-from engine.connectors.log import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
-from engine.connectors.sequences import READ_SEQUENCE_SQL, blocks
+from engine.connectors.log.sequences import READ_SEQUENCE_SQL, blocks
+from engine.connectors.log.storage import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
 from engine.connectors.sink import REPLAYED
 from engine.definition.expressions import compile_scalar
 from engine.plan.catalog import CatalogEntry
@@ -31,7 +31,7 @@ class RecordsPage:
     """A stretch of one partition, or of a derived stream as a whole.
 
     Attributes:
-        partition: which; None: of all, by the numbers of the rows (``engine.connectors.sequences``).
+        partition: which; None: of all, by the numbers of the rows (``engine.connectors.log.sequences``).
         frame: canonical records with ``_offset`` and the mark ``$replayed``; those of other relations in the same feed are left out.
         next_offset: where to go on.
         end_offset: the partition's present end.
@@ -98,8 +98,10 @@ async def _numbered(connection: Connection, params: dict[str, int]) -> AsyncIter
 async def _partition(connection: Connection, entry: CatalogEntry, partition: int) -> tuple[int, int, int]:
     name = entry.relation.name
     feed = await (await connection.execute(FIND_FEED_SQL, {"name": entry.feed.log_feed})).fetchone()
-    if entry.feed.type != "log" or feed is None:
-        raise Conflict("not_readable", f"'{name}' reads files; only records in the built-in log can be read by offset")
+    if not entry.feed.traits.is_kept_here or feed is None:
+        raise Conflict(
+            "not_readable", f"'{name}' reads {entry.feed.traits.holds}; only records in the built-in log can be read by offset"
+        )
     heads = await (await connection.execute(HEADS_SQL, {"feed_id": feed[0]})).fetchall()
     for found, start_offset, next_offset in heads:
         if found == partition:

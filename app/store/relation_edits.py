@@ -24,17 +24,14 @@ from app.store.reader_fit import in_use, pin, pinned_readers
 from app.store.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.store.tables import query, query_read, relation
 from app.store.transactions import lock_edits, raw
-from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.log import ensure_feed, find_feed, heads, set_retention
+from engine.connectors.connector_kinds import control_of
 from engine.connectors.views import drop_view
-from engine.definition.durations import format_duration
-from engine.definition.relations import LogConnector, SourceDefinition
+from engine.definition.relations import SourceDefinition
 from engine.plan.catalog import CatalogEntry, feed_of, source_entry
 from engine.plan.evolution import column_faults
 
 # What stored records were judged by, or where they are: it can change only while there are none. Of columns see `column_faults`.
 _STORED = ("key", "event_time", "event_time_format", "event_time_unit")
-FILES_PARTITIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +113,9 @@ def delete_source(connection: sa.Connection, kind: Kind, name: str, conditions: 
         follow(connection, name, stored.definition, None, is_empty=True)
     # An append locks the relation before the feed, and so does this.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
-    log_feed = _entry(stored).feed.log_feed
-    if not _is_read_by_others(connection, name, log_feed):
-        drop_feed(raw(connection), log_feed)
+    feed = _entry(stored).feed
+    if not _is_read_by_others(connection, name, feed.log_feed):
+        control_of(feed).delete(raw(connection), feed)
     if stored.kept is not None and kind == "table":
         drop_view(raw(connection), name)
     drop_parts(connection, name)
@@ -146,26 +143,9 @@ def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinitio
         raise Conflict(
             "feed_taken", f"the feed '{feed.log_feed}' holds the results of '{owner}'; read that relation, or name another feed"
         )
-    partitions = definition.connector.partitions if isinstance(definition.connector, LogConnector) else FILES_PARTITIONS
-    retention_ms = definition.connector.retention if isinstance(definition.connector, LogConnector) else None
-    made = ensure_feed(raw(connection), feed.log_feed, partitions, retention_ms)
-    if made.partitions != partitions:
-        raise Conflict(
-            "partitions_differ",
-            f"the feed '{feed.log_feed}' has {made.partitions} partitions; relations that share it have as many, not {partitions}",
-            [Fault("/connector/partitions", "partitions_differ", f"write {made.partitions}")],
-        )
-    if made.retention_ms != retention_ms:
-        kept = "for ever" if made.retention_ms is None else format_duration(made.retention_ms)
-        raise Conflict(
-            "retention_differs",
-            f"the feed '{feed.log_feed}' keeps its records {kept}; relations that share it say the same",
-            [
-                Fault(
-                    "/connector/retention", "retention_differs", "leave it out" if made.retention_ms is None else f"write {kept}"
-                )
-            ],
-        )
+    clash = control_of(feed).register(raw(connection), feed, definition.connector)
+    if clash is not None:
+        raise Conflict(clash.code, clash.detail, [Fault(clash.pointer, clash.code, clash.cure)])
 
 
 def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
@@ -186,10 +166,10 @@ def _change(
     # Waits for appends under way: what they add must be seen before anything is called empty.
     connection.execute(sa.select(relation.c.id).where(relation.c.id == stored.id).with_for_update())
     old, new = _entry(stored), source_entry(stored.name, definition)
-    is_empty = old.feed.type == "log" and _is_empty(connection, old.feed.log_feed)
+    is_empty = control_of(old.feed).is_empty(raw(connection), old.feed)
     faults = _faults(old, new, (before, wanted), changed)
     left = column_faults_of_left(connection, stored.name, new.relation)
-    if left or (faults and old.feed.type == "log" and not is_empty):
+    if left or (faults and old.feed.traits.is_kept_here and not is_empty):
         raise Conflict(
             "relation_not_empty",
             f"'{stored.name}' holds records that were judged by the definition in force; delete it first, or register another relation",
@@ -202,9 +182,9 @@ def _change(
         .values(definition=wanted, version=relation.c.version + 1, updated_at=sa.func.now())
     )
     if faults and not _is_read_by_others(connection, stored.name, old.feed.log_feed):
-        drop_feed(raw(connection), old.feed.log_feed)
-    if isinstance(definition.connector, LogConnector) and not _is_read_by_others(connection, stored.name, new.feed.log_feed):
-        set_retention(raw(connection), new.feed.log_feed, definition.connector.retention)
+        control_of(old.feed).delete(raw(connection), old.feed)
+    if not _is_read_by_others(connection, stored.name, new.feed.log_feed):
+        control_of(new.feed).change(raw(connection), new.feed, definition.connector)
     _make_feed(connection, stored.name, definition)
     follow(connection, stored.name, stored.definition, definition, is_empty=is_empty)
     pin(connection, stored.name, pinned)
@@ -233,11 +213,6 @@ def _faults(
 
 def _entry(stored: RelationRow) -> CatalogEntry:
     return entry_of(stored.name, stored.kind, stored.origin, stored.definition, stored.produced_by, [])
-
-
-def _is_empty(connection: sa.Connection, log_feed: str) -> bool:
-    feed = find_feed(raw(connection), log_feed)
-    return feed is None or all(head.next_offset == 0 for head in heads(raw(connection), feed.id))
 
 
 def _is_read_by_others(connection: sa.Connection, name: str, log_feed: str) -> bool:

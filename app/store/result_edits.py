@@ -22,9 +22,9 @@ from app.store.relations import find_relation, kept_result, readers_of
 from app.store.tables import relation
 from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
-from engine.connectors.log import find_feed, set_retention
-from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import change_feed, result_feed
+from engine.connectors.log.sequences import make_result_feed
+from engine.connectors.log.storage import find_feed, set_retention
+from engine.connectors.outputs import change_feed, result_feed
 from engine.connectors.taking_over import rename_result
 from engine.connectors.views import add_columns, create_view, drop_view
 from engine.plan.model import Output, Plan

@@ -21,7 +21,7 @@ from app.store.old_versions import forget_versions
 from app.telemetry import Metrics
 from engine.connectors.dropped_feeds import sweep_dropped_feeds
 from engine.connectors.incarnation import notice
-from engine.connectors.log import trim
+from engine.connectors.log.storage import trim
 from engine.connectors.postgres import IDLE_SECONDS, connect
 from engine.connectors.schemas import schemas_of
 from engine.connectors.sink import REJECTS_KEPT

@@ -104,6 +104,14 @@ class StateFiles:
                 raise SegmentsGone(str(error)) from error
             raise
 
+    def names(self, query_id: UUID, checkpoint_id: UUID) -> set[str]:
+        """Return the names of the segments of a checkpoint.
+
+        Raises:
+            ExternalError: they cannot be listed now.
+        """
+        return {found.name for found in self._place(query_id, checkpoint_id).listed()}
+
     def discard(self, query_id: UUID, checkpoint_id: UUID) -> None:
         """Remove a checkpoint that came to nothing, and the query's directory where it has no other."""
         with suppress(ExternalError):  # nobody names it: the collector takes what is left

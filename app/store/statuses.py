@@ -15,7 +15,7 @@ from app.store.log_tables import commit, counter, feed, head, state_retention
 from app.store.relations import ROWS, RelationRow
 from app.store.tables import query, query_read, query_status, relation
 from app.store.targets import entry_of_row
-from engine.connectors.sequences import LANE_PARTITION
+from engine.connectors.log.sequences import LANE_PARTITION
 from engine.plan.model import Feed
 
 

@@ -74,6 +74,18 @@ python_function = sa.Table(
     _moment("created_at"),
 )
 
+connection = sa.Table(
+    "connection",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("definition", JSONB, nullable=False),
+    sa.Column("secrets", JSONB, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False, server_default=sa.text("1")),
+    _moment("created_at"),
+    _moment("updated_at"),
+)
+
 transient_reader = sa.Table(
     "transient_reader",
     metadata,

@@ -20,7 +20,7 @@ from app.testing.sources import SHARED_FEED
 from app.testing.workbench import Workbench
 from engine.connectors.canonical import LOGGED, POSTED, canonicalise
 from engine.connectors.json_records import parse_array
-from engine.connectors.log import route
+from engine.connectors.log.storage import route
 from engine.core.frames import OFFSET, OP, TS
 from engine.definition.expressions import compile_scalar
 from engine.errors import EngineError, InvariantBroken

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from engine.connectors.admission import Chunk
-from engine.connectors.log import route
-from engine.connectors.sequences import LANE_PARTITION
+from engine.connectors.log.sequences import LANE_PARTITION
+from engine.connectors.log.storage import route
 from engine.core.clocks import BEFORE_ALL_TIME, I64, running_clock
 from engine.core.frames import HEAD, OFFSET, TS
 from engine.core.sequence import Numbered

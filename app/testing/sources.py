@@ -1,4 +1,4 @@
-"""The sources of a test: what their definitions say, with the built-in log in place of files, in partitions or in the file's order."""
+"""The sources of a test: what their definitions say, with the built-in log in place of other connectors, in partitions or the file's order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.sources import read_source
-from engine.definition.relations import LogConnector, SourceDefinition, StreamDefinition, TableDefinition
+from engine.definition.connector_list import DEFAULT, MODELS
+from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import feed_of
 from engine.plan.problems import Problems
@@ -59,26 +60,27 @@ def held_tables(queries: Sequence[Json]) -> set[str]:
 
 
 def logged(body: Json) -> Json:
-    """Return a source's body with the built-in log in place of files."""
+    """Return a source's body with the built-in log in place of others."""
     connector = body.get("connector")
-    if not isinstance(connector, dict) or connector.get("type") != "files":
+    model = MODELS.get(str(connector.get("type"))) if isinstance(connector, dict) else None
+    if not isinstance(connector, dict) or model is None or model.traits.is_kept_here:
         return body
     where = {"where": connector["where"]} if "where" in connector else {}
-    return {**body, "connector": {"type": "log", **where}}
+    return {**body, "connector": {"type": DEFAULT.name(), **where}}
 
 
 def in_one_partition(body: Json, feed: str | None) -> Json:
     """Return a source's body with one partition, of the feed that it names or of this one."""
     connector = body.get("connector", {})
-    if not isinstance(connector, dict) or connector.get("type", "log") != "log":
+    if not isinstance(connector, dict) or connector.get("type", DEFAULT.name()) != DEFAULT.name():
         return body
     named = {} if feed is None else {"feed": feed}
-    return {**body, "connector": {"type": "log", **named, **connector, "partitions": 1}}
+    return {**body, "connector": {"type": DEFAULT.name(), **named, **connector, "partitions": 1}}
 
 
 def partitions_of(source: SourceDefinition) -> int:
     """Return how many partitions a test gives the feed of a source."""
-    return source.connector.partitions if isinstance(source.connector, LogConnector) else 1
+    return source.connector.test_partitions
 
 
 def add_below(problems: Problems, pointer: str, found: Sequence[Problem]) -> None:

@@ -28,7 +28,7 @@ from engine.core.progress import Reading
 from engine.core.repartition.tasks import repartitioned
 from engine.core.sequence import Reach, numbered
 from engine.definition.queries import QueryDefinition
-from engine.definition.relations import LogConnector, SourceDefinition
+from engine.definition.relations import SourceDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.clock import held_feeds, needs_ticks
@@ -229,7 +229,7 @@ class Workbench:
         self._definitions: dict[str, QueryDefinition] = {}
         self._feeds: dict[str, MemoryFeed] = {}
         for name, each in sources.items():
-            partitions = each.connector.partitions if has_partitions and isinstance(each.connector, LogConnector) else 1
+            partitions = each.connector.test_partitions if has_partitions else 1
             self._feeds.setdefault(self.catalog[name].feed.name, MemoryFeed(partitions))
 
     def add(self, definition: QueryDefinition) -> None:

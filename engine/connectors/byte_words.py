@@ -68,38 +68,50 @@ class ByteWords:
         is_word: Mask = (found == np.uint64(int.from_bytes(word, "little"))) & (ends - starts == len(word))
         return is_word
 
-    def integers(self, starts: I64, ends: I64) -> tuple[I64, Mask | None]:
+    def are_natural(self, starts: I64, ends: I64) -> bool:
+        """Whether what is known to be digits is a number everywhere: not empty, and without a zero before others."""
+        sizes = ends - starts
+        return bool(((sizes == 1) | ((sizes > 1) & (self._bytes[starts] != _ZERO))).all())
+
+    def integers(self, starts: I64, ends: I64, *, are_digits: bool = False) -> tuple[I64, Mask | None]:
         """Read whole numbers as JSON writes them.
+
+        Args:
+            starts: where they begin.
+            ends: where they end.
+            are_digits: nothing but digits is there.
 
         Returns:
             The numbers, and a mask of what is none, or has more than ``MAX_DIGITS``; None where all are numbers.
         """
         first = self._bytes[starts]
         is_negative = first == _MINUS
-        if has_negative := bool(is_negative.any()):
+        if has_negative := not are_digits and bool(is_negative.any()):
             starts = starts + is_negative
             first = self._bytes[starts]
         sizes = ends - starts
         bad = (sizes < 1) | (sizes > MAX_DIGITS) | ((first == _ZERO) & (sizes > 1))
         total: I64 = np.zeros(len(starts), np.int64)
-        faults: U64 = np.zeros(len(starts), np.uint64)
+        faults: U64 | None = None if are_digits else np.zeros(len(starts), np.uint64)
         most = min(int(sizes.max(initial=0)), MAX_DIGITS)
         for place in range(0, most, _WORD):
             words = self._digits(ends - place, sizes - place, faults)
             total += words * 10**place if place else words
-        bad |= faults != 0
+        if faults is not None:
+            bad |= faults != 0
         if has_negative:
             np.negative(total, out=total, where=is_negative)
         return total, bad if bad.any() else None
 
-    def _digits(self, ends: I64, sizes: I64, faults: U64) -> I64:
-        """Read the last eight digits, or as many as there are; mark where there are other bytes."""
+    def _digits(self, ends: I64, sizes: I64, faults: U64 | None) -> I64:
+        """Read the last eight digits, or as many as there are; mark where there are other bytes, if there can be any."""
         words = self._load(ends - _WORD)
         words ^= _ZEROS
         absent = (np.uint64(_WORD) - np.clip(sizes, 0, _WORD).astype(np.uint64)) * np.uint64(8)
         words >>= absent
         words <<= absent
-        faults |= ((words + _TOO_GREAT) | words) & _HIGH
+        if faults is not None:
+            faults |= ((words + _TOO_GREAT) | words) & _HIGH
         words = words * np.uint64(10) + (words >> np.uint64(8))
         low = (words & _PAIRS) * _UPPER
         words >>= np.uint64(16)

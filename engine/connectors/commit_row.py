@@ -1,10 +1,13 @@
-"""What the row of ``log.commit`` says of a query after each batch: how far it has read, its clocks, what waits. Pure."""
+"""What the row of ``log.commit`` says of a query after each batch: how far it has read, its clocks, what waits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
+
+import psycopg
 
 from engine.core.lateness import summed
 from engine.plan.model import Plan
@@ -101,3 +104,12 @@ def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNam
         for operator, value in stats.get(part, {}).items():
             merged.setdefault(names.of(stage, operator), {})[task] = value
     return {operator: tasks for operator, tasks in merged.items() if tasks}
+
+
+def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
+    """Return the wall clock at which the first task of a query has something to do without input; None for never."""
+    row = conn.execute(
+        "SELECT min(wake.value::bigint) FROM log.commit, jsonb_each_text(detail -> 'wakes') AS wake WHERE query_id = %s",
+        (query_id,),
+    ).fetchone()
+    return None if row is None else row[0]

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 
 from psycopg.rows import tuple_row
 
+from engine.connectors.log.sequences import LANE_PARTITION
 from engine.connectors.postgres import Connection
-from engine.connectors.sequences import LANE_PARTITION
 
 _ENDS_SQL = """
-SELECT f.name, f.next_sequence, (SELECT jsonb_object_agg(h.partition, h.next_offset) FROM log.head h WHERE h.feed_id = f.id)
-FROM log.feed f WHERE f.name = ANY(%s)
+SELECT f.name, h.partition, coalesce(f.next_sequence, h.next_offset)
+FROM log.feed f LEFT JOIN log.head h ON h.feed_id = f.id AND f.next_sequence IS NULL WHERE f.name = ANY(%b::text[])
 """
 
 
@@ -22,9 +22,10 @@ def feed_ends(connection: Connection, names: Collection[str]) -> dict[str, Mappi
         connection: in autocommit mode.
         names: of log feeds.
     """
+    ends: dict[str, dict[str, int]] = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(_ENDS_SQL, (list(names),)).fetchall()
-    return {
-        name: (heads or {}) if next_sequence is None else {str(LANE_PARTITION): next_sequence}
-        for name, next_sequence, heads in rows
-    }
+        for name, partition, end in cursor.execute(_ENDS_SQL, (list(names),)):
+            own = ends.setdefault(name, {})
+            if end is not None:
+                own[str(LANE_PARTITION if partition is None else partition)] = end
+    return dict(ends)

@@ -1,4 +1,4 @@
-"""The port through which a query reads its inputs' feeds, and the values that pass it. ``open_feed`` chooses the implementation.
+"""The port through which a query reads its inputs' feeds, and the values that pass it. ``connector_kinds.open_feed`` chooses the implementation.
 
 A feed has partitions; a partition has offsets that never change their meaning. Inputs that read one feed share one reader, so
 that its records keep their order (T2).
@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from engine.connectors.admission import Chunk
-from engine.connectors.fetched import Fetched
+from engine.connectors.backlogs import Unread
+from engine.connectors.fetched import Fetched, LogSplit
+from engine.connectors.incarnation import receded
 from engine.connectors.packets import Packet
-from engine.plan.model import Feed, Input, RelationSchema
+from engine.errors import EngineError
+from engine.plan.model import Feed, Input
 
 Start = Literal["earliest", "latest"] | int
+
+BYTES_PER_RECORD = 80
+"""Where offsets count records: a record weighs about this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +34,22 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one Spark task reads: ``[start, end)`` of a partition, on record boundaries.
+    """What one Spark task reads: ``[start, end)`` of a partition, on record boundaries. A connector may have a class of its own over it.
 
     Attributes:
         head: the head that its first record has at least (``engine.core.order``): what the batch holds of the partition before the split may
             be later than it. None: only this partition is read, so heads decide nothing.
-        file: name of the file, for files feeds.
-        file_start: first byte (ndjson, csv) or row (parquet) inside the file.
-        file_end: the one behind the last.
     """
 
     partition: int
     start: int
     end: int
     head: int | None = None
-    file: str | None = None
-    file_start: int = 0
-    file_end: int = 0
+
+    @property
+    def weight_bytes(self) -> int:
+        """About how much is read."""
+        return (self.end - self.start) * BYTES_PER_RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,9 @@ class ReadRequest:
 class FeedReader(Protocol):
     """Reads one feed. It pickles; every method may run in another process.
 
-    Every method raises SourceUnavailable where the feed cannot be read now, and DataInvalid where it lost what it had.
+    Offsets rise within a partition and never change their meaning; between two records there may be others that nothing stands for. New
+    partitions may come while a query runs; none goes. Every method raises SourceUnavailable where the feed cannot be read now, and
+    DataInvalid where it lost what it had.
     """
 
     @property
@@ -98,7 +105,7 @@ class FeedReader(Protocol):
         """Return the offset of the first record in ``[start, end)`` that moves the partition's head to ``bound_ms`` or later; else ``end``."""
         ...
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
+    def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:
         """Cut ``[start, end)`` into what single tasks read.
 
         Args:
@@ -113,21 +120,60 @@ class FeedReader(Protocol):
         """Yield ``data``, ``reject`` and ``stats`` packets and at last one ``progress`` packet."""
         ...
 
+    @property
+    def is_asked_together(self) -> bool:
+        """Whether one statement for the logs of many queries (``engine.connectors.backlogs``) tells what lies unread in it."""
+        ...
 
-def open_feed(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> FeedReader:
-    """Return the reader of a feed.
+    @property
+    def is_announced(self) -> bool:
+        """Whether its ends in the database (``feed_ends``) tell whether there is something new; else only a look tells."""
+        ...
 
-    Args:
-        dsn: the database of the log and of the registry of files.
-        feed: which feed.
-        relations: the relations that are read from it; their event times date the chunks.
-    """
-    from engine.connectors.file_reader import FileReader
-    from engine.connectors.log_reader import LogReader
-    from engine.connectors.sequence_reader import SequenceReader
+    def fetchable(self, split: Split) -> LogSplit | None:
+        """Say what of a split can be asked of the database beforehand, together with that of other queries; None: nothing."""
+        ...
 
-    if feed.is_derived:
-        return SequenceReader(dsn, feed)
-    if feed.type == "log":
-        return LogReader(dsn, feed)
-    return FileReader(dsn, feed, tuple(relations))
+    def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:
+        """Return what ``chunks`` would, of what was asked of the database together with that of other queries; None: it cannot be asked so."""
+        ...
+
+    def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
+        """Return the error about a feed that ends before what was read of it.
+
+        Args:
+            partition: which.
+            position: what was read.
+            end: where it ends now.
+            is_committed: whether results rest on what is gone; else the next attempt begins at what is there.
+        """
+        ...
+
+
+class UsualAnswers:
+    """What a reader answers where it has nothing of its own to say."""
+
+    __slots__ = ()
+    feed: Feed
+
+    @property
+    def is_asked_together(self) -> bool:
+        """See ``FeedReader``."""
+        return False
+
+    @property
+    def is_announced(self) -> bool:
+        """See ``FeedReader``."""
+        return False
+
+    def fetchable(self, split: Split) -> LogSplit | None:  # noqa: ARG002 - the port's
+        """See ``FeedReader``."""
+        return None
+
+    def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:  # noqa: ARG002 - the port's
+        """See ``FeedReader``."""
+        return None
+
+    def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
+        """See ``FeedReader``: what the database says of its own feeds only recedes when the database was put back."""
+        return receded(self.feed.name, str(partition), position, end, is_committed=is_committed)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
-from engine.connectors.log import Head, feed_heads
+from engine.connectors.log.storage import Head, feed_heads
 from engine.connectors.postgres import Connection
 
 MOST_BYTES: Final = 256 * 1024

@@ -19,7 +19,7 @@ import psycopg
 import structlog
 
 from engine.connectors.schemas import schemas_of
-from engine.errors import STATE_CURE
+from engine.errors import STATE_CURE, EngineError, SourceUnavailable, StateCorrupt
 
 _FINGERPRINT = """
 concat_ws('/', (SELECT system_identifier FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8),
@@ -128,3 +128,10 @@ def cut_off(feed: str, partition: str, position: int, end: int) -> str:
         f"feed {feed!r}, partition {partition} was read up to {position}, and now ends at {end}: the database was put back to an earlier "
         "time. The next attempt goes on from what it holds"
     )
+
+
+def receded(feed: str, partition: str, position: int, end: int, *, is_committed: bool) -> EngineError:
+    """Return the error about a feed that ends before what was read of it: see ``FeedReader.receded``."""
+    if is_committed:
+        return StateCorrupt(beyond_the_end(feed, partition, position, end))
+    return SourceUnavailable(cut_off(feed, partition, position, end))

@@ -31,7 +31,8 @@ _CLOSING: Final = re.compile(rb"[ \t]*\}[ \t]*\r?")
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _SCALAR: Final = rf"{_NUMBER}|^(true|false|null)$"
-_QUOTE, _BLANK = 34, 32
+_QUOTE, _BLANK, _LINE_FEED = 34, 32, 10
+_ZERO, _RADIX = np.uint8(48), np.uint8(10)
 
 Unknown = Literal["reject", "ignore"]
 
@@ -111,10 +112,15 @@ def read_alike(chunk: bytes, starts: I64, ends: I64, relation: RelationSchema, u
     spans = _spans(chunk, words, starts, ends, layout)
     if spans is None:
         return None
+    # Of columns that all are asked for, each is looked at anyway.
+    is_part = any(field.name not in relation.columns.names for field in layout.fields)
+    are_digits = is_part and _are_digits(chunk, starts, ends, layout, spans)
     columns = []
     for field, (begins, stops) in zip(layout.fields, spans, strict=True):
         declared = relation.columns[field.name] if field.name in relation.columns.names else None
-        column = _column(words, begins, stops, declared, is_text=field.is_text)
+        if declared is None and are_digits and words.are_natural(begins, stops):
+            continue
+        column = _column(words, begins, stops, declared, is_text=field.is_text, are_digits=are_digits)
         if column is None:
             return None
         if declared is not None:
@@ -160,6 +166,21 @@ def _spans(chunk: bytes, words: ByteWords, starts: I64, ends: I64, layout: Layou
     return spans if all((begin <= stop).all() for begin, stop in spans) else None
 
 
+def _are_digits(chunk: bytes, starts: I64, ends: I64, layout: Layout, spans: list[tuple[I64, I64]]) -> bool:
+    """Whether all values are made of digits alone: as many digits are in the chunk as its values are long, beside those of the literals.
+
+    To count bytes takes less than to look at the values of one field.
+    """
+    if any(field.is_text for field in layout.fields):
+        return False
+    data = np.frombuffer(chunk, np.uint8)
+    if np.count_nonzero(data == _LINE_FEED) != len(chunk) - int((ends - starts).sum()):
+        return False  # outside of the lines is more than what ends them
+    literals = b"".join([*(field.literal for field in layout.fields), layout.closing])
+    sizes = sum(int((stops - begins).sum()) for begins, stops in spans)
+    return bool(np.count_nonzero(data - _ZERO < _RADIX) == sizes + len(starts) * sum(byte in b"0123456789" for byte in literals))
+
+
 def _are_texts_plain(chunk: bytes, data: npt.NDArray[np.uint8], starts: I64, literals: list[bytes]) -> bool:
     """Whether nothing between quotes is an escape, a control character, or not UTF-8."""
     if b"\\" in chunk:
@@ -178,12 +199,14 @@ def _is_utf8(chunk: bytes) -> bool:
     return True
 
 
-def _column(words: ByteWords, starts: I64, ends: I64, declared: ColumnType | None, *, is_text: bool) -> pl.Series | None:
+def _column(
+    words: ByteWords, starts: I64, ends: I64, declared: ColumnType | None, *, is_text: bool, are_digits: bool
+) -> pl.Series | None:
     """Read the values of one field. Of one that nobody asks for, only whether they are well formed."""
     if is_text:
         return words.texts(starts, ends)
     if declared is None or declared.kind in _INTEGERS:
-        numbers, bad = words.integers(starts, ends)
+        numbers, bad = words.integers(starts, ends, are_digits=are_digits)
         if bad is None:
             return pl.Series(numbers)
         if declared is None:

@@ -45,7 +45,7 @@ FEW_LINES = 24
 FEW_ALIKE = 128
 """Up to here Arrow's reader is as quick as some hundred steps over short arrays."""
 
-_NEWLINE, _RETURN, _BRACE = 10, 13, ord("{")
+_NEWLINE, _RETURN, _BRACE, _CLOSING_BRACE = 10, 13, ord("{"), ord("}")
 _BOM = b"\xef\xbb\xbf"
 Lines = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -268,7 +268,7 @@ def _read_fast(
     """Read lines that look alike by their layout, others with Arrow; None where anything at all is unusual."""
     if len(starts) > FEW_ALIKE and (alike := read_alike(chunk, starts, ends, relation, unknown)) is not None:
         return alike
-    if not (np.frombuffer(chunk, dtype=np.uint8)[starts] == _BRACE).all():  # Arrow takes null for a record without values
+    if not _are_objects(chunk, starts, ends):
         return None
     schema = _arrow_schema(chunk, relation)
     if schema is None or not (chunk.isascii() or is_utf8(chunk)):
@@ -287,6 +287,19 @@ def _read_fast(
         return None
     frame = cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
     return frame if _are_decimals_fit(frame, relation) else None
+
+
+def _are_objects(chunk: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bool:
+    """Whether all lines begin and end with a brace.
+
+    Arrow takes null for a record without values, and reads on over ends of lines: of two objects on one line and one on two others it would
+    make as many records as there are lines, each in the place of another. Between braces of two lines no JSON text goes on.
+    """
+    data = np.frombuffer(chunk, dtype=np.uint8)
+    last = data[ends - 1]
+    if (last == _RETURN).any():
+        last = np.where(last == _RETURN, data[ends - 2], last)
+    return bool((data[starts] == _BRACE).all() and (last == _CLOSING_BRACE).all())
 
 
 def _are_decimals_fit(frame: pl.DataFrame, relation: RelationSchema) -> bool:

@@ -14,8 +14,9 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 import numpy as np
 import polars as pl
@@ -106,6 +107,10 @@ class Packet:
     member: int = 0
 
 
+_VALUES: Final = attrgetter(*(field.name for field in fields(Packet)))
+"""Of a packet, in the order of its columns."""
+
+
 class HasBlob(Protocol):
     """A packet, or a row of Spark that holds one."""
 
@@ -131,15 +136,14 @@ def encode_frame(frame: pl.DataFrame) -> bytes:
 
     Compression is left out on purpose: lz4 costs twice the time of the whole hop and the blobs are short-lived.
     """
+    buffer = io.BytesIO()  # whose value is handed out without a copy
     if frame.height <= SMALL_FRAME_ROWS:
-        buffer = io.BytesIO()
         frame.write_ipc_stream(buffer, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
         return buffer.getvalue()
     table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, table.schema) as writer:
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    return cast("bytes", stream.getvalue().to_pybytes())
+    return buffer.getvalue()
 
 
 def decode_frame(blob: bytes) -> pl.DataFrame:
@@ -156,7 +160,7 @@ def encode_json(value: Mapping[str, Any]) -> bytes:
 
 def packet_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
     """Put packets into one record batch of exactly ``PACKET_SCHEMA``."""
-    rows = [tuple(getattr(packet, field.name) for field in fields(Packet)) for packet in packets]
+    rows = [_VALUES(packet) for packet in packets]
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in PACKET_SCHEMA]
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, PACKET_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=PACKET_SCHEMA)

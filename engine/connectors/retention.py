@@ -8,12 +8,14 @@ A segment must not go while an attempt may still commit a manifest that names it
 beside what that names, only what it writes itself. So a segment that is there and not named as of a launch and a batch can be named later by
 attempts at the batches that were under way then, or not at all. It is *settled* once a later launch has the fence, or once
 ``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, whatever the clock says.
+
+What a retained commit names stays as long as that does, and is not noted: a query that is rewound names it again (``held_segments``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -21,9 +23,11 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
+from engine.connectors.held_segments import HeldSegments
 from engine.connectors.postgres import Connection
-from engine.state.in_manifest import stored_segments
-from engine.state.ports import SEGMENT_SUFFIX, StateStore, task_folder
+from engine.connectors.retained_commits import forget_retained
+from engine.connectors.segment_names import names_of
+from engine.state.ports import StateStore
 
 SETTLED_BATCHES: Final = 3
 """One is under way at most; the others leave room for commits that overlap with the next batch."""
@@ -143,6 +147,7 @@ class Collector:
     def __init__(self, store: StateStore, root: UUID, retention: Retention) -> None:
         self._store, self._root, self._retention = store, root, retention
         self._seen: dict[UUID, tuple[int, int | None]] = {}
+        self._held: dict[UUID, HeldSegments] = {}
 
     def look(self, connection: Connection) -> Look:
         """Compare what is there with what is named; note, take off the list, remove.
@@ -161,9 +166,11 @@ class Collector:
         with connection.cursor(row_factory=tuple_row) as cursor:
             rows: Sequence[tuple[Any, ...]] = cursor.execute(_QUERIES, (self._root,)).fetchall()
         self._seen = {query_id: self._seen[query_id] for query_id, *_ in rows if query_id in self._seen}
+        self._held = {query_id: self._held[query_id] for query_id, *_ in rows if query_id in self._held}
         removed, is_pressing = list[_Noted](), False
         for query_id, epoch, batch_id, oldest_ms in rows:
             is_due = oldest_ms is not None and (is_full or oldest_ms >= self._retention.keep_ms)
+            is_due = is_due or (is_full and query_id in self._held and bool(self._held[query_id].names))
             if self._seen.get(query_id) == (epoch, batch_id) and not is_due:
                 continue
             gone, is_over = self._look_at(connection, query_id, is_full=is_full)
@@ -188,6 +195,7 @@ class Collector:
         if committed is None or not (there or noted):
             return [], False
         unnamed = {name: size for name, size in there.items() if not committed.spares(name)}
+        held_bytes, held = self._hold(connection, query_id, unnamed, is_full=is_full)
         stale = [one.name for one in noted if one.name not in unnamed]
         new = unnamed.keys() - {one.name for one in noted}
         with connection.transaction():
@@ -197,7 +205,7 @@ class Collector:
                 sizes = [unnamed[name] for name in sorted(new)]
                 connection.execute(_NOTE, (query_id, self._root, committed.epoch, committed.batch_id, sorted(new), sizes))
         kept = [one for one in noted if one.name in unnamed]
-        left_bytes, left = sum(unnamed.values()), len(unnamed)
+        left_bytes, left = held_bytes + sum(unnamed.values()), held + len(unnamed)
         going: list[_Noted] = []
         for one in kept:  # the oldest come first
             is_over = is_full or left_bytes > self._retention.most_bytes or left > self._retention.most_segments
@@ -207,6 +215,22 @@ class Collector:
                 left_bytes, left = left_bytes - one.size_bytes, left - 1
         self._remove(connection, query_id, place, going)
         return going, left_bytes > self._retention.most_bytes or left > self._retention.most_segments
+
+    def _hold(self, connection: Connection, query_id: UUID, unnamed: dict[str, int], *, is_full: bool) -> tuple[int, int]:
+        """Take what retained commits hold out of what is unnamed; returns its bytes and number.
+
+        They may hold half of what may stay. Where they hold more, or the disk is nearly full, the oldest are given up.
+        """
+        held = self._held.setdefault(query_id, HeldSegments(query_id))
+        held.look(connection)
+        while names := held.names & unnamed.keys():
+            size = sum(unnamed[name] for name in names)
+            if not is_full and 2 * size <= self._retention.most_bytes and 2 * len(names) <= self._retention.most_segments:
+                for name in names:
+                    del unnamed[name]
+                return size, len(names)
+            held.give_up_oldest(connection)
+        return 0, 0
 
     def _remove(self, connection: Connection, query_id: UUID, place: StateStore, going: Sequence[_Noted]) -> None:
         """Remove segments; before that it is noted how far back one can go then."""
@@ -233,18 +257,6 @@ def _committed(connection: Connection, query_id: UUID) -> _Committed | None:
     states = {(stage, task): json.loads(manifest) for *_, stage, task, manifest in rows if manifest is not None}
     named = frozenset(f"{checkpoint_id}/{name}" for name in names_of(folder, states))
     return _Committed(epoch, batch_id, f"{checkpoint_id}/{folder}/", now, named)
-
-
-def names_of(folder: str, manifests: Mapping[tuple[int, int], Mapping[str, Any] | None]) -> Iterable[str]:
-    """Give the names, below a checkpoint, of all segments that the manifests of tasks name and do not hold themselves.
-
-    Args:
-        folder: of the layout.
-        manifests: (stage, task) → manifest.
-    """
-    for (stage, task), manifest in manifests.items():
-        for segment_id in stored_segments(manifest):
-            yield f"{task_folder(folder, stage, task)}/{segment_id}{SEGMENT_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,3 +297,4 @@ def delete_state(connection: Connection, query_id: UUID, root: UUID) -> None:
     connection.execute("INSERT INTO log.deleted_state (query_id, root) VALUES (%s, %s) ON CONFLICT DO NOTHING", (query_id, root))
     connection.execute("DELETE FROM log.unnamed_segment WHERE query_id = %s", (query_id,))
     connection.execute("DELETE FROM log.state_retention WHERE query_id = %s", (query_id,))
+    forget_retained(connection, query_id)

@@ -193,6 +193,8 @@ def _refused(rejects: pl.DataFrame, reading: _Reading, split: Split, request: Re
 
 def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, request: ReadRequest) -> Iterator[Packet]:
     """Count what the input's condition and computed columns had no value for (``engine.definition.gaps``)."""
+    if source_input.where is None and not source_input.computed:
+        return
     counters: Counters = {}
     accepted = _with_event_time(accepted)
     if source_input.where is not None:

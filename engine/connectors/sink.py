@@ -7,37 +7,41 @@ refused, and so is a batch that does not come next.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 from uuid import UUID
 
 import polars as pl
 import psycopg
-from psycopg.types.json import Jsonb
 
 from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
+from engine.connectors.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
+from engine.connectors.outputs import form_of, result_feed
 from engine.connectors.packets import Packet
-from engine.connectors.sequences import append_rows, open_sequence
-from engine.connectors.sink_batch import Batch, counters_of, read_of
+from engine.connectors.retained_commits import NOTHING_RETAINED, retain
+from engine.connectors.sink_batch import Batch, Committed, Moment, counters_of, read_of
 from engine.connectors.sink_link import SinkLink
-from engine.connectors.task_states import write_states
-from engine.connectors.views import RESULT_TIME, apply_changes, apply_open, expire_windows
+from engine.connectors.views import RESULT_TIME
+from engine.connectors.written import COMMIT_CHANNEL as COMMIT_CHANNEL
+from engine.connectors.written import Written
 from engine.core.clocks import AFTER_ALL_TIME
 from engine.core.frames import HEAD, constant, without
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.core.sequence import numbered
 from engine.errors import DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
-from engine.plan.model import Output, Plan
+from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 
-COMMIT_CHANNEL = "slackwater_commit"
 REJECTS_KEPT = 100_000
 """Rows of rejects kept per relation; the count goes on."""
+
+TOGETHER_LOCK = "500ms"
+"""How long batches that share a transaction wait for a lock: they hold those of others meanwhile, and each can wait alone."""
 
 REPLAYED = "$replayed"
 """Column (true) of a result's records, and of a result table's changes, that came of replayed late records; others lack it."""
@@ -46,82 +50,113 @@ Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
 
 
-def change_feed(table: str) -> str:
-    """Return the name of the log feed that holds every change of a derived table."""
-    return f"changes:{table}"
+@dataclass(frozen=True, slots=True)
+class _Emitted:
+    """What a batch's tasks emitted, what is counted with it, and the stream time before."""
 
-
-def result_feed(output: Output) -> str:
-    """Return the name of the log feed of a result: that of its changes, or of its records."""
-    return change_feed(output.name) if output.kind == "table" else output.name
-
-
-def claim_epoch(conn: psycopg.Connection[Any], query_id: UUID, checkpoint_id: UUID, epoch: int) -> None:
-    """Take the fence for a launch: from now on only this epoch commits. Waits for a commit of the old launch that is under way.
-
-    Raises:
-        EpochFenced: a newer launch has taken it.
-    """
-    with conn.transaction():
-        taken = conn.execute(
-            """
-            INSERT INTO log.commit AS c (query_id, checkpoint_id, epoch) VALUES (%(query)s, %(checkpoint)s, %(epoch)s)
-            ON CONFLICT (query_id) DO UPDATE SET
-                epoch = excluded.epoch,
-                batch_id = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.batch_id END,
-                position = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.position ELSE '{}' END,
-                detail = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.detail ELSE '{}' END,
-                stream_time_ms = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.stream_time_ms END,
-                cursor = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.cursor END,
-                layout = CASE WHEN c.checkpoint_id = excluded.checkpoint_id THEN c.layout END,
-                checkpoint_id = excluded.checkpoint_id
-            WHERE c.epoch < excluded.epoch
-            RETURNING 1
-            """,
-            {"query": query_id, "checkpoint": checkpoint_id, "epoch": epoch},
-        ).fetchone()
-        # Of a checkpoint that was given up, nothing is left above; and so nothing is to be found here.
-        conn.execute(
-            """
-            DELETE FROM log.task_state s USING log.commit c
-            WHERE s.query_id = %s AND c.query_id = s.query_id AND c.epoch = %s AND c.layout IS NULL
-            """,
-            (query_id, epoch),
-        )
-    if taken is None:
-        raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")
-
-
-def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
-    """Return the wall clock at which the first task of a query has something to do without input; None for never."""
-    row = conn.execute(
-        "SELECT min(wake.value::bigint) FROM log.commit, jsonb_each_text(detail -> 'wakes') AS wake WHERE query_id = %s",
-        (query_id,),
-    ).fetchone()
-    return None if row is None else row[0]
+    changes: Sequence[pl.DataFrame]
+    replayed: Sequence[pl.DataFrame]
+    counters: dict[tuple[str, str], int]
+    stream_time_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """What a committed batch was.
+class Draft:
+    """A batch that is about to be committed.
 
     Attributes:
-        rows: input records.
-        cpu_ms: CPU time of its tasks.
-        cursor: where it ends; None where nobody said so.
-        emitted_bytes: size of what its tasks emitted.
-        part_ms: how long reading and work took in the one worker that did both; None: several did.
-        process_ms: how long its tasks worked.
-        busiest: share of its busiest task in the work of all; None where fewer than two had work.
+        begun: when its packets had come.
     """
 
-    rows: int
-    cpu_ms: int
-    cursor: Json | None
-    emitted_bytes: int
-    part_ms: int | None
-    process_ms: int
-    busiest: float | None
+    sink: Sink
+    batch_id: int
+    batch: Batch
+    begun: Moment
+
+    @property
+    def spent(self) -> Moment:
+        """How long it has been under way."""
+        now = Moment.now()
+        return Moment(now.wall_ns - self.begun.wall_ns, now.cpu_ns - self.begun.cpu_ns)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it can share a transaction: it waits for nobody's locks but its own query's, and all is sent without waiting for answers."""
+        return self.batch.is_small and not self.batch.replayed and not self.batch.rejects
+
+    def committed(self) -> Committed:
+        """Return what the batch was, now that it is committed.
+
+        Raises:
+            BufferFull: a task's buffer passed its bound.
+        """
+        batch = self.batch
+        if failure := batch.failure():
+            # What came before it is committed; the rest waits in the state for the definition to be mended.
+            raise failure
+        return Committed(
+            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest()
+        )
+
+
+def commit_together(link: SinkLink, drafts: Sequence[Draft]) -> bool:
+    """Commit light batches of several queries in one transaction; returns whether they are, each of them, or else none.
+
+    Whoever is fenced, has a value that cannot be written or meets a lock fails them all here; each is then to be committed alone, which tells
+    who that is.
+
+    Raises:
+        SinkUnavailable: the connection was lost, perhaps behind the commit. Retryable.
+    """
+    try:
+        _transact(link, drafts)
+    except Exception as error:
+        if link.is_lost:
+            link.close()
+            raise SinkUnavailable(f"batches of {len(drafts)} queries: {error}") from error
+        return False
+    return True
+
+
+def _transact(link: SinkLink, drafts: Sequence[Draft]) -> None:
+    conn = link.connection()
+    is_small = all(draft.batch.is_small for draft in drafts)
+    written = Written()
+    try:
+        with conn.pipeline() if is_small else nullcontext(), conn.transaction(), conn.cursor() as cursor:
+            rows, feeds = _fence(cursor, drafts)
+            for draft in drafts:
+                sink = draft.sink
+                before = sink.fenced(rows.get(sink.query_id), draft.batch_id)
+                if (feed := feeds.get(sink.feed)) is None:
+                    raise InvariantBroken(f"the result's feed {sink.feed} does not exist")
+                sink.write(cursor, draft, before, feed, written)
+            written.send(cursor)
+            for draft in drafts:
+                draft.sink.retain(cursor)
+    except BaseException:
+        for draft in drafts:
+            draft.sink.forget()
+        raise
+
+
+def _fence(cursor: Cursor, drafts: Sequence[Draft]) -> tuple[dict[UUID, tuple[Any, ...]], dict[str, SequencedFeed]]:
+    """Lock the commit rows and the feeds of results; returns what they say, by query and by name."""
+    sinks = [draft.sink for draft in drafts]
+    if len(sinks) == 1:
+        cursor.execute("SELECT set_config('application_name', %s, true)", (sink_name(sinks[0].query_id, sinks[0].epoch),))
+    else:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", (TOGETHER_LOCK,))
+    with cursor.connection.cursor() as fences:
+        fences.execute(
+            """
+            SELECT query_id, checkpoint_id, epoch, batch_id, position, detail FROM log.commit WHERE query_id = ANY(%s)
+            ORDER BY query_id FOR UPDATE
+            """,
+            ([sink.query_id for sink in sinks],),
+        )
+        feeds = open_sequences(cursor.connection, [sink.feed for sink in sinks])
+        return {query_id: row for query_id, *row in fences}, feeds
 
 
 class Sink:
@@ -130,6 +165,7 @@ class Sink:
     Attributes:
         link: over which it commits.
         carrier: what is noted of the query's carrier with each commit (``engine.spark.carrier``); None: nothing.
+        retaining: which commits are retained, so that one can go back to them.
 
     Args:
         dsn: the database.
@@ -147,9 +183,12 @@ class Sink:
         self._query_id = query_id
         self._checkpoint_id = checkpoint_id
         self._epoch = epoch
+        self._form = form_of(plan.output)
         self._late = LateLog(query_id, plan.late_records)
         self.link = link or SinkLink(dsn)
         self.carrier: Json | None = None
+        self.retaining = NOTHING_RETAINED
+        self._retained_at_s: float | None = None
 
     def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
         """Write everything a batch caused; returns what it was.
@@ -166,11 +205,19 @@ class Sink:
             DataInvalid: Postgres cannot hold a value of the result, and never will.
             BufferFull: after the commit, where a task's buffer passed its bound.
         """
-        begun = perf_counter()
+        return self.commit_draft(self.drafted(batch_id, packets, earlier_ms))
+
+    def drafted(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Draft:
+        """Return a batch as it is to be committed; see ``commit``."""
+        begun = Moment.now()
         batch = Batch.of(packets)
         batch.earlier_ms = earlier_ms or {}
+        return Draft(self, batch_id, batch, begun)
+
+    def commit_draft(self, draft: Draft) -> Committed:
+        """Commit a batch in a transaction of its own; see ``commit``."""
         try:
-            self._transact(batch_id, batch, begun)
+            _transact(self.link, [draft])
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             name = self._plan.output.name
             if self._plan.output.is_final and isinstance(error, psycopg.errors.UniqueViolation):
@@ -182,36 +229,35 @@ class Sink:
             ) from error
         except psycopg.OperationalError as error:
             self.close()
-            raise SinkUnavailable(f"batch {batch_id}: {error}") from error
-        if failure := batch.failure():
-            # What came before it is committed; the rest waits in the state for the definition to be mended.
-            raise failure
-        return Committed(
-            batch.rows, batch.cpu_ms, batch.cursor, batch.emitted_bytes, batch.part_ms, batch.process_ms(), batch.busiest()
-        )
-
-    def _transact(self, batch_id: int, batch: Batch, begun: float) -> None:
-        conn = self.link.connection()
-        try:
-            with conn.pipeline() if batch.is_small else nullcontext(), conn.transaction(), conn.cursor() as cursor:
-                self._write(cursor, batch_id, batch, self._fence(cursor, batch_id), begun)
-        except BaseException:
-            self._late.forget()
-            raise
+            raise SinkUnavailable(f"batch {draft.batch_id}: {error}") from error
+        return draft.committed()
 
     def close(self) -> None:
         """Close the connection; the next commit opens another. May be called by two threads at once."""
         self.link.close()
 
-    def _fence(self, cursor: Cursor, batch_id: int) -> CommitRow:
-        """Lock the commit row, and return what it says."""
-        row = cursor.execute(
-            """
-            SELECT checkpoint_id, epoch, batch_id, position, detail, set_config('application_name', %s, true)
-            FROM log.commit WHERE query_id = %s FOR UPDATE
-            """,
-            (sink_name(self._query_id, self._epoch), self._query_id),
-        ).fetchone()
+    @property
+    def query_id(self) -> UUID:
+        """Whose it is."""
+        return self._query_id
+
+    @property
+    def epoch(self) -> int:
+        """The launch."""
+        return self._epoch
+
+    @property
+    def feed(self) -> str:
+        """The log feed of the result."""
+        return result_feed(self._plan.output)
+
+    def forget(self) -> None:
+        """Believe nothing that was told in a transaction which did not commit."""
+        self._late.forget()
+        self._retained_at_s = None
+
+    def fenced(self, row: tuple[Any, ...] | None, batch_id: int) -> CommitRow:
+        """Return what the locked commit row says, where it says that this launch holds the fence and the batch comes next."""
         if row is None or row[0] != self._checkpoint_id or row[1] != self._epoch:
             raise EpochFenced(f"query {self._query_id}: epoch {self._epoch} does not hold the fence")
         last = -1 if row[2] is None else row[2]
@@ -225,44 +271,52 @@ class Sink:
             )
         return CommitRow(row[3], row[4]).within(self._plan.tasks)
 
-    def _write(self, cursor: Cursor, batch_id: int, batch: Batch, before: CommitRow, begun: float) -> None:
+    def write(self, cursor: Cursor, draft: Draft, before: CommitRow, feed: SequencedFeed, written: Written) -> None:
+        """Write what is the query's own, and gather what goes to tables that all share.
+
+        Args:
+            cursor: inside the transaction.
+            draft: the batch.
+            before: what the commit row says.
+            feed: of the result.
+            written: what is gathered.
+        """
+        batch = draft.batch
         counters = counters_of(batch, self._plan)
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
-        emitted = self._write_changes(cursor, batch, changes, again, counters, before.stream_time(self._plan))
-        if self._plan.output.has_open:
-            apply_open(cursor, self._plan.output, batch.opened, [*changes, *again])
-        after = before.advanced(batch.progress, batch.stats, emitted, ReportedNames(self._plan))
+        emitted = _Emitted(changes, again, counters, before.stream_time(self._plan))
+        rows = self._write_changes(cursor, batch, emitted, feed, written)
+        self._form.write_open(cursor, batch.opened, [*changes, *again])
+        after = before.advanced(batch.progress, batch.stats, rows, ReportedNames(self._plan))
         stream_time_ms = after.stream_time(self._plan)
-        if stream_time_ms is not None and self._plan.output.kind == "table":
-            expire_windows(cursor, self._plan.output, stream_time_ms)
+        if stream_time_ms is not None:
+            self._form.expire(cursor, stream_time_ms)
         if batch.late:
             overflow = self._late.keep(cursor, pl.concat(batch.late), batch.now_ms)
             if overflow:
                 counters["late_records", "late_records_overflow"] += overflow
         self._keep_rejects(cursor, batch)
-        cursor.executemany(
-            """
-            INSERT INTO log.counter AS c (owner, input, reason, count) VALUES (%s, %s, %s, %s)
-            ON CONFLICT (owner, input, reason) DO UPDATE SET count = c.count + excluded.count
-            """,
-            [(self._query_id, name, reason, count) for (name, reason), count in sorted(counters.items())],
-        )
-        own_ms = {"process": batch.process_ms(), "sink": round((perf_counter() - begun) * 1000)}
+        for (name, reason), count in counters.items():
+            written.count(self._query_id, name, reason, count)
+        own_ms = {"process": batch.process_ms(), "sink": draft.spent.wall_ns // 1_000_000}
         after.detail["phases_ms"] = own_ms | dict(batch.earlier_ms)
         if self.carrier is not None:
             after.detail["carrier"] = self.carrier
-        ends_at = None if batch.cursor is None else Jsonb(batch.cursor)
-        cursor.execute(
-            """
-            UPDATE log.commit SET batch_id = %s, committed_at = clock_timestamp(), position = %s, stream_time_ms = %s, detail = %s,
-                cursor = coalesce(%s, cursor)
-            WHERE query_id = %s
-            """,
-            (batch_id, Jsonb(after.position), stream_time_ms, Jsonb(after.detail), ends_at, self._query_id),
-        )
-        write_states(cursor, self._query_id, batch.states)
-        cursor.execute(f"SELECT pg_notify('{COMMIT_CHANNEL}', %s)", (str(self._query_id),))
+        written.commit(self._query_id, draft.batch_id, (after.position, stream_time_ms, after.detail, batch.cursor))
+        for place, state in batch.states.items():
+            written.state(self._query_id, place, state)
+
+    def retain(self, cursor: Cursor) -> None:
+        """Retain this commit where the last one is long enough ago. Whether an earlier launch retained one lately, the statement finds out.
+
+        Args:
+            cursor: inside the transaction, behind all that it writes.
+        """
+        every_ms, now_s = self.retaining.every_ms, time.monotonic()
+        if every_ms and (self._retained_at_s is None or (now_s - self._retained_at_s) * 1000 >= every_ms):
+            retain(cursor, self._query_id, self.feed, self.retaining)
+            self._retained_at_s = now_s
 
     def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
         """Return each task's rows, by ordinal; frames without any for tasks that made none."""
@@ -272,33 +326,27 @@ class Sink:
         empty = next(iter(found.values())).clear()
         return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
 
-    def _write_changes(
-        self,
-        cursor: Cursor,
-        batch: Batch,
-        changes: Sequence[pl.DataFrame],
-        replayed: Sequence[pl.DataFrame],
-        counters: dict[tuple[str, str], int],
-        stream_time_ms: int | None,
-    ) -> int:
+    def _write_changes(self, cursor: Cursor, batch: Batch, emitted: _Emitted, feed: SequencedFeed, written: Written) -> int:
         """Write rows, and append them to the result's log in the order that the merge of the inputs gives them (P6)."""
         output = self._plan.output
-        feed = open_sequence(cursor.connection, result_feed(output))
-        reached_ms, written = feed.reached_ms, 0
+        reached_ms, count = feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
-        for frames, read in ((changes, read_of(batch, self._plan)), (replayed, {})):
-            named = self._named(frames, counters)
+        parts = [(emitted.changes, read_of(batch, self._plan)), *([(emitted.replayed, {})] if emitted.replayed else [])]
+        for frames, read in parts:
+            named = self._named(frames, emitted.counters)
             numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
             rows = [without(frame, *CAUSE_COLUMNS) for frame in named]
             kept += [frame[[RESULT_TIME, "_op", *output.columns.names]] for frame in rows if frame.height]
+            added = sum(frame.height for frame in rows)
             if rows or numbers.reached_ms != feed.reached_ms:
-                append_rows(cursor.connection, feed, rows, numbers, self._query_id, batch.now_ms)
-            count = sum(frame.height for frame in rows)
-            feed = replace(feed, next_sequence=feed.next_sequence + count, partitions=max(feed.partitions, len(rows)))
-            reached_ms, written = numbers.reached_ms, written + count
-        if output.kind == "table" and kept:
-            apply_changes(cursor, output, pl.concat(kept), stream_time_ms)
-        return written
+                add_partitions(cursor.connection, feed, len(rows))
+                advance = Advance(feed.id, feed.next_sequence + added, numbers.reached_ms, self._query_id, len(rows))
+                written.append(advance, blocks_of(feed, rows, numbers, batch.now_ms))
+            feed = replace(feed, next_sequence=feed.next_sequence + added, partitions=max(feed.partitions, len(rows)))
+            reached_ms, count = numbers.reached_ms, count + added
+        if kept:
+            self._form.write(cursor, kept, emitted.stream_time_ms)
+        return count
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
         """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -143,3 +144,37 @@ def read_of(batch: Batch, plan: Plan) -> dict[int, list[Reach]]:
             lane = lane_of(declared[part["feed"]], part["partition"])
             read.setdefault(lane, []).append(Reach(part["start_offset"], part["head"]))
     return read
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a committed batch was.
+
+    Attributes:
+        rows: input records.
+        cpu_ms: CPU time of its tasks.
+        cursor: where it ends; None where nobody said so.
+        emitted_bytes: size of what its tasks emitted.
+        part_ms: how long reading and work took in the one worker that did both; None: several did.
+        process_ms: how long its tasks worked.
+        busiest: share of its busiest task in the work of all; None where fewer than two had work.
+    """
+
+    rows: int
+    cpu_ms: int
+    cursor: Json | None
+    emitted_bytes: int
+    part_ms: int | None
+    process_ms: int
+    busiest: float | None
+
+
+class Moment(NamedTuple):
+    """A moment, or the time between two: by the monotonic clock, and by the CPU time of this thread."""
+
+    wall_ns: int
+    cpu_ns: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(time.perf_counter_ns(), time.thread_time_ns())

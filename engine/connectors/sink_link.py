@@ -44,6 +44,12 @@ class SinkLink:
                 self._connection = found
         return found
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether there is no connection that works."""
+        with self._lock:
+            return self._connection is None or self._connection.closed
+
     def close(self) -> None:
         """Close it; who asks for it again gets another one."""
         with self._lock:

@@ -16,6 +16,7 @@ import polars as pl
 import psycopg
 from psycopg import sql
 from psycopg.abc import AdaptContext
+from psycopg.adapt import PyFormat
 
 from engine.connectors.column_names import bound_column, stored_name
 from engine.connectors.copying import copy_frame
@@ -101,7 +102,7 @@ def _remembered(build: Callable[..., sql.Composed], output: Output, *given: str)
 def _inline_source(output: Output) -> sql.Composed:
     """Return the source whose rows are parameters: a function that gives them, with a parameter for each column."""
     own = _text_columns(output)
-    *arrays, times, deleted = (sql.Placeholder(f"stage_{place}") for place in range(len(own) + 2))
+    *arrays, times, deleted = (sql.Placeholder(f"stage_{place}", PyFormat.BINARY) for place in range(len(own) + 2))
     given = [sql.SQL("{}::text[]").format(array) for array in arrays]
     given.append(sql.SQL("{}::text[]::bigint[], {}::text[]::boolean[]").format(times, deleted))
     names = sql.SQL(", ").join(map(sql.Identifier, [*own, RESULT_TIME, IS_DELETED]))

@@ -12,8 +12,8 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from engine.connectors.replay_reader import replay_feed
-from engine.connectors.sink import result_feed
+from engine.connectors.log.replay_reader import replay_feed
+from engine.connectors.outputs import result_feed
 from engine.connectors.task_states import NEW_TOKEN
 from engine.connectors.views import rename_view
 from engine.plan.model import Output

@@ -14,18 +14,18 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
-from engine.connectors.file_registry import PLACE_BITS
+from engine.connectors.connector_kinds import OWN_ENDS_SQL
+from engine.connectors.log.sequences import LANE_PARTITION
 from engine.connectors.postgres import Connection
-from engine.connectors.sequences import LANE_PARTITION
 from engine.core.clocks import BEFORE_ALL_TIME
+from engine.definition.connector import LOG_PREFIX
 
-_FACTS_SQL = """
+_FACTS_SQL = f"""
 SELECT f.name, f.producer, f.next_sequence, f.reached_ms, c.position, c.detail -> 'read_to',
-    (SELECT jsonb_object_agg(h.partition::text, h.next_offset) FROM log.head h WHERE h.feed_id = f.id),
-    (SELECT (l.seq << %(place_bits)s) + l."end" FROM log.file l WHERE l.feed_id = f.id ORDER BY l.seq DESC LIMIT 1)
+    coalesce({OWN_ENDS_SQL}, (SELECT jsonb_object_agg(h.partition::text, h.next_offset) FROM log.head h WHERE h.feed_id = f.id))
 FROM log.feed f LEFT JOIN log.commit c ON c.query_id = f.producer WHERE f.name = ANY(%(names)s)
-"""
-_LOG, _FILES, _REPLAYS = "log:", "files:", "replay:"
+"""  # noqa: S608 - made of constants
+_REPLAYS = "replay:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +88,21 @@ def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
 
 def _load(connection: Connection, names: Sequence[str]) -> dict[str, Fact]:
     with connection.cursor(row_factory=tuple_row) as cursor:
-        rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names), "place_bits": PLACE_BITS}).fetchall()
+        rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names)}).fetchall()
     return {
-        name: Fact(producer, following, reached_ms, position or {}, read_to or {}, _ends(name, following, heads, files_end))
-        for name, producer, following, reached_ms, position, read_to, heads, files_end in rows
+        name: Fact(producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends))
+        for name, producer, following, reached_ms, position, read_to, ends in rows
     }
 
 
-def _ends(name: str, next_sequence: int | None, heads: Mapping[str, int] | None, files_end: int | None) -> Mapping[str, int]:
+def _ends(next_sequence: int | None, ends: Mapping[str, int] | None) -> Mapping[str, int]:
     """Return partition → next offset, as positions have it."""
-    if next_sequence is not None:
-        return {str(LANE_PARTITION): next_sequence}
-    return {"0": files_end or 0} if name.startswith(_FILES) else heads or {}
+    return (ends or {}) if next_sequence is None else {str(LANE_PARTITION): next_sequence}
 
 
 def log_feed_of(feed: str) -> str:
     """Return the name in ``log.feed`` of a feed that a position names."""
-    return feed.removeprefix(_LOG)
+    return feed.removeprefix(LOG_PREFIX)
 
 
 def walk(name: str, facts: Mapping[str, Fact], known: dict[str, Reached] | None = None) -> Reached:

@@ -27,6 +27,8 @@ from engine.plan.model import Output
 SCHEMA = "views"
 HISTORY_SCHEMA = "history"
 OPEN_SCHEMA = "open"
+_UNDONE = "undone"
+"""Role of the temporary table of versions that are taken away."""
 
 _SOON_VACUUMED = "autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
 """Rows are replaced again and again: at Postgres's own 20 % a table is read with a fifth of dead rows in it."""
@@ -175,6 +177,43 @@ def apply_open(cursor: Cursor, output: Output, opened: Sequence[pl.DataFrame], c
     rows = pl.concat([frame.select(columns) for frame in told]).drop_nulls(list(output.key))
     folded = rows.unique(subset=list(output.key), keep="last", maintain_order=True)
     _write(cursor, OPEN_SCHEMA, output, folded, folded.get_column("_op") == OPEN_ROW)
+
+
+def write_rows(cursor: Cursor, output: Output, rows: pl.DataFrame, is_row: pl.Series) -> None:
+    """Give keys the rows that they had at another time, once in a transaction.
+
+    Args:
+        cursor: inside a transaction.
+        output: the derived table.
+        rows: output columns, ``_ts``; a key is in them once.
+        is_row: which keys have a row; the others have none.
+    """
+    if rows.height:
+        _write(cursor, SCHEMA, output, rows, is_row)
+
+
+def restore_versions(cursor: Cursor, output: Output, there: pl.DataFrame, absent: pl.DataFrame) -> None:
+    """Put versions into the history, and take others out of it.
+
+    Args:
+        cursor: inside a transaction.
+        output: a versioned table.
+        there: output columns, ``_ts``, ``_op``.
+        absent: the same; keys and ``_ts`` count.
+    """
+    if there.height:
+        told = with_series(there, (there.get_column("_op") != 0).alias(IS_DELETED))
+        stage = staged(cursor, output, told, HISTORY_SCHEMA)
+        cursor.execute(statement(_put_versions, stage, output), stage.params)
+    if absent.height:
+        told = absent.with_columns(pl.lit(value=True).alias(IS_DELETED))
+        stage = staged(cursor, output, told, _UNDONE)
+        cursor.execute(statement(_take_versions_away, stage, output), stage.params)
+
+
+def _take_versions_away(source: sql.Composed, output: Output) -> sql.Composed:
+    delete = sql.SQL("DELETE FROM {} v USING {} s WHERE {} AND v.{time} = s.{time}")
+    return delete.format(history_identifier(output.name), source, _same(output), time=sql.Identifier(RESULT_TIME))
 
 
 def _write(cursor: Cursor, schema: str, output: Output, folded: pl.DataFrame, is_row: pl.Series) -> None:

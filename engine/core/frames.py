@@ -160,8 +160,10 @@ def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 
 def is_value(column: pl.Series) -> Bools:
-    """Say which values are not null: ``is_not_null`` without a plan where none is."""
-    return np.ones(len(column), np.bool_) if not column.null_count() else column.is_not_null().to_numpy()
+    """Say which values are not null: ``is_not_null`` without a plan where none is, and of integers, which numpy has as NaN."""
+    if not column.null_count():
+        return np.ones(len(column), np.bool_)
+    return ~np.isnan(column.to_numpy()) if column.dtype.is_integer() else column.is_not_null().to_numpy()
 
 
 def constant(value: int, rows: int, name: str, dtype: type[np.int64] | type[np.int8] = np.int64) -> pl.Series:

@@ -6,45 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from engine.definition.connector_list import DEFAULT, Connector
 from engine.definition.durations import Duration
-from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, Expression, at_most
+from engine.definition.limits import MAX_COLUMNS, MAX_KEY_PARTS, at_most
 from engine.definition.model import Model
-from engine.definition.names import NAME_PATTERN, ColumnName
+from engine.definition.names import ColumnName
 from engine.definition.queries import DAY_MS
 from engine.definition.type_texts import TypeText
 from engine.definition.types import Schema, parse_type
 
-MAX_PARTITIONS = 256
-
-
 Key = Annotated[tuple[str, ...], at_most(MAX_KEY_PARTS, "key_columns")]
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
-
-
-class LogConnector(Model):
-    """The built-in log: durable, in the database. Relations that name the same `feed` share its order."""
-
-    type: Literal["log"] = Field(default="log", description="The built-in log.")
-    partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS, description="Partitions of the log; records of a key share one.")
-    feed: str | None = Field(
-        default=None,
-        pattern=NAME_PATTERN,
-        description="Name of a feed that several relations share, each with its own `where`; absent: one of its own.",
-    )
-    where: Expression | None = Field(default=None, description="Which records of the feed are this relation's.")
-    retention: Duration | None = Field(default=None, description="How long records are kept; absent: for ever.")
-
-
-class FilesConnector(Model):
-    """A directory of files that appear whole (write elsewhere, then rename). Relations with one directory share its order."""
-
-    type: Literal["files"] = Field(description="A directory of files.")
-    path: str = Field(min_length=1, description="The directory, below SLACKWATER_FILES_ROOT.", examples=["/data/orders"])
-    format: Literal["ndjson", "csv", "parquet"] = Field(description="How the files are written; csv has a header line.")
-    where: Expression | None = Field(default=None, description="Which records are this relation's.")
-
-
-Connector = Annotated[LogConnector | FilesConnector, Field(discriminator="type")]
 
 
 class Versioned(Model):
@@ -73,7 +45,7 @@ class SourceDefinition(Model):
         default=None,
         description="What an event time of type bigint counts since 1970; absent: ms. One of type int counts seconds: `s`.",
     )
-    connector: Connector = Field(default=LogConnector(), description="Where records come from; absent: the built-in log.")
+    connector: Connector = Field(default=DEFAULT(), description="Where records come from; absent: the built-in log.")
     max_future_skew: Duration | None = Field(
         default=DAY_MS,
         description="How far ahead of the wall clock an event time may be; beyond, the record is refused (`future_event_time`). null: any.",
@@ -95,7 +67,7 @@ class SourceDefinition(Model):
         """Let ``{"partitions": 2}`` mean the log."""
         connector = value.get("connector") if isinstance(value, dict) else None
         if isinstance(connector, dict) and "type" not in connector:
-            return {**value, "connector": {"type": "log", **connector}}
+            return {**value, "connector": {"type": DEFAULT.name(), **connector}}
         return value
 
     @model_validator(mode="before")

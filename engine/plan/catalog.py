@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
+from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.plan.model import Feed, Plan, RelationSchema
 
 
@@ -65,13 +65,10 @@ def relation_schema(name: str, definition: SourceDefinition) -> RelationSchema:
 
 
 def feed_of(name: str, definition: SourceDefinition) -> Feed:
-    """Return the feed a registered source reads: its own, or one that it shares by naming the same feed or directory."""
+    """Return the feed a registered source reads: its own, or one that it shares with others."""
     connector = definition.connector
-    if isinstance(connector, FilesConnector):
-        identity = f"files:{connector.format}:{connector.path}"
-        return Feed(name=identity, type="files", log_feed=identity, path=connector.path, format=connector.format)
-    log_feed = connector.feed or name
-    return Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed)
+    found = connector.location(name)
+    return Feed(found.name, connector.type, found.log_feed, found.place)
 
 
 def source_entry(name: str, definition: SourceDefinition) -> CatalogEntry:
@@ -104,7 +101,7 @@ def derived_relation(plan: Plan) -> RelationSchema:
 def derived_entry(plan: Plan) -> CatalogEntry:
     """Return the catalog entry of a query's result. A table is read by its change feed."""
     log_feed = plan.output.name if plan.output.kind == "stream" else f"changes:{plan.output.name}"
-    feed = Feed(name=f"log:{log_feed}", type="log", log_feed=log_feed, is_derived=True)
+    feed = Feed.in_log(log_feed, is_derived=True)
     reads = frozenset(source.relation.name for source in plan.inputs)
     return CatalogEntry(derived_relation(plan), feed, plan.query, reads, append_to=plan.output.append_to)
 

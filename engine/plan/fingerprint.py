@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from engine.definition.types import Schema
-from engine.plan.model import Input, LateRecords, Output, Plan, Stage
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Stage
 
 _LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions")
 """``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests."""
@@ -36,6 +36,8 @@ def state_fingerprint(plan: Plan) -> str:
         functions=(),
     )
     values: dict[str, Any] = asdict(kept, dict_factory=_without_later_fields)
+    for item, written in zip(kept.inputs, values["inputs"], strict=True):
+        written["feed"] = _state_of_feed(item.feed)
     parts = {"plan": values, "operators": list(map(_operator_types, plan.stages))}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -93,6 +95,13 @@ def _state_of_input(source: Input) -> Input:
     return replace(
         source, functions=(), relation=replace(relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False)
     )
+
+
+def _state_of_feed(feed: Feed) -> dict[str, object]:
+    """Name a feed as digests have named it since before places stood for themselves."""
+    own = {} if feed.place is None else feed.place.state_part()
+    named = {"name": feed.name, "type": feed.type, "log_feed": feed.log_feed, "is_derived": feed.is_derived}
+    return {**named, "path": None, "format": None, **own}
 
 
 def _state_of_output(output: Output) -> Output:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engine.definition.connector import LOG_PREFIX, Place, Traits
+from engine.definition.connector_list import DEFAULT, MODELS
 from engine.definition.pseudo_columns import EVENT_TIME
 from engine.definition.python_functions import KnownFunction
 from engine.definition.relations import EventTimeUnit
@@ -28,17 +30,25 @@ class Feed:
         name: identity, such as ``log:departures`` or ``files:ndjson:/data/bids``.
         type: the connector.
         log_feed: name of the feed in ``log.feed``.
-        path: directory of a files feed, else None.
-        format: ndjson, csv or parquet for files, else None.
+        place: what its reader must know beside; None: the names say all.
         is_derived: a query writes it: its records are numbered across its partitions (P1).
     """
 
     name: str
-    type: Literal["log", "files"]
+    type: str
     log_feed: str
-    path: str | None = None
-    format: Literal["ndjson", "csv", "parquet"] | None = None
+    place: Place | None = None
     is_derived: bool = False
+
+    @classmethod
+    def in_log(cls, log_feed: str, *, is_derived: bool = False) -> Feed:
+        """Return a feed of the built-in log."""
+        return cls(LOG_PREFIX + log_feed, DEFAULT.name(), log_feed, is_derived=is_derived)
+
+    @property
+    def traits(self) -> Traits:
+        """What feeds of its connector are like."""
+        return MODELS[self.type].traits
 
 
 @dataclass(frozen=True, slots=True)

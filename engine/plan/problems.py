@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from engine.definition.connector_list import MODELS
 from engine.definition.expressions import Scalar, compile_scalar
 from engine.definition.limits import MAX_PROBLEMS, MAX_PROBLEMS_READ
 from engine.definition.operands import ExpressionInvalid
@@ -53,7 +54,7 @@ _WORDS: Mapping[str, str] = {
 }
 """What pydantic says in the words of Python."""
 
-_MEMBERS = frozenset({("connector", "log"), ("connector", "files"), ("start", "word"), ("start", "time")})
+_MEMBERS = frozenset({*(("connector", name) for name in MODELS), ("start", "word"), ("start", "time")})
 """Where pydantic's location names the member of a union, which is no part of the user's definition."""
 
 

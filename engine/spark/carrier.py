@@ -31,14 +31,14 @@ from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.packets import PACKET_DDL, Packet, unpack
 from engine.connectors.sink_link import SinkLink
-from engine.errors import ResultLocked, SinkUnavailable
 from engine.spark.cluster import is_cluster
+from engine.spark.committing import Committing, MemberBatch, commit_round
 from engine.spark.failures import BatchFailed, decoded, told_to_spark
 from engine.spark.flight import Flight
 from engine.spark.leftovers import remember_callback, sweep
 from engine.spark.reports import spark_phases
 from engine.spark.rounds import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
-from engine.spark.source import SourceSpec
+from engine.spark.source_spec import SourceSpec
 from engine.spark.stages import StageWork
 
 SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
@@ -68,7 +68,7 @@ _STARTING = threading.Lock()
 """Streams start one after another: each brings Python processes up, and of twenty started at once some missed their time to call back."""
 
 
-class Member(Protocol):
+class Member(Committing, Protocol):
     """A query, as its carrier sees it."""
 
     def board(self, link: SinkLink, aside: BlobFolder | None, ride: Ride, cores: int) -> SourceSpec:
@@ -92,18 +92,12 @@ class Member(Protocol):
     def parallel(self) -> int:
         """How many tasks of Spark do a stage of a large batch."""
 
-    def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
-        """Commit a batch; returns why that failed, which the member remembers."""
-
     @property
     def is_resized(self) -> bool:
         """Whether its next batch shall have another bound than it boarded with."""
 
     def goes_on_after(self, error: BaseException) -> bool:
         """Whether a batch that failed is to be tried again with less input: it then boards anew."""
-
-    def fail(self, error: BaseException) -> None:
-        """Take note of what ended it."""
 
 
 class Carrier:
@@ -328,30 +322,31 @@ class Carrier:
             batches = {number: list(own) for number, own in groupby(packets, key=lambda packet: packet.member)}
         else:
             batches = {number: list(packets) for number in members}
-        unavailable: BaseException | None = None
+        ready: list[MemberBatch[Member]] = []
         for number, batch in batches.items():
-            member = members.get(number)
-            if member is None:
+            if (member := members.get(number)) is None:
                 continue
-            error = _failure_of(batch) or unavailable
-            if error is None:
-                error = member.commit(batch, phases_ms if number in self._in_round else {})
+            if (error := _failure_of(batch)) is None:
+                ready.append(MemberBatch(member, batch, phases_ms if number in self._in_round else {}))
             elif member.goes_on_after(error):
                 again.append(member)
-                continue
             else:
                 member.fail(error)
-            if isinstance(error, SinkUnavailable) and not isinstance(error, ResultLocked):
-                unavailable = error  # nobody else waits for the database in this round
-            if error is not None:
-                self.leave(member)
-                if not self.is_shared:
-                    raise error
-            elif member.is_resized:
-                again.append(member)
+                self._part_with(member, error)
+        for done, failed in commit_round(self._link, ready):
+            if failed is not None:
+                self._part_with(done.member, failed)
+            elif done.member.is_resized:
+                again.append(done.member)
         self._in_round = frozenset(batches)
         self.has_committed = True
         return again
+
+    def _part_with(self, member: Member, error: BaseException) -> None:
+        """Carry a member no longer that has failed; one that is alone ends the stream."""
+        self.leave(member)
+        if not self.is_shared:
+            raise error
 
     def _board_again(self, members: Iterable[Member]) -> None:
         """Go on with members from their last commits, with what they say now."""

@@ -33,7 +33,7 @@ from typing import Any
 
 import polars as pl
 
-from engine.python_processes import import_environment, python_command
+from engine.python_processes import WORKER, import_environment, python_command
 from engine.spark.fork_request import ADDRESS_VARIABLE, STANDARD_STREAMS
 
 DAEMON = "pyspark.daemon"
@@ -46,8 +46,7 @@ MODULES = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pandas",
-    "engine.connectors.file_reader",
-    "engine.connectors.log_reader",
+    "engine.connectors.connector_kinds",
     "engine.spark.source",
     "engine.spark.stages",
 )
@@ -58,9 +57,6 @@ REQUEST_S = 10.0
 """A request is written at once; a client that does not must not hold up the others."""
 
 END_S = 5.0
-_THREADS = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Read when the libraries are imported: no thread pool may exist when this process forks."""
-
 _WRAPPER = """#!/bin/sh
 # What Spark takes for Python: asks the driver's fork server for a warm process.
 exec {python} -I -S {request} "$@"
@@ -106,7 +102,7 @@ def start_fork_server(directory: Path) -> ForkServer:
             python_command(__name__, str(listener.fileno())),
             env={
                 **import_environment(),
-                **_THREADS,
+                **WORKER,  # read when the libraries are imported: no thread pool may exist when this process forks
                 ADDRESS_VARIABLE: str(address),
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             },

@@ -12,13 +12,13 @@ from uuid import UUID
 import structlog
 
 from engine.connectors.postgres import Connection
-from engine.connectors.retention import names_of
+from engine.connectors.segment_names import names_of
 from engine.connectors.task_states import Cursor, Layout, Place, TaskState, begin_state, load_kept, load_states, new_layout
 from engine.errors import STATE_CURE, StateCorrupt
 from engine.plan.model import Plan
+from engine.spark.cursors import Positions, new_cursor, require_readable
 from engine.spark.old_checkpoints import remove_old, take_over
 from engine.spark.repartition import shared_out
-from engine.spark.source import Positions, new_cursor, require_readable
 from engine.state.directories import Directories
 from engine.state.objects import Objects
 from engine.state.ports import StateStore

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.connectors.task_states import Cursor, Layout, Place, TaskState
 from engine.errors import STATE_CURE, StateCorrupt, StateNewer
 from engine.plan.model import Plan
-from engine.spark.source import new_cursor
+from engine.spark.cursors import new_cursor
 from engine.state.ports import FIRST_SEGMENTS
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ offset log holds the number of a round, which nobody reads: where members stand 
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -23,16 +24,18 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from engine.connectors.backlogs import Looked
 from engine.connectors.feed_ends import feed_ends
 from engine.connectors.fetched import Fetched, fetch
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
 from engine.connectors.postgres import shared_connection
-from engine.connectors.task_states import Cursor
 from engine.errors import SourceUnavailable
 from engine.spark.checkpoint import note_planned
 from engine.spark.failures import marked
+from engine.spark.planned import Ends, Planned, looked_at
 from engine.spark.silence import Silence
-from engine.spark.source import PacketReader, SourceSpec, SplitGroup
+from engine.spark.source import PacketReader
+from engine.spark.source_spec import SourceSpec, SplitGroup
 from engine.spark.watch import watch
 
 FORMAT: Final = "slackwater"
@@ -122,33 +125,6 @@ def register_for_pool(session: SparkSession, pool: int) -> str:
     return PooledSource.name()
 
 
-@dataclass(slots=True)
-class _Planned:
-    """A member in the planning process.
-
-    Attributes:
-        written: its spec, as read from its file.
-        spec: what that says; None: it cannot be read.
-        reader: None: its feeds cannot be opened.
-        start: where its next batch begins.
-        end: where that ends, within a round.
-        next_batch: its number.
-        failure: why no further batch is planned.
-        watched: see ``PacketReader.watched``.
-    """
-
-    written: bytes
-    spec: SourceSpec | None = None
-    reader: PacketReader | None = None
-    start: Cursor | None = None
-    end: Cursor | None = None
-    next_batch: int = 0
-    failure: str = ""
-    is_told: bool = False
-    is_looked_at: bool = False
-    watched: frozenset[str] | None = None
-
-
 class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans rounds in the carrier's planning process, does them in workers.
 
@@ -160,7 +136,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, folder: Path, silence: Silence | None = None) -> None:
         self._folder = folder
         self._silence = silence or Silence()
-        self._members: dict[int, _Planned] = {}
+        self._members: dict[int, Planned] = {}
         self._is_bounded = False
         self._pending: list[int] = []
         self._shared_out: tuple[int, list[RoundPart]] = 0, []
@@ -220,12 +196,12 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _refresh(self) -> None:
         """Look at who the members are."""
-        there = {int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()}
+        there = {int(name) for name in os.listdir(self._folder) if name.isdecimal()}  # noqa: PTH208 - hundreds, in each look
         for number in self._members.keys() - there:
             del self._members[number]
         for number in sorted(there - self._members.keys()):
             try:
-                planned = _Planned((self._folder / str(number)).read_bytes())
+                planned = Planned((self._folder / str(number)).read_bytes())
             except FileNotFoundError:
                 continue
             self._members[number] = planned
@@ -233,7 +209,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.spec = SourceSpec.decoded(planned.written)
                 planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
                 with watch().at_work(planned.spec.bounds, planned.spec.run, None):
-                    planned.reader = planned.spec.opened()
+                    planned.reader = PacketReader.of(planned.spec)
                 planned.watched = planned.reader.watched
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
@@ -242,17 +218,26 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Find out who has news, and where their batches end."""
         self._refresh()
         ends = self._ends()
-        for number, planned in self._members.items():
-            if not planned.failure and not self._rests(planned, ends):
-                try:
-                    self._look_at(number, planned)
-                except Exception as error:  # noqa: BLE001 - told to the member
-                    planned.failure = carried(error)
-            if planned.end is not None or (planned.failure and not planned.is_told):
-                self._pending.append(number)
+        is_bounded = self._is_bounded
+        awake = {
+            number: planned
+            for number, planned in self._members.items()
+            if not planned.failure and (is_bounded or not planned.rests(ends))
+        }
+        looked = looked_at(awake, ends)
+        for number, planned in awake.items():
+            try:
+                self._look_at(number, planned, looked.get(number))
+            except Exception as error:  # noqa: BLE001 - told to the member
+                planned.failure = carried(error)
+        self._pending += [
+            number
+            for number, planned in self._members.items()
+            if planned.end is not None or (planned.failure and not planned.is_told)
+        ]
         return bool(self._pending)
 
-    def _ends(self) -> Mapping[str, Mapping[str, int]]:
+    def _ends(self) -> Ends:
         """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
         known = [
             planned for planned in self._members.values() if planned.is_looked_at and planned.watched and not planned.failure
@@ -268,16 +253,10 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.failure = planned.failure or carried(error)
             return {}
 
-    def _rests(self, planned: _Planned, ends: Mapping[str, Mapping[str, int]]) -> bool:
-        """Whether there is no need to look at a member: it has read everything, and nothing but records concerns it."""
-        if not planned.is_looked_at or not planned.watched or planned.reader is None or planned.start is None or self._is_bounded:
-            return False
-        return planned.reader.has_read(planned.start, ends)
-
-    def _look_at(self, number: int, planned: _Planned) -> None:
+    def _look_at(self, number: int, planned: Planned, looked: Looked | None) -> None:
         assert planned.reader is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
         with watch().at_work(planned.spec.bounds, planned.spec.run, None):
-            end = planned.reader.next_cursor(planned.start)
+            end = planned.reader.next_cursor(planned.start, looked)
         if end is not planned.start:
             planned.end = end
             if planned.spec.run is not None:
@@ -307,7 +286,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [MemberPart(number, planned.written, planned.next_batch, None, planned.failure)]
 
 
-def _ends_of(dsn: str, names: frozenset[str]) -> Mapping[str, Mapping[str, int]]:
+def _ends_of(dsn: str, names: frozenset[str]) -> Ends:
     """Ask for ends; once more where the connection was cut."""
     try:
         with shared_connection(dsn) as connection:
@@ -374,7 +353,7 @@ def _packets(part: MemberPart, fetched: Fetched | None, *, is_alone: bool) -> It
 
 
 def _reader(spec: bytes) -> PacketReader:
-    reader = _readers.pop(spec, None) or SourceSpec.decoded(spec).opened()
+    reader = _readers.pop(spec, None) or PacketReader.of(SourceSpec.decoded(spec))
     _readers[spec] = reader
     while len(_readers) > KEPT_READERS:
         _readers.popitem(last=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.connectors.retained_commits import NOTHING_RETAINED, Retaining
 from engine.spark.watch import USUAL, WorkBounds
 
 
@@ -39,6 +40,7 @@ class RunOptions:
         max_rows: bound of one batch.
         max_bytes: bound of one batch, as stored in the feeds.
         bounds: what it may take of the processes that it shares with others.
+        retaining: which of its commits are retained, so that one can go back to them.
         on_commit: told of each batch after its commit, in Spark's thread: quick, and raises nothing.
         on_first_commit: told once, in the same way.
         on_restoring: told now and then while a launch shares state out among another number of tasks: that it goes on.
@@ -49,6 +51,7 @@ class RunOptions:
     max_rows: int = 1_000_000
     max_bytes: int = 256 * 1024 * 1024
     bounds: WorkBounds = USUAL
+    retaining: Retaining = NOTHING_RETAINED
     on_commit: Callable[[CommittedBatch], None] | None = None
     on_first_commit: Callable[[], None] | None = None
     on_restoring: Callable[[], None] | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +16,16 @@ from pyspark.sql import SparkSession
 
 from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
+from engine.connectors.log.replay_reader import ReplayReader, can_replay, replay_feed
+from engine.connectors.outputs import result_feed
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import connect
-from engine.connectors.replay_reader import ReplayReader, can_replay, replay_feed
-from engine.connectors.sink import Sink
+from engine.connectors.retained_commits import retain
+from engine.connectors.sink import Draft, Sink
+from engine.connectors.sink_batch import Committed
 from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import Cursor
+from engine.definition.connector_list import DEFAULT
 from engine.errors import EmissionTooLarge, EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
@@ -28,11 +33,12 @@ from engine.spark.batch_size import BatchSize
 from engine.spark.carrier import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Carrier, Ride
 from engine.spark.checkpoint import begin_run, planned_batch, time_since_planned
 from engine.spark.cluster import is_cluster, require_fit_workers
+from engine.spark.cursors import start_positions
 from engine.spark.effort import BatchEffort, Effort
 from engine.spark.failures import decoded
 from engine.spark.launch_state import Launch, LaunchState, open_state
 from engine.spark.run_options import BatchProgress, CommittedBatch, RunOptions
-from engine.spark.source import Clock, SourceSpec, start_positions
+from engine.spark.source_spec import Clock, SourceSpec
 from engine.spark.stages import StageWork, StatePlace, WorkPlace
 from engine.spark.surroundings import Surroundings
 from engine.spark.watch import Ended, WorkBounds, take_note
@@ -92,6 +98,7 @@ class RunningQuery:
         self._is_overlapped = False
         self._progress: BatchProgress | None = None
         self._sink = Sink(dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
+        self._sink.retaining = options.retaining
         self._committing = threading.Lock()
         self.moving = threading.Lock()
         self.on_weight: Callable[[RunningQuery, bool], None] | None = None
@@ -129,6 +136,8 @@ class RunningQuery:
         """
         options = options or RunOptions()
         with connect(dsn, "slackwater-launch") as connection:
+            with connection.transaction(), connection.cursor() as cursor:
+                retain(cursor, launch.query_id, result_feed(plan.output), options.retaining, is_of_launch=True)
             state = open_state(spark, connection, plan, launch, lambda: start_positions(dsn, plan.inputs), options.on_restoring)
         plan = replace(plan, hash_seed=state.layout.hash_seed)
         run = begin_run(launch.directory, launch.epoch, state.first_batch)
@@ -212,37 +221,67 @@ class RunningQuery:
         return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
-        """See ``Member``."""
-        began_ns, cpu_began_ns = time.time_ns(), time.thread_time_ns()
-        self._sink.carrier = self._carried()
+        """See ``Committing``."""
         with self._committing:
             if self._is_over:
                 return None
             try:
-                done = self._sink.commit(self._next_batch, packets, phases_ms)
+                draft = self._drafted(packets, phases_ms)
+                done = self._sink.commit_draft(draft)
             except BaseException as error:  # noqa: BLE001 - remembered
                 self._end(error)
                 return error
-            batch_id, self._next_batch = self._next_batch, self._next_batch + 1
-            self._cursor = done.cursor or self._cursor
-            self._is_resized = self._size.after(done.rows, done.emitted_bytes, self._limit, self._most_emitted)
+            self._note(draft, done, phases_ms, 1)
+        return None
+
+    @contextmanager
+    def drafting(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> Iterator[Draft | None]:
+        """See ``Committing``."""
+        with self._committing:
+            yield None if self._is_over else self._drafted(packets, phases_ms)
+
+    def _drafted(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> Draft:
+        self._sink.carrier = self._carried()
+        return self._sink.drafted(self._next_batch, packets, phases_ms)
+
+    def note_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
+        """See ``Committing``."""
+        try:
+            done = draft.committed()
+        except EngineError as error:
+            self._end(error)
+            return error
+        self._note(draft, done, phases_ms, together)
+        return None
+
+    def _note(self, draft: Draft, done: Committed, phases_ms: Mapping[str, int], together: int) -> None:
+        """Take note of a batch that is committed; see ``Committing.note_committed``."""
+        self._next_batch += 1
+        self._cursor = done.cursor or self._cursor
+        # What was cut for what it emits says nothing of a backlog.
+        is_full = self._size.rows is None and bool((done.cursor or {}).get("is_full"))
+        self._is_resized = self._size.after(done.rows, done.emitted_bytes, self._limit, self._most_emitted)
         is_first, self._has_committed = not self._has_committed, True
         if is_first and self._options.on_first_commit is not None:
             self._options.on_first_commit()
-        ended_ns = time.time_ns()
-        self._progress = BatchProgress(batch_id, done.rows, (ended_ns - began_ns) // 1_000_000 + sum(phases_ms.values()))
-        self._log.debug("batch_committed", batch_id=batch_id, rows=done.rows)
+        spent = draft.spent
+        commit_ms = spent.wall_ns // together // 1_000_000
+        self._progress = BatchProgress(draft.batch_id, done.rows, commit_ms + sum(phases_ms.values()))
+        self._log.debug("batch_committed", batch_id=draft.batch_id, rows=done.rows)
         if self._options.on_commit is not None:
-            self._options.on_commit(CommittedBatch(self._plan.query, self._launch.epoch, batch_id, done.rows, began_ns, ended_ns))
-        commit_ms = (ended_ns - began_ns) // 1_000_000
+            ended_ns = time.time_ns()
+            self._options.on_commit(
+                CommittedBatch(
+                    self._plan.query, self._launch.epoch, draft.batch_id, done.rows, ended_ns - spent.wall_ns, ended_ns
+                )
+            )
         self._effort.after(BatchEffort(done.part_ms, done.process_ms, commit_ms, done.busiest), phases_ms, time.monotonic())
         if self.on_weight is not None:
-            work_ms = (time.thread_time_ns() - cpu_began_ns) // 1_000_000 + done.cpu_ms
-            self.on_weight(self, self._weight.after(done.rows, work_ms, time.monotonic()))
+            work_ms = spent.cpu_ns // together // 1_000_000 + done.cpu_ms
+            self.on_weight(self, self._weight.after(done.rows, work_ms, time.monotonic(), is_full=is_full))
         self.is_settled = True
         if (told := self.on_settled) is not None:
             told()
-        return None
 
     def _carried(self) -> dict[str, Any]:
         """Return what is noted with a commit of how the query is carried, and why so."""
@@ -390,4 +429,4 @@ def _surroundings(spark: SparkSession, scratch: Path | None) -> Surroundings | N
 
 def _replays(plan: Plan, query_id: UUID, dsn: str) -> ReplayReader | None:
     name = replay_feed(query_id)
-    return ReplayReader(dsn, Feed(name, "log", name), plan) if can_replay(plan) else None
+    return ReplayReader(dsn, Feed(name, DEFAULT.name(), name), plan) if can_replay(plan) else None

@@ -23,7 +23,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from engine.python_processes import SAFE_PATH_VARIABLE, make_children_safe
+from engine.python_processes import SAFE_PATH_VARIABLE, WORKER, make_children_safe
 from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
@@ -78,9 +78,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
     # Twenty workers started at once took longer than the 15 s Spark gives them to call back.
     "spark.python.authenticate.socketTimeout": "120s",
-    # Two Python workers fight over the cores when each brings a thread per core.
-    "spark.executorEnv.POLARS_MAX_THREADS": "1",
-    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    **{f"spark.executorEnv.{name}": value for name, value in WORKER.items()},
     f"spark.executorEnv.{SAFE_PATH_VARIABLE}": "1",
     "spark.hadoop.fs.file.impl": "slackwater.LocalFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "slackwater.LocalFilesContext",

@@ -2,164 +2,38 @@
 
 One reader per query sees the positions of every input, so it can let them advance together in event time
 (``engine.connectors.admission``). What ``next_cursor`` returns, positions and the wall clock of the batch (T5) among it, is the query's
-*cursor*: it travels with the batch, the sink commits it, and the next launch begins there. Who calls this is ``engine.spark.rounds``.
+*cursor*: it travels with the batch, the sink commits it, and the next launch begins there. ``is_full`` in it says that the bound of the batch
+left records unread, which makes a query heavy (``engine.spark.weight``). Who calls this is ``engine.spark.rounds``.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NoReturn
+from dataclasses import replace
 from uuid import UUID
 
-from engine.connectors.admission import Admitted, Backlog, BatchLimit, Chunk, admit
-from engine.connectors.blob_files import BlobFolder
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
+from engine.connectors.admission import Admitted, Backlog, Chunk, admit
+from engine.connectors.backlogs import LogPlace, Looked
+from engine.connectors.commit_row import earliest_wake
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest
 from engine.connectors.fetched import Fetched, LogSplit
-from engine.connectors.incarnation import beyond_the_end, cut_off
-from engine.connectors.log_reader import LogReader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
-from engine.connectors.replay_reader import ReplayReader
-from engine.connectors.sink import earliest_wake
 from engine.connectors.task_states import Cursor
 from engine.connectors.upstream import Reached, reached
 from engine.core.clocks import BEFORE_ALL_TIME
-from engine.errors import SourceUnavailable, StateCorrupt, StateNewer
 from engine.plan.model import Input
+from engine.spark.cursors import FeedInputs, Positions, Reach, heads_behind, lanes, new_cursor, open_feeds
 from engine.spark.look_ahead import LookAhead
-from engine.spark.split_groups import Weighed, grouped, weigh
-from engine.spark.stages import StageWork
-from engine.spark.surroundings import Surroundings
+from engine.spark.source_spec import Held, SourceSpec, SplitGroup
+from engine.spark.split_groups import Weighed, grouped
 from engine.spark.wall_clock import WallClock
-from engine.spark.watch import USUAL, WorkBounds, each_at_work, watch
+from engine.spark.watch import each_at_work, watch
 
 LOOK_GAP_MS = 2_000
 """Records found after a longer time without looking may have come at any moment of it: that was no silence (T10)."""
-
-CURSOR_FORMAT = 1
-"""Raised when a cursor's meaning changes."""
-
-Positions = Mapping[str, Mapping[str, int]]
-"""Feed → partition (text, as JSON has it) → next offset."""
-
-Reach = dict[str, list[int | bool | None]]
-"""Of derived feeds that are held for: how far their producers' sources have been read, and whether that is all (P5)."""
-
-FeedInputs = tuple[FeedReader, tuple[Input, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """For plans that wait on the wall clock: every batch brings every task a tick, and one is made when a task is due.
-
-    Attributes:
-        query_id: whose commits say when a task is due.
-        held_feeds: the feeds whose progress the ticks tell (J9).
-    """
-
-    query_id: UUID
-    held_feeds: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSpec:
-    """What the source must know; travels as an option.
-
-    Attributes:
-        dsn: database of the log.
-        inputs: the plan's inputs.
-        tasks: number of the query's tasks.
-        start: where the first batch of this launch begins.
-        limit: bound of one batch.
-        cores: how many splits are read at once; 0: it is read as a whole, beside other queries.
-        clock: what the tasks are told beside records.
-        release: the newest request to let go at once what is due (J11). Where the cursor has another number, the next batch brings
-            it to every task.
-        replays: reads late records that are asked for again; None where the plan takes none.
-        surroundings: what a worker on a cluster compares itself with before it reads.
-        generation: of the tasks (``Layout.generation``). Where the cursor has another one, the next batch brings every task a tick: each
-            then tells of what it has taken over.
-        aside: where large blobs go; None: through Spark.
-        stages: what is done with the packets of a batch that is read as a whole, right where it is read.
-        next_batch: number of the first batch of this launch, counted per checkpoint.
-        run: the launch's scratch directory (``engine.spark.checkpoint``); None: nothing is noted there.
-        bounds: what it may take of the processes that it shares.
-    """
-
-    dsn: str
-    inputs: tuple[Input, ...]
-    tasks: int
-    start: Cursor
-    limit: BatchLimit
-    cores: int
-    clock: Clock | None = None
-    release: int = 0
-    replays: ReplayReader | None = None
-    surroundings: Surroundings | None = None
-    generation: int = 0
-    aside: BlobFolder | None = None
-    stages: tuple[StageWork, ...] = ()
-    next_batch: int = 0
-    run: Path | None = None
-    bounds: WorkBounds = USUAL
-
-    def encoded(self) -> bytes:
-        return pickle.dumps(self)
-
-    @classmethod
-    def decoded(cls, written: bytes) -> SourceSpec:
-        spec = pickle.loads(written)  # noqa: S301 - written by our own driver
-        assert isinstance(spec, cls)  # noqa: S101
-        return spec
-
-    def opened(self) -> PacketReader:
-        """Return a reader for it."""
-        feeds = open_feeds(self.dsn, self.inputs)
-        return PacketReader(self, feeds if self.replays is None else [*feeds, (self.replays, ())])
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """How far a partition is read that some operator holds for (J9).
-
-    Attributes:
-        is_at_end: the batch reads it to its end, and nothing is on its way to it.
-        read_to_ms: of a derived feed: how far its producer's sources have been read (P5); None: as far as the batch's records tell.
-    """
-
-    is_at_end: bool
-    read_to_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SplitGroup:
-    """What one Spark task reads of a query, at the batch's wall clock.
-
-    Attributes:
-        splits: with the index of their feed.
-        held: of the feeds that are held for: (index of the feed, partition) → what the tasks are told of it.
-        has_tick: it also makes the batch's ticks.
-        is_release: which let go what is due.
-        awake_ms: see ``Task.process``.
-        cuts: inputs of whose partitions one ends inside one event time, to be counted.
-        end: where the batch ends, told by one of its groups; None for the others.
-        is_whole: it is all of the batch.
-    """
-
-    splits: tuple[tuple[int, Split], ...]
-    now_ms: int
-    held: Mapping[tuple[int, int], Held]
-    has_tick: bool
-    awake_ms: int
-    is_release: bool = False
-    cuts: tuple[Input, ...] = ()
-    end: Cursor | None = None
-    is_whole: bool = False
 
 
 class PacketReader:
@@ -181,8 +55,15 @@ class PacketReader:
         self._looked_ms: int | None = None
         self._has_planned = False
         self._awake_ms = 0
+        self._looked: Looked | None = None
         self._behind: dict[str, Reached] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, spec: SourceSpec) -> PacketReader:
+        """Return a reader for what a query reads, its replays included."""
+        feeds = open_feeds(spec.dsn, spec.inputs)
+        return cls(spec, feeds if spec.replays is None else [*feeds, (spec.replays, ())])
 
     @property
     def start(self) -> Cursor:
@@ -191,11 +72,10 @@ class PacketReader:
 
     @property
     def watched(self) -> frozenset[str] | None:
-        """The log feeds whose ends tell whether a look would find something; None: only a look tells, for time or files decide."""
-        feeds = [reader.feed for reader, _ in self._feeds]
-        if self._spec.clock is not None or any(feed.type != "log" for feed in feeds):
+        """The feeds in ``log.feed`` whose ends there tell whether a look would find something; None: only a look tells, or time decides."""
+        if self._spec.clock is not None or not all(reader.is_announced for reader, _ in self._feeds):
             return None
-        return frozenset(feed.log_feed for feed in feeds)
+        return frozenset(reader.feed.log_feed for reader, _ in self._feeds)
 
     def has_read(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> bool:
         """Whether a cursor is at the ends of all feeds. That of replays, which no input reads, need not exist.
@@ -217,15 +97,39 @@ class PacketReader:
         """Read no further than what is there now."""
         self._targets = self._ends_now()
 
-    def next_cursor(self, start: Cursor) -> Cursor:
-        """Return where the next batch ends; ``start`` itself when nothing is new."""
+    def unread(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> list[LogPlace]:
+        """Say what a look from a cursor on will ask of logs. Nothing where it asks for more than that: what stands behind derived feeds, files.
+
+        Args:
+            cursor: of the query.
+            ends: see ``has_read``.
+        """
+        is_asked_together = all(reader.is_asked_together for reader, inputs in self._feeds if inputs)
+        if not is_asked_together or any(reader.feed.log_feed not in ends for reader, inputs in self._feeds if inputs):
+            return []
+        return [
+            LogPlace(reader.feed.log_feed, int(partition), position)
+            for reader, inputs in self._feeds
+            if inputs
+            for partition, end in ends.get(reader.feed.log_feed, {}).items()
+            if (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
+        ]
+
+    def next_cursor(self, start: Cursor, looked: Looked | None = None) -> Cursor:
+        """Return where the next batch ends; ``start`` itself when nothing is new.
+
+        Args:
+            start: where it begins.
+            looked: what was found for the places of ``unread``, by one look at all feeds; None: nothing was asked.
+        """
+        self._looked = looked
         found = self._look(start)
         self._has_planned |= found is not start
         return found
 
     def _look(self, start: Cursor) -> Cursor:
         targets = self._ends_now() if self._targets is None else self._targets
-        is_merged = _lanes(self._feeds, targets) > 1
+        is_merged = lanes(self._feeds, targets) > 1
         behind = self._behind
         backlogs = [backlog for feed in self._feeds for backlog in self._backlogs(*feed, start, targets, is_merged=is_merged)]
         horizon_ms = self._horizon_ms(behind) if is_merged else None
@@ -237,10 +141,14 @@ class PacketReader:
             is_due = self._has_news(start) or self._is_due(start, now_ms, reach)
             return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), reach) if is_due else start
         self._ask_for_next(backlogs, admitted, is_merged=is_merged)
+        # What is left behind a horizon waits for somebody else; what is left without one, the batch's bound has left.
+        read = {reader.feed.name for reader, inputs in self._feeds if inputs}
+        is_full = horizon_ms is None and not all(_is_read(backlog, admitted) for backlog in backlogs if backlog.feed in read)
         feeds = {feed: dict(partitions) for feed, partitions in start["feeds"].items()}
         for (feed, partition), end in admitted.ends.items():
             feeds.setdefault(feed, {})[str(partition)] = end
-        return self._cursor(feeds, now_ms, self._awake_ms, _heads_behind(start, admitted), reach)
+        found = self._cursor(feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach)
+        return {**found, "is_full": True} if is_full else found
 
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         reader = next(reader for reader, _ in self._feeds if reader.feed.name == backlog.feed)
@@ -263,14 +171,14 @@ class PacketReader:
     def groups(self, start: Cursor, end: Cursor) -> list[SplitGroup]:
         """Cut what a batch reads into groups of splits, about equally heavy; one of everything beside other queries."""
         weighed: list[Weighed] = []
-        is_merged = _lanes(self._feeds, end["feeds"]) > 1
+        is_merged = lanes(self._feeds, end["feeds"]) > 1
         for index, (reader, _) in enumerate(self._feeds):
             before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
             for partition, last in end["feeds"].get(reader.feed.name, {}).items():
                 first = before.get(partition, 0)
                 if first < last:
                     head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
-                    weighed += [(weigh(split), index, split) for split in reader.splits(int(partition), first, last, head)]
+                    weighed += [(split.weight_bytes, index, split) for split in reader.splits(int(partition), first, last, head)]
         held = self._held(end)
         groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
         is_release = start.get("release", 0) != end.get("release", 0)
@@ -320,7 +228,7 @@ class PacketReader:
     def fetchable(self, group: SplitGroup) -> list[LogSplit]:
         """Say what of a batch can be asked for beforehand."""
         readers = ((self._feeds[index][0], split) for index, split in group.splits)
-        return [reader.fetchable(split) for reader, split in readers if isinstance(reader, LogReader)]
+        return [found for reader, split in readers if (found := reader.fetchable(split)) is not None]
 
     def done(self, group: SplitGroup, batch_id: int, fetched: Fetched | None = None) -> Iterator[Packet]:
         """Yield the packets of a group of splits, or what comes of them where it is the whole batch; runs in a worker.
@@ -383,10 +291,7 @@ class PacketReader:
     def _note_look(self, backlogs: Sequence[Backlog], admitted: Admitted, now_ms: int) -> None:
         """Follow since when nothing that came has been left unread."""
         is_late_look = self._looked_ms is None or now_ms - self._looked_ms > LOOK_GAP_MS
-        is_read = all(
-            backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
-            for backlog in backlogs
-        )
+        is_read = all(_is_read(backlog, admitted) for backlog in backlogs)
         # A derived feed is silent when the sources behind it are (P5): while records are on their way, or were, it is not.
         sources = tuple(source for each in self._behind.values() for source in each.sources)
         is_on_its_way = any(not each.is_at_end for each in self._behind.values()) or sources != self._sources
@@ -444,6 +349,12 @@ class PacketReader:
         """
         ends: dict[str, Mapping[int, int]] = {}
         self._behind = {}
+        if (looked := self._looked) is not None:  # at one moment, so tables are not behind streams
+            names = {reader.feed.name: reader.feed.log_feed for reader, _ in self._feeds}
+            return {
+                name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items()}
+                for name, feed in names.items()
+            }
         for is_table in (False, True):
             feeds = [reader for reader, inputs in self._feeds if _is_table(inputs) == is_table]
             ends |= {reader.feed.name: reader.ends() for reader in feeds if not reader.feed.is_derived}
@@ -468,19 +379,19 @@ class PacketReader:
         for partition, end in sorted(targets[name].items()):
             first = start["feeds"].get(name, {}).get(str(partition), 0)
             if first > end:
-                self._refuse_beyond(name, str(partition), first, end)
+                # Where this launch has read it, the next one begins at what is committed now.
+                is_committed = self._spec.start["feeds"].get(name, {}).get(str(partition), 0) > end
+                raise reader.receded(partition, first, end, is_committed=is_committed)
             if first == end:
                 continue
-            chunks = _until(self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged), end)
+            unread = None if self._looked is None else self._looked.unread.get(LogPlace(reader.feed.log_feed, partition, first))
+            found = None if unread is None else reader.chunks_of(unread, partition, first, self._ahead)
+            if found is None:
+                found = self._look_ahead.chunks(reader, partition, first, self._ahead, is_dated=is_merged)
+            chunks = _until(found, end)
             is_whole = bool(chunks) and chunks[-1].end_offset == end
             head = start.get("heads", {}).get(name, {}).get(str(partition))
             yield Backlog(name, partition, first, chunks, is_table, is_whole, head)
-
-    def _refuse_beyond(self, feed: str, partition: str, position: int, end: int) -> NoReturn:
-        """Say that a feed ends before what was read of it. Where this launch has read it, the next one begins at what is committed now."""
-        if self._spec.start["feeds"].get(feed, {}).get(partition, 0) > end:
-            raise StateCorrupt(beyond_the_end(feed, partition, position, end))
-        raise SourceUnavailable(cut_off(feed, partition, position, end))
 
     def _ask_for_next(self, backlogs: Sequence[Backlog], admitted: Admitted, *, is_merged: bool) -> None:
         """Look at what the next batch will read, where this one left something."""
@@ -492,53 +403,9 @@ class PacketReader:
                 self._look_ahead.ask(readers[backlog.feed], backlog.partition, end, self._ahead, is_dated=is_merged)
 
 
-def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:
-    """Open every feed once, with the inputs that read it."""
-    readers: dict[str, list[Input]] = {}
-    for item in inputs:
-        readers.setdefault(item.feed.name, []).append(item)
-    return [(open_feed(dsn, found[0].feed, [item.relation for item in found]), tuple(found)) for found in readers.values()]
-
-
-def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
-    """Return where reading begins: of inputs that share a feed the earliest counts."""
-    positions: dict[str, dict[str, int]] = {}
-    for reader, found in open_feeds(dsn, inputs):
-        starts = [reader.starts(start) for start in {item.start for item in found}]
-        positions[reader.feed.name] = {
-            str(partition): min(start[partition] for start in starts) for partition in sorted(starts[0])
-        }
-    return positions
-
-
-def new_cursor(start: Positions, release: int, generation: int) -> Cursor:
-    """Return the cursor of a query that has read nothing yet."""
-    return {"format": CURSOR_FORMAT, "feeds": start, "now_ms": 0, "awake_ms": 0, "release": release, "generation": generation}
-
-
-def require_readable(cursor: Cursor) -> None:
-    """Refuse a cursor of a newer version.
-
-    Raises:
-        StateNewer: it has another format.
-    """
-    if cursor.get("format", CURSOR_FORMAT) > CURSOR_FORMAT:
-        raise StateNewer.of("the cursor", cursor["format"], CURSOR_FORMAT)
-
-
-def _lanes(feeds: Sequence[FeedInputs], partitions: Mapping[str, Mapping[Any, int]]) -> int:
-    """Return how many lanes a query merges (``engine.core.order``). Late records that are replayed have no place in the merge."""
-    return sum(len(partitions.get(reader.feed.name, {})) for reader, inputs in feeds if inputs)
-
-
-def _heads_behind(start: Cursor, admitted: Admitted) -> Positions:
-    """Return the heads to go on with behind a batch: of what it cuts inside one event time, and of what it leaves where it was."""
-    heads = {(feed, int(part)): head for feed, parts in start.get("heads", {}).items() for part, head in parts.items()}
-    kept = {place: head for place, head in heads.items() if place not in admitted.ends} | admitted.heads
-    behind: dict[str, dict[str, int]] = {}
-    for (feed, partition), head in kept.items():
-        behind.setdefault(feed, {})[str(partition)] = head
-    return behind
+def _is_read(backlog: Backlog, admitted: Admitted) -> bool:
+    """Whether a batch reads all that a partition has to offer."""
+    return backlog.is_whole and admitted.ends.get((backlog.feed, backlog.partition)) == backlog.chunks[-1].end_offset
 
 
 def _is_table(inputs: Sequence[Input]) -> bool:

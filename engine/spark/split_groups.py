@@ -8,26 +8,19 @@ from math import ceil
 from engine.connectors.feeds import Split
 
 GROUP_WEIGHT = 4 << 20
-"""One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40."""
-
-BYTES_PER_RECORD = 80
-"""Offsets of a log count records; a record weighs about this much."""
+"""One Spark task reads at least about this many bytes: its fixed cost is 15 ms, reading 4 MB takes 40. A large batch is read by as many tasks as
+can work at once: they read split after split, and further ones would only add their fixed costs."""
 
 Weighed = tuple[int, int, Split]
 """A split with its weight in bytes and the index of its feed."""
 
 
-def weigh(split: Split) -> int:
-    """Return about how many bytes a split has."""
-    return split.file_end - split.file_start if split.file is not None else (split.end - split.start) * BYTES_PER_RECORD
-
-
 def grouped(weighed: Sequence[Weighed], cores: int) -> list[list[tuple[int, Split]]]:
-    """Put splits into groups: few for a small batch, a multiple of the cores for a large one, heaviest splits first."""
+    """Put splits into groups: few for a small batch, one for each core for a large one, heaviest splits first."""
     if not weighed:
         return []
     wanted = ceil(sum(weight for weight, _, _ in weighed) / GROUP_WEIGHT)
-    number = min(len(weighed), wanted if wanted <= cores else ceil(wanted / cores) * cores)
+    number = min(len(weighed), wanted, cores)
     groups: list[list[tuple[int, Split]]] = [[] for _ in range(number)]
     loads = [0] * number
     for weight, index, split in sorted(weighed, key=lambda item: -item[0]):

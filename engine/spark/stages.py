@@ -8,7 +8,6 @@ another worker's turn or a restart has made of them is thrown away. A part that 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -39,57 +38,24 @@ from engine.connectors.packets import (
 )
 from engine.connectors.postgres import shared_connection
 from engine.connectors.slicing import slices
-from engine.connectors.task_states import TaskState, await_batch, load_changed, newest_epochs
+from engine.connectors.task_states import TaskState, await_batch, load_changed
 from engine.core.emission import Emitted, emitting_at_most
 from engine.core.frames import Emission
 from engine.core.hashing import KeyHash
 from engine.core.order import UPSTREAM, Slice
 from engine.core.progress import Reading
-from engine.core.task import Replays, Task, build_task
+from engine.core.task import Replays, build_task
 from engine.errors import EngineError
 from engine.plan.model import Plan
 from engine.spark.failures import marked
+from engine.spark.kept_tasks import Built, Kept, TaskPlace, kept_tasks
 from engine.spark.surroundings import Surroundings
 from engine.spark.watch import USUAL, WorkBounds, each_at_work
 from engine.state.in_manifest import ManifestSegmentStore
-from engine.state.ports import KeptSegments, StateStore, task_folder
-
-KEPT_TASKS = 1_024
-"""Built tasks kept per worker process, those of a few hundred light queries."""
-
-KEPT_BYTES = 512 << 20
-"""Of the segments that they hold in memory: of a busy join's task about 10 MB."""
-
-FORGET_S = 60.0
-"""How often a worker asks which launches are over: what their tasks have mapped holds disk space."""
+from engine.state.ports import StateStore, task_folder
 
 PACKET_ROWS = 262_144
 """Rows of a result per packet."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """A task that this process has built, and its segments: all, and those behind its manifest."""
-
-    task: Task
-    store: ManifestSegmentStore
-    behind: KeptSegments
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A task at the state of a token, in a database."""
-
-    token: str
-    dsn: str
-    built: _Built
-    memory_bytes: int
-
-
-_kept: OrderedDict[tuple[UUID, int, int, int], _Kept] = OrderedDict()
-"""By query, launch, stage and task: of another launch the plan may differ."""
-
-_looked_at = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +226,7 @@ class StageWork:
             return Slice(UPSTREAM, "", packet.partition, decode_frame(blob_of(packet)))
         return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, decode_frame(blob_of(packet)))
 
-    def _work(self, ordinal: int, built: _Built, batch: _Batch) -> list[Packet]:
+    def _work(self, ordinal: int, built: Built, batch: _Batch) -> list[Packet]:
         assert batch.now_ms is not None  # noqa: S101 - only such batches are due
         begun, cpu_begun = perf_counter(), process_time()
         emission = built.task.process(
@@ -274,15 +240,15 @@ class StageWork:
         )
         state = TaskState.of(built.store.completed(built.task.snapshot()))
         memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
-        self._keep(ordinal, _Kept(state.token, self._place.dsn, built, memory_bytes))
+        kept_tasks.put(self._key(ordinal), Kept(state.token, self._place.dsn, built, memory_bytes))
         work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
         packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
         packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
         return packets
 
-    def _at_state(self, ordinals: Sequence[int]) -> dict[int, _Built]:
+    def _at_state(self, ordinals: Sequence[int]) -> dict[int, Built]:
         """Return tasks at their committed state: kept ones, or built anew."""
-        kept = {ordinal: _kept.pop(self._key(ordinal), None) for ordinal in ordinals}
+        kept = {ordinal: kept_tasks.take(self._key(ordinal)) for ordinal in ordinals}
         changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
         tasks = {}
         for ordinal, found in kept.items():
@@ -306,26 +272,16 @@ class StageWork:
                 await_batch(connection, self.query_id, self._place.epoch, self._batch_id - 1)
             return load_changed(connection, self.query_id, self._stage.index, known)
 
-    def _key(self, ordinal: int) -> tuple[UUID, int, int, int]:
-        return self._place.query_id, self._place.epoch, self._stage.index, ordinal
+    def _key(self, ordinal: int) -> TaskPlace:
+        return TaskPlace(self._place.query_id, self._place.epoch, self._stage.index, ordinal)
 
-    def _keep(self, ordinal: int, built: _Kept) -> None:
-        """Keep a task; forget the oldest beyond the bounds."""
-        _kept[self._key(ordinal)] = built
-        _forget_what_is_over(self._place.dsn)
-        size = sum(kept.memory_bytes for kept in _kept.values())
-        while len(_kept) > KEPT_TASKS or (size > KEPT_BYTES and len(_kept) > 1):
-            size -= _kept.popitem(last=False)[1].memory_bytes
-
-    def _built(self, ordinal: int, kept: TaskState | None) -> _Built:
-        own = self._place.query_id, self._place.epoch
-        for place in [place for place in _kept if place[0] == own[0] and place[1] != own[1]]:
-            del _kept[place]  # of a launch before
+    def _built(self, ordinal: int, kept: TaskState | None) -> Built:
+        kept_tasks.forget_older(self._place.query_id, self._place.epoch)
         state = None if kept is None else json.loads(kept.manifest)
         folder = task_folder(self._place.folder, self._stage.index, ordinal)
         behind = self._place.segments.task(folder, KeyHash(self._plan.hash_seed))
         store = ManifestSegmentStore(behind, state)
-        return _Built(build_task(self._stage, self._plan, state, store), store, behind)
+        return Built(build_task(self._stage, self._plan, state, store), store, behind)
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
         is_last = self._stage.index + 1 == len(self._plan.stages)
@@ -389,16 +345,3 @@ def _failure(failure: EngineError | None) -> dict[str, Any] | None:
     if failure is None:
         return None
     return {"detail": str(failure), "position": getattr(failure, "position", 0)}
-
-
-def _forget_what_is_over(dsn: str) -> None:
-    """Forget tasks of launches behind which there is another, of queries that are gone, and of another database than the one in use."""
-    global _looked_at
-    if perf_counter() - _looked_at < FORGET_S:
-        return
-    _looked_at = perf_counter()
-    own = {place[0] for place, kept in _kept.items() if kept.dsn == dsn}
-    with shared_connection(dsn) as connection:
-        newest = newest_epochs(connection, own)
-    for place in [place for place, kept in _kept.items() if kept.dsn != dsn or newest.get(place[0]) != place[1]]:
-        del _kept[place]

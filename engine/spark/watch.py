@@ -12,6 +12,7 @@ note.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -111,6 +112,7 @@ class Watch:
         end: ends the process.
         memory_bytes: how much memory it has.
         look_s: how often to look.
+        give_back: gives the system what it keeps of freed memory (``python_processes.ALLOCATOR``).
     """
 
     def __init__(
@@ -118,7 +120,9 @@ class Watch:
         end: Callable[[], None] | None = None,
         memory_bytes: Callable[[], int] | None = None,
         look_s: float = LOOK_S,
+        give_back: Callable[[], None] | None = None,
     ) -> None:
+        self._give_back = give_back or give_freed_back
         self._end = end or _kill_this_process
         self._memory_bytes = memory_bytes or own_memory
         self._look_s = look_s
@@ -173,6 +177,8 @@ class Watch:
         if still_s > work.bounds.stall_s:
             return Ended("stalled", work.batch_id, round(still_s, 1), work.bounds.stall_s)
         most = work.bounds.memory_bytes or own_share()
+        if self._memory_bytes() > most:
+            self._give_back()
         found = self._memory_bytes()
         return Ended("memory", work.batch_id, found, most) if found > most else None
 
@@ -234,6 +240,12 @@ def machine_memory() -> int:
         with suppress(OSError, ValueError):
             found.append(int(path.read_text()))
     return min(found)
+
+
+def give_freed_back() -> None:
+    """Give the system the memory that the allocator keeps though it was freed."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc has it
+        trim(0)
 
 
 def own_memory() -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-HEAVY_ROWS: Final = 15_000
-"""A batch of so many records, three quarters of what a shared carrier takes of a query at once, tells of a backlog."""
+HEAVY_ROWS: Final = 10_000
+"""A batch of so many records, half of what a shared carrier takes of a query at once, is work for a carrier of its own."""
 
 WINDOW_S: Final = 10.0
 
@@ -27,17 +27,19 @@ class Weight:
         self._is_heavy = False
         self._light_since: float | None = None
 
-    def after(self, rows: int, work_ms: int, now_s: float) -> bool:
+    def after(self, rows: int, work_ms: int, now_s: float, *, is_full: bool = False) -> bool:
         """Take note of a batch; returns whether the query is heavy.
 
         Args:
             rows: its records.
             work_ms: what it cost, of one core.
             now_s: monotonic seconds.
+            is_full: its bound has left records unread. How many records such a batch has depends on how its feeds are cut: of files a megabyte
+                is read or not.
         """
         self._done.append((now_s, work_ms, rows))
         share, _ = self.measured(now_s)
-        if rows >= HEAVY_ROWS or share > HEAVY_SHARE:
+        if is_full or rows >= HEAVY_ROWS or share > HEAVY_SHARE:
             self._is_heavy, self._light_since = True, None
         elif share > LIGHT_SHARE:
             self._light_since = None

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from engine.definition.connector import Clause, ConnectorModel
+from engine.definition.connector_list import DEFAULT, MODELS
 from engine.definition.queries import DAY_MS
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.definition.suggestions import hint
@@ -20,7 +22,7 @@ from engine.statements.java_times import strptime_of
 from engine.statements.naming import check_column_name, definition_name, folded
 from engine.statements.new_relations import kept
 from engine.statements.properties import Properties, milliseconds, milliseconds_of
-from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation, Topic
+from engine.statements.session import WINDOW_BOUNDS, KeyWindow, Session, SqlRelation
 from engine.statements.topics import check_formats, topic_of
 from engine.statements.type_names import check_supported, named_type, shown
 
@@ -58,7 +60,7 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     check_formats(topic, columns, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     for each in statement.columns:
         check_supported(columns[folded(each.name)], each)
-    definition = _definition(statement, columns, key, topic, window, properties, session)
+    definition = _definition(statement, columns, key, window, properties, session)
     properties.check_all_read()
     entry = source_entry(definition_name(name, statement.name), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
@@ -138,15 +140,19 @@ def _window(properties: Properties, key: tuple[str, ...], statement: CreateRelat
 
 
 def _definition(
-    statement: CreateRelation, columns: Schema, key: tuple[str, ...], topic: Topic, window: KeyWindow | None, properties: Properties,
+    statement: CreateRelation,
+    columns: Schema,
+    key: tuple[str, ...],
+    window: KeyWindow | None,
+    properties: Properties,
     session: Session,
-) -> SourceDefinition:  # fmt: skip
+) -> SourceDefinition:
     bounds = dict.fromkeys(WINDOW_BOUNDS, "timestamp") if window is not None else {}
     body: dict[str, Any] = {
         "key": [*key, *bounds],
         "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
         **_event_time(columns, properties),
-        **_connector(topic, properties),
+        **_connector(properties),
         "max_future_skew": _skew(properties, session),
         "read_only": statement.is_read_only,
     }
@@ -182,15 +188,50 @@ def _of_table(statement: CreateRelation, properties: Properties) -> dict[str, An
     }
 
 
-def _connector(topic: Topic, properties: Properties) -> dict[str, Any]:
-    path, form = properties.text("FILES_PATH"), properties.one_of("FILES_FORMAT", ("NDJSON", "CSV", "PARQUET"))
-    where, feed, kept_ms = properties.text("FEED_WHERE"), properties.text("FEED"), properties.duration("LOG_RETENTION")
-    if path is not None:
-        found: dict[str, Any] = {"type": "files", "path": path, "format": (form or "NDJSON").lower(), "where": where}
-        return {"connector": found}
-    log = {"partitions": topic.partitions, "feed": feed, "where": where, "retention": None if kept_ms is None else f"{kept_ms}ms"}
-    given = {name: value for name, value in log.items() if value is not None}
-    return {"connector": {"type": "log", **given}} if given else {}
+def _connector(properties: Properties) -> dict[str, Any]:
+    """Return what the properties say of the connector: that of a property which stands for it, else the default one."""
+    given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
+    where = properties.text("FEED_WHERE")
+    chosen = next((name for name, model in MODELS.items() if _is_chosen(model, properties)), DEFAULT.name())
+    _refuse_others(chosen, properties)
+    said = {field: value for field, value in {**given[chosen], "where": where}.items() if value is not None}
+    if chosen == DEFAULT.name():
+        return {"connector": {"type": chosen, **said}} if said else {}
+    defaults = {clause.field: clause.default.lower() for clause in MODELS[chosen].clauses if clause.default is not None}
+    return {"connector": {"type": chosen, **defaults, **said}}
+
+
+def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:
+    return any(clause.is_choice and properties.has(clause.name) for clause in model.clauses)
+
+
+def _refuse_others(chosen: str, properties: Properties) -> None:
+    """Refuse what says nothing of the connector that is meant."""
+    for name, model in MODELS.items():
+        for clause in model.clauses:
+            if name != chosen and not clause.is_of_topics and properties.has(clause.name):
+                ways = [each.name for each in model.clauses if each.is_choice]
+                meant = f", which {ways[0]} stands for" if ways else ""
+                raise StatementRefused(
+                    "property_clash",
+                    f"{clause.name} is of the connector {name!r}{meant}; these records come by {chosen!r}: leave it out",
+                    properties.node(clause.name),
+                )
+
+
+def _clause(clause: Clause, properties: Properties) -> str | int | None:
+    """Return what a property says, as its field has it; None where it is not there."""
+    match clause.form:
+        case "text":
+            return properties.text(clause.name)
+        case "number":
+            return properties.whole(clause.name)
+        case "word":
+            word = properties.one_of(clause.name, clause.words)
+            return None if word is None else word.lower()
+        case "duration":
+            length_ms = properties.duration(clause.name)
+            return None if length_ms is None else f"{length_ms}ms"
 
 
 def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Literal
 
-from engine.definition.relations import FilesConnector, SourceDefinition, TableDefinition
+from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.sql.statement_printing import show
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation, Property
 from engine.statements.session import Topic
@@ -80,12 +80,14 @@ def _connector(definition: SourceDefinition) -> Iterator[Property]:
     connector = definition.connector
     if connector.where is not None:
         yield prop("FEED_WHERE", connector.where)
-    if isinstance(connector, FilesConnector):
-        yield prop("FILES_PATH", connector.path)
-        yield prop("FILES_FORMAT", connector.format.upper())
-        return
-    yield prop("PARTITIONS", connector.partitions)
-    if connector.feed is not None:
-        yield prop("FEED", connector.feed)
-    if connector.retention is not None:
-        yield prop("LOG_RETENTION", written_duration(connector.retention))
+    for clause in connector.clauses:
+        value = getattr(connector, clause.field)
+        if value is None:
+            continue
+        match clause.form:
+            case "text" | "number":
+                yield prop(clause.name, value)
+            case "word":
+                yield prop(clause.name, value.upper())
+            case "duration":
+                yield prop(clause.name, written_duration(value))

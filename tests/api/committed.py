@@ -10,8 +10,11 @@ import polars as pl
 import psycopg
 
 from app.store.catalog import load_catalog
+from engine.connectors.fence import claim_epoch
+from engine.connectors.outputs import result_feed
 from engine.connectors.packets import Packet, encode_frame
-from engine.connectors.sink import Sink, claim_epoch
+from engine.connectors.retained_commits import Retaining, retain
+from engine.connectors.sink import Sink
 from engine.core.frames import Emission, empty_late
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
@@ -65,6 +68,15 @@ def commit(
     sink = Sink(dsn, plan, row[0], row[1], last[1] + 1)
     sink.commit(0 if last[0] is None else last[0] + 1, [*packets, *rejects])
     sink.close()
+
+
+def retained(dsn: str, name: str) -> None:
+    """Retain a query's newest commit, as a launch does that goes on from it."""
+    feed = result_feed(planned(dsn, name).output)
+    with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+        row = cursor.execute("SELECT id FROM slackwater.query WHERE name = %s AND deleted_at IS NULL", (name,)).fetchone()
+        assert row is not None
+        retain(cursor, row[0], feed, Retaining(3_600_000, 86_400_000), is_of_launch=True)
 
 
 def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Packet]:

@@ -13,8 +13,9 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from app.error_list import ERRORS
+from app.limit_settings import LimitSettings
 from app.main import create_app
-from app.settings import LimitSettings, Settings
+from app.settings import Settings
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 STREAM: dict[str, Any] = {
@@ -84,8 +85,9 @@ def _clean(dsn: str) -> Iterator[None]:
         for (table,) in connection.execute(made).fetchall():
             connection.execute(f"DROP TABLE {table}")
         connection.execute(
-            "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.counter, log.late_record, "
-            "log.reject, slackwater.idempotency, slackwater.audit, slackwater.python_function, slackwater.sql_type CASCADE"
+            "TRUNCATE slackwater.query, slackwater.relation, slackwater.driver, log.feed, log.commit, log.retained_commit, log.counter, "
+            "log.late_record, log.reject, slackwater.idempotency, slackwater.audit, slackwater.python_function, slackwater.sql_type, "
+            "slackwater.connection CASCADE"
         )
 
 

@@ -18,8 +18,9 @@ from pydantic import SecretStr
 from app.client import Client
 from app.domain.access import RULES, Role, make_key
 from app.errors import Unauthorized
+from app.limit_settings import PushSettings
 from app.main import create_app
-from app.settings import PushSettings, Settings
+from app.settings import Settings
 from app.store.api_keys import CACHE_KEYS, CACHE_SECONDS, KeyRing
 from app.store.database import async_engine_for
 from tests.api.conftest import STREAM, WINDOWS, Problem

@@ -11,6 +11,8 @@ import polars as pl
 import psycopg
 import pytest
 from fastapi import FastAPI
+from psycopg.types.json import Jsonb
+from pydantic import SecretStr
 
 from app.cli.keys import create as create_by_command
 from app.domain.access import RULES, Principal, Role, make_key
@@ -21,8 +23,9 @@ from app.store.audit import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
 from app.store.database import async_engine_for
 from app.store.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
 from app.store.retention import Kept, trim_once
+from engine.connectors.postgres import connect
 from engine.core.frames import LATE_SCHEMA
-from tests.api.committed import commit, emitted
+from tests.api.committed import commit, emitted, retained
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
 
 NO_CHANGE = {
@@ -31,6 +34,9 @@ NO_CHANGE = {
     "POST /v1/tables/{name}/rows:lookup",
     "POST /v1/validations",
 }
+CONNECTION = {
+    "type": "postgres", "host": "127.0.0.1", "port": 1, "database": "shop", "username": "u", "password": "of-the-shop",
+}  # fmt: skip
 WISH = "/v1/queries/joined/desired-state"
 DIVERTING = {**JOIN, "joins": [{**JOIN["joins"][0], "late": "divert"}]}
 GRACEFUL = {**DIVERTING, "joins": [{**DIVERTING["joins"][0], "grace": "2h"}]}
@@ -38,7 +44,7 @@ GRACEFUL = {**DIVERTING, "joins": [{**DIVERTING["joins"][0], "grace": "2h"}]}
 
 @pytest.fixture(scope="module")
 def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"auth": "on"})
+    return settings.model_copy(update={"auth": "on", "secret_key": SecretStr("k" * 32)})
 
 
 @pytest.fixture
@@ -77,6 +83,16 @@ def late_record(dsn: str) -> None:
     commit(dsn, "joined", [(0, 0, emitted({"w": 9_000}, late=pl.DataFrame([row], schema=LATE_SCHEMA, orient="row")))])
 
 
+def retained_commit(dsn: str) -> None:
+    """Commit a batch of `delays`, and retain it."""
+    commit(dsn, "delays")
+    with connect(dsn, "test") as connection:
+        layout = Jsonb({"format": 4, "tasks": 4, "generation": 0, "hash_seed": "0", "segments": "segments"})
+        values = Jsonb({"format": 1, "feeds": {}}), layout
+        connection.execute("UPDATE log.commit SET cursor = %s, layout = %s WHERE batch_id = 0", values)
+    retained(dsn, "delays")
+
+
 async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_after(admin: httpx.AsyncClient, dsn: str) -> None:
     steps: list[tuple[str, str, str, Any, tuple[str, str, str]]] = [
         ("PUT /v1/streams/{name}", "PUT", "/v1/streams/departures", STREAM, ("create", "stream", "departures")),
@@ -96,6 +112,7 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
         ("POST /v1/queries/{name}/restart", "POST", "/v1/queries/joined/restart", None, ("restart", "query", "joined")),
         ("POST /v1/queries/{name}/fork", "POST", "/v1/queries/delays/fork", {"name": "wider"}, ("create", "query", "wider")),
         ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/wider", None, ("delete", "query", "wider")),
+        ("POST /v1/queries/{name}/rewind", "POST", "/v1/queries/delays/rewind", {"batch_id": 0}, ("rewind", "query", "delays")),
         (
             "POST /v1/queries/{name}/late-records/replay",
             "POST",
@@ -114,6 +131,16 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
         ("DELETE /v1/queries/{name}", "DELETE", "/v1/queries/delays?state=keep", None, ("delete", "query", "delays")),
         ("DELETE /v1/tables/{name}", "DELETE", "/v1/tables/delays", None, ("delete", "table", "delays")),
         ("DELETE /v1/streams/{name}", "DELETE", "/v1/streams/departures", None, ("delete", "stream", "departures")),
+        ("PUT /v1/connections/{name}", "PUT", "/v1/connections/shop", CONNECTION, ("create", "connection", "shop")),
+        (
+            "PUT /v1/connections/{name}",
+            "PUT",
+            "/v1/connections/shop",
+            {**CONNECTION, "password": "another"},
+            ("replace", "connection", "shop"),
+        ),
+        ("POST /v1/connections/{name}/check", "POST", "/v1/connections/shop/check", None, ("check", "connection", "shop")),
+        ("DELETE /v1/connections/{name}", "DELETE", "/v1/connections/shop", None, ("delete", "connection", "shop")),
         ("POST /v1/api-keys", "POST", "/v1/api-keys", {"name": "x", "role": "read"}, ("create", "api_key", "x")),
         ("DELETE /v1/api-keys/{name}", "DELETE", "/v1/api-keys/x", None, ("revoke", "api_key", "x")),
     ]
@@ -123,6 +150,8 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
     for route, method, path, body, (action, kind, name) in steps:
         if "replay" in route:
             late_record(dsn)
+        if "rewind" in route:
+            retained_commit(dsn)
         response = await admin.request(method, path, json=body)
         assert response.status_code < 300, f"{route}: {response.text}"
         found, *others = new = (await entries(admin, limit=1_000))[: -len(seen) or None]
@@ -133,7 +162,7 @@ async def test_every_changing_route_leaves_an_entry_with_who_what_before_and_aft
         assert (found["action"], found["resource"], found["outcome"]) == (action, {"type": kind, "name": name}, "done")
         assert (found["actor"]["type"], found["actor"]["name"]) == ("api_key", "my-admin")
         assert found["request_id"] == response.headers["x-request-id"]
-        assert (found["before"] is None) == (action in ("create", "replay")), route
+        assert (found["before"] is None) == (action in ("create", "replay", "check")), route
         assert found["before"] != found["after"]
     by_action = {(e["action"], e["resource"]["name"]): e for e in await entries(admin)}
     replaced = by_action["replace", "joined"]

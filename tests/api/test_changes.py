@@ -14,8 +14,9 @@ import pytest
 from fastapi import FastAPI
 
 from app.client import ChangesReset, Client, Event, ServiceError
+from app.limit_settings import PushSettings
 from app.main import create_app
-from app.settings import PushSettings, Settings
+from app.settings import Settings
 from app.store.retention import Kept, trim_once
 from engine.connectors.incarnation import renew
 from tests.api.change_writer import ChangeWriter

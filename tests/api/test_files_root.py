@@ -10,7 +10,8 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from app.store.files_root import check_directory
+from app.store.site import site_of
+from engine.connectors.files.root import check_directory
 from engine.errors import DefinitionInvalid
 from tests.api.conftest import Problem
 
@@ -34,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("path", ["", "flights", "flights/", "inner", "not/there/yet", "../to_root/flights"])
 def test_what_is_below_the_root_is_allowed(path: str, root: Path) -> None:
     directory = root.parent / path[3:] if path.startswith("..") else root / path
-    check_directory(str(directory), Settings(files_root=root))
+    check_directory(str(directory), root)
 
 
 @pytest.mark.parametrize(
@@ -58,18 +59,18 @@ def test_what_is_below_the_root_is_allowed(path: str, root: Path) -> None:
 def test_what_leads_out_of_the_root_is_refused(path: str, root: Path) -> None:
     given = path if path.startswith(("/", "~", ".")) and not path.startswith("..") else f"{root}/{path}"
     with pytest.raises(DefinitionInvalid, match="SLACKWATER_FILES_ROOT") as refused:
-        check_directory(given, Settings(files_root=root))
+        check_directory(given, root)
     assert [(fault.pointer, fault.code) for fault in refused.value.problems] == [("/connector/path", "path_not_allowed")]
 
 
 def test_a_root_that_is_a_link_is_where_it_leads(root: Path) -> None:
-    check_directory(str(root / "flights"), Settings(files_root=root.parent / "to_root"))
+    check_directory(str(root / "flights"), root.parent / "to_root")
 
 
 @pytest.mark.parametrize("settings", [Settings(), Settings(auth="on"), Settings(host="::", auth="off")])
 def test_without_a_root_no_service_reads_files(root: Path, settings: Settings) -> None:
     with pytest.raises(DefinitionInvalid, match="SLACKWATER_FILES_ROOT"):
-        check_directory(str(root), settings)
+        check_directory(str(root), site_of(settings).files_root)
 
 
 async def test_a_source_outside_of_the_root_is_not_registered(settings: Settings, root: Path, problem: Problem) -> None:
@@ -80,3 +81,17 @@ async def test_a_source_outside_of_the_root_is_not_registered(settings: Settings
             for path in (root / "link", root / ".." / "secret", "/etc"):
                 problem(await http.put("/v1/streams/files", json=reading(path)), 422, "path_not_allowed", "/connector/path")
             assert (await http.put("/v1/streams/files", json=reading(root / "flights"))).status_code == 201
+
+
+async def test_a_statement_registers_no_source_outside_of_the_root(settings: Settings, root: Path, problem: Problem) -> None:
+    app = create_app(settings.model_copy(update={"files_root": root}))
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            with_ = "CREATE STREAM seen (N INT) WITH (KAFKA_TOPIC='seen', FORMAT='JSON', FILES_FORMAT='CSV', FILES_PATH='{}');"
+            for path in (root / "link", root / ".." / "secret", "/etc"):
+                refused = await http.post("/v1/statements", json={"sql": with_.format(path)})
+                problem(refused, 422, "path_not_allowed")
+            assert (await http.get("/v1/streams")).json()["items"] == []
+            allowed = await http.post("/v1/statements", json={"sql": with_.format(root / "flights")})
+            assert allowed.status_code == 200, allowed.text

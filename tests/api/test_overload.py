@@ -15,7 +15,8 @@ from fastapi import FastAPI
 from psycopg import sql
 from pydantic import SecretStr
 
-from app.settings import LimitSettings, Settings
+from app.limit_settings import LimitSettings
+from app.settings import Settings
 from app.store.gates import Gate
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import RECORD, Problem

@@ -13,8 +13,9 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.negotiation import ARROW_TYPE
+from app.limit_settings import LimitSettings
 from app.main import create_app
-from app.settings import LimitSettings, Settings
+from app.settings import Settings
 from tests.api.conftest import Problem
 
 PAGE_BYTES, ANSWER_BYTES = 4_096, 20_000

@@ -16,8 +16,9 @@ from app.cli.keys import list_command
 from app.client import Client
 from app.domain.access import RULES, Reach, make_key
 from app.domain.scopes import WITHHELD_NAME
+from app.limit_settings import PushSettings
 from app.main import create_app
-from app.settings import PushSettings, Settings
+from app.settings import Settings
 from tests.api.conftest import RECORD, STREAM, TABLE, Problem
 from tests.api.live_server import live
 
@@ -170,6 +171,7 @@ async def test_lists_show_what_is_within_the_scope(team: httpx.AsyncClient, boss
         "GET /v1/streams": sorted(STREAMS_WITHIN),
         "GET /v1/tables": sorted(TABLES_WITHIN),
         "GET /v1/queries": ["orders_priced"],
+        "GET /v1/connections": [],  # tests/api/test_connections.py has some
     }
     assert len((await boss.get("/v1/queries")).json()["items"]) == len(QUERIES)
 

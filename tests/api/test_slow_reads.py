@@ -16,8 +16,9 @@ from fastapi import FastAPI
 from psycopg import sql
 from pydantic import SecretStr
 
+from app.limit_settings import LimitSettings
 from app.main import create_app
-from app.settings import LimitSettings, Settings
+from app.settings import Settings
 from app.sql_settings import SqlSettings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem

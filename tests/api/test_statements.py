@@ -397,3 +397,9 @@ async def test_a_push_query_shows_only_the_key_of_a_row_that_is_gone(remote: htt
     _, there, gone, _ = await lines(remote, "SELECT item, n, IFNULL(n, 7) AS more, 'x' AS x FROM totals EMIT CHANGES LIMIT 2;")
     assert there["row"] == {"op": "upsert", "event_time_ms": 1_000, "values": ["cup", 1, 1, "x"]}
     assert gone["row"] == {"op": "delete", "event_time_ms": 2_000, "values": ["cup", None, None, None]}
+
+
+async def test_a_source_is_judged_as_one_that_is_put(client: httpx.AsyncClient, problem: Problem) -> None:
+    sql = "CREATE STREAM bids (k STRING KEY, n INT) WITH (KAFKA_TOPIC='bids', FORMAT='JSON', FEED='all', FEED_WHERE='nope = 1');"
+    problem(await client.post(PATH, json={"sql": sql}), 422, "unknown_column", "/sql")
+    assert (await client.get("/v1/streams/bids")).status_code == 404

@@ -29,9 +29,10 @@ from app.client import Client
 from app.domain.access import Role
 from app.domain.tokens import ClaimRules
 from app.errors import AppError, Unauthorized, Unavailable
+from app.limit_settings import PushSettings
 from app.main import create_app
 from app.oidc_settings import OidcSettings
-from app.settings import PushSettings, Settings
+from app.settings import Settings
 from tests.api.conftest import STREAM, WINDOWS, Problem
 from tests.api.live_server import live
 from tests.api.local_issuer import AUDIENCE, LocalIssuer, ec_key, local_issuer, rsa_key

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from app.client import Json
 from engine.connectors.links import LinkedConnection
-from engine.connectors.log import append_batches, encode_batch
+from engine.connectors.log.storage import append_batches, encode_batch
 from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS, count_query, final_counts, register
 from tests.bench.oracle import Finals, compare_finals, merge, merged_counts
 from tests.bench.service import Service, await_driver, fresh_service

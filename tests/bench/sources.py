@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from engine.connectors.links import LinkedConnection
-from engine.connectors.log import append_batches, encode_batch, find_feed
+from engine.connectors.log.storage import append_batches, encode_batch, find_feed
 from engine.connectors.postgres import Connection
 from engine.core.hashing import key_hash
 from tests.bench.files import bid_rows, version_rows

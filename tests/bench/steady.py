@@ -23,6 +23,8 @@ _SENT = "987654321"
 _EVENTS_S = 10.0
 """The last rows have this long to be seen."""
 
+_ENDING_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -97,8 +99,10 @@ def observe(url: str, lanes: Sequence[Lane], seconds: float) -> dict[str, Observ
     while time.monotonic() < deadline and any(each.latencies(0)[-1:] == [float("inf")] for each in observed.values()):
         time.sleep(0.2)
     is_over.set()
+    # Each ends with its next event, which may be long in coming: all together are waited for.
+    deadline = time.monotonic() + _ENDING_S
     for watcher in watchers:
-        watcher.join(1.0)
+        watcher.join(max(deadline - time.monotonic(), 0))
     return observed
 
 

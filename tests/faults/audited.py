@@ -115,8 +115,15 @@ Group = tuple[str, int]
 """A key (or region) and the start of a window or session."""
 
 
+def kind_of(name: str) -> str:
+    """Return which of ``QUERIES`` a query is a copy of: ``totals_7`` is one of ``totals``."""
+    return name.partition("_")[0]
+
+
 def query(name: str) -> Json:
-    return {"name": name, **QUERIES[name], "tasks": 2}
+    kind = kind_of(name)
+    (derived,) = QUERIES[kind]["into"]
+    return {"name": name, **QUERIES[kind], "tasks": 2, "into": {derived: name}}
 
 
 def register(client: Client, queries: Sequence[str]) -> None:
@@ -251,8 +258,8 @@ class Oracle:
             total[order.key] += order.value
         return {key: (n[key], total[key]) for key in n}
 
-    def finals(self, query: str) -> dict[Group, tuple[int, int]]:
-        match query:
+    def finals(self, kind: str) -> dict[Group, tuple[int, int]]:
+        match kind:
             case "counts":
                 closed = (order for order in self.in_time if order.at < self.flush_ms + LATE_MS)
                 return _summed((order.key, _window(order.at), order.value) for order in closed)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from app.client import Client, Json
-from tests.faults.audited import FINALS, LATE, QUERIES, Group, Oracle
+from tests.faults.audited import FINALS, LATE, QUERIES, Group, Oracle, kind_of
 
 FAULTS = ("missing", "duplicate", "wrong value", "wrong version", "wrong class", "out of order", "wrong count")
 UNCUT = "exact_path"
@@ -53,51 +53,51 @@ def audit(client: Client, oracle: Oracle, queries: Iterable[str] = QUERIES) -> A
     """Read every result, its change feed, its late records and its counters."""
     made = Audit()
     for query in queries:
-        match query:
+        match kind_of(query):
             case "joined":
-                _joined(made, client, oracle)
+                _joined(made, client, oracle, query)
             case "copies":
-                _copies(made, client, oracle)
+                _copies(made, client, oracle, query)
             case "totals":
-                _totals(made, client, oracle)
+                _totals(made, client, oracle, query)
             case _:
                 _finals(made, client, oracle, query)
         _late(made, client, oracle, query)
     return made
 
 
-def _joined(made: Audit, client: Client, oracle: Oracle) -> None:
+def _joined(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     expected = oracle.joined()
-    records = list(_records(made, client, "joined"))
-    _compare(made, "joined", {record["id"]: record["version"] for _, record in records}, expected, "wrong version")
-    _unique(made, "joined", (record["id"] for _, record in records))
+    records = list(_records(made, client, query))
+    _compare(made, query, {record["id"]: record["version"] for _, record in records}, expected, "wrong version")
+    _unique(made, query, (record["id"] for _, record in records))
     # Released by event time, then arrival (J3), per task; a task has all orders of its items.
-    _rising(made, "joined", records, lambda partition, record: ((partition, record["item"]), (record["at"],)), is_strict=False)
-    _rising(made, "joined", records, lambda _, record: ((record["key"], record["item"]), (record["at"], record["id"])))
+    _rising(made, query, records, lambda partition, record: ((partition, record["item"]), (record["at"],)), is_strict=False)
+    _rising(made, query, records, lambda _, record: ((record["key"], record["item"]), (record["at"], record["id"])))
 
 
-def _copies(made: Audit, client: Client, oracle: Oracle) -> None:
-    records = list(_records(made, client, "copies"))
+def _copies(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
+    records = list(_records(made, client, query))
     _compare(
-        made, "copies", {record["id"]: record["at"] for _, record in records}, {n: oracle.orders[n].at for n in oracle.copies()}
+        made, query, {record["id"]: record["at"] for _, record in records}, {n: oracle.orders[n].at for n in oracle.copies()}
     )
-    _unique(made, "copies", (record["id"] for _, record in records))
-    _rising(made, "copies", records, lambda _, record: (record["key"], (record["id"],)))
+    _unique(made, query, (record["id"] for _, record in records))
+    _rising(made, query, records, lambda _, record: (record["key"], (record["id"],)))
 
 
-def _totals(made: Audit, client: Client, oracle: Oracle) -> None:
+def _totals(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     expected = oracle.totals()
-    rows = list(client.rows("totals"))
-    changes = list(_changes(made, client, "totals"))
-    _compare(made, "totals", {row["key"]: (row["n"], row["total"]) for row in rows}, expected)
-    _unique(made, "totals", (row["key"] for row in rows))
-    _rising(made, "totals", changes, lambda _, change: (change["row"]["key"], (change["row"]["n"],)))
+    rows = list(client.rows(query))
+    changes = list(_changes(made, client, query))
+    _compare(made, query, {row["key"]: (row["n"], row["total"]) for row in rows}, expected)
+    _unique(made, query, (row["key"] for row in rows))
+    _rising(made, query, changes, lambda _, change: (change["row"]["key"], (change["row"]["n"],)))
     folded = {change["row"]["key"]: (change["row"]["n"], change["row"]["total"]) for _, change in changes}
-    made.note("totals", "wrong value", [f"change feed: {item}" for item in folded.items() ^ expected.items()])
+    made.note(query, "wrong value", [f"change feed: {item}" for item in folded.items() ^ expected.items()])
 
 
 def _finals(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
-    expected = oracle.finals(query)
+    expected = oracle.finals(kind_of(query))
     rows = list(client.rows(query))
     changes = list(_changes(made, client, query))
     _compare(made, query, {_group(query, row): (row["n"], row["total"]) for row in rows}, expected)
@@ -106,27 +106,30 @@ def _finals(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     _unique(made, query, (_group(query, change["row"]) for _, change in changes))
     told = {_group(query, change["row"]): (change["row"]["n"], change["row"]["total"]) for _, change in changes}
     made.note(query, "wrong value", [f"change feed: {item}" for item in told.items() ^ expected.items()])
-    _rising(made, query, changes, lambda _, change: (change["row"][FINALS[query]], (_ms(change["row"]["window_start"]),)))
+    _rising(
+        made, query, changes, lambda _, change: (change["row"][FINALS[kind_of(query)]], (_ms(change["row"]["window_start"]),))
+    )
 
 
 def _late(made: Audit, client: Client, oracle: Oracle, query: str) -> None:
     """Everything late is kept and counted once, with its reason; nothing else is."""
-    orders = [oracle.orders[number] for number in oracle.late()] if query in LATE else []
+    kind = kind_of(query)
+    orders = [oracle.orders[number] for number in oracle.late()] if kind in LATE else []
     found = list(_pages(client, f"/v1/queries/{query}/late-records", {"order": "asc"}))
     made.compared[query] += len(found)
-    expected = Counter((*LATE[query], order.key, order.at) for order in orders)
+    expected = Counter((*LATE[kind], order.key, order.at) for order in orders)
     kept = Counter((each["input"], each["reason"], each["record"]["orders.key"], each["event_time_ms"]) for each in found)
-    for kind, wrong in (("wrong class", kept - expected), ("missing", expected - kept)):
-        made.note(query, kind, wrong.elements())
-    wanted = {LATE[query]: len(orders)} if orders else {}
-    if LATE.get(query, ("", ""))[1] == "late_diverted" and oracle.nameless():
-        wanted[LATE[query][0], "null_key"] = oracle.nameless()
+    for fault, wrong in (("wrong class", kept - expected), ("missing", expected - kept)):
+        made.note(query, fault, wrong.elements())
+    wanted = {LATE[kind]: len(orders)} if orders else {}
+    if LATE.get(kind, ("", ""))[1] == "late_diverted" and oracle.nameless():
+        wanted[LATE[kind][0], "null_key"] = oracle.nameless()
     counters = {
         (each["input"], each["reason"]): each["count"] for each in client.status(query)["counters"] if each["reason"] != UNCUT
     }
     made.note(query, "wrong count", [f"{counters} instead of {wanted}"] if counters != wanted else [])
     read = client.status(query)["read_rows"]
-    inputs = len(oracle.orders) + (oracle.changes if "joins" in QUERIES[query] else 0)
+    inputs = len(oracle.orders) + (oracle.changes if "joins" in QUERIES[kind] else 0)
     made.note(query, "wrong count", [f"{read} records read instead of {inputs}"] if read != inputs else [])
 
 
@@ -202,7 +205,7 @@ def _pages(client: Client, path: str, params: Mapping[str, str | int]) -> Iterat
 
 
 def _group(query: str, row: Json) -> Group:
-    return row[FINALS[query]], _ms(row["window_start"])
+    return row[FINALS[kind_of(query)]], _ms(row["window_start"])
 
 
 def _ms(text: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -24,7 +24,8 @@ from app.driver.process_group import session_members
 from app.driver.spark_runner import SparkRunner
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import shared_connection
-from engine.connectors.sink import Committed, Sink
+from engine.connectors.sink import Draft, Sink
+from engine.connectors.sink_batch import Committed
 from engine.core.task import Task
 from engine.spark.rounds import FOLDER_OPTION, PacketSource, RoundReader
 from engine.spark.stages import StageWork
@@ -124,14 +125,14 @@ class ArmedWork(StageWork):
 
 
 class ArmedSink(Sink):
-    def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
+    def commit_draft(self, draft: Draft) -> Committed:
         passing("before sink transaction")
-        done = super().commit(batch_id, packets, earlier_ms)
+        done = super().commit_draft(draft)
         passing("between sink and Spark")
         return done
 
-    def _write(self, *arguments: Any) -> None:
-        super()._write(*arguments)
+    def write(self, *arguments: Any) -> None:
+        super().write(*arguments)
         passing("in sink transaction")
         if os.environ.get(POINT) == ALONE and self.carrier is not None and not self.carrier["is_shared"]:
             time.sleep(HOLD_S)  # a worker kills this process meanwhile

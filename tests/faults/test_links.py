@@ -13,11 +13,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from engine.connectors.fence import cut_off_older
+from engine.connectors.fence import claim_epoch, cut_off_older
 from engine.connectors.links import LinkedAsyncConnection, LinkedConnection
+from engine.connectors.log.sequences import make_result_feed
+from engine.connectors.outputs import change_feed
 from engine.connectors.postgres import close_shared_connections, shared_connection
-from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import Sink, change_feed, claim_epoch
+from engine.connectors.sink import Sink
 from engine.connectors.views import create_view
 from engine.errors import SinkUnavailable, SourceUnavailable
 from engine.plan.model import Plan

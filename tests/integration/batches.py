@@ -14,7 +14,9 @@ from engine.connectors.packets import decode_frame
 from engine.core.frames import HEAD, POS
 from engine.core.order import Slice, order_batch
 from engine.plan.model import Input
-from engine.spark.source import PacketReader, SourceSpec, SplitGroup, new_cursor, open_feeds, start_positions
+from engine.spark.cursors import new_cursor, open_feeds, start_positions
+from engine.spark.source import PacketReader
+from engine.spark.source_spec import SourceSpec, SplitGroup
 
 Record = tuple[int, int, int]
 """Input, partition, offset."""

@@ -20,7 +20,7 @@ from app.store.relation_edits import put_source
 from app.store.retention import Kept, trim_once
 from app.telemetry import Metrics
 from engine.connectors.links import LinkedAsyncConnection
-from engine.connectors.log import read_feed
+from engine.connectors.log.storage import read_feed
 from engine.definition.relations import StreamDefinition
 
 JSON = "application/json"

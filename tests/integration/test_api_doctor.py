@@ -30,7 +30,7 @@ def test_a_sound_machine_has_nothing_to_mend(dsn: str, tmp_path: Path) -> None:
         port = probe.getsockname()[1]
     findings = found(Settings(database_url=SecretStr(dsn), data_dir=tmp_path, port=port))
     assert {subject: finding.is_ok for subject, finding in findings.items() if subject not in ("Java", "Data directory")} == {
-        "Python": True, "PySpark": True, "Database": True, "Port": True, "Access": True,
+        "Python": True, "PySpark": True, "Database": True, "Port": True, "Access": True, "Secrets": True,
     }  # fmt: skip
     assert all((finding.remedy is None) == finding.is_ok for finding in findings.values())
 

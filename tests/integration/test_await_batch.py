@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from engine.connectors.sink import claim_epoch
+from engine.connectors.fence import claim_epoch
 from engine.connectors.task_states import COMMIT_S, await_batch
 from engine.errors import EpochFenced, SinkUnavailable
 

@@ -9,10 +9,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from engine.connectors import log
 from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.fetched import Fetched, LogSplit, fetch
-from engine.connectors.log_reader import LogReader
+from engine.connectors.log import storage as log
+from engine.connectors.log.reader import LogReader
 from engine.connectors.packets import Packet
 from engine.connectors.task_states import TaskState, write_states
 from engine.errors import DataInvalid, SourceUnavailable

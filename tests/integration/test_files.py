@@ -14,10 +14,12 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors import text_files
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start, open_feed
-from engine.connectors.file_reader import FileReader, Grain
-from engine.connectors.file_registry import PLACE_BITS
+from engine.connectors.connector_kinds import open_feed
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Start
+from engine.connectors.files import text_files
+from engine.connectors.files.definition import FilesPlace
+from engine.connectors.files.reader import FileReader, Grain
+from engine.connectors.files.registry import PLACE_BITS
 from engine.connectors.packets import Packet, decode_frame
 from engine.definition.relations import EventTimeUnit
 from engine.definition.types import Schema
@@ -38,7 +40,7 @@ def _empty_registry(dsn: str) -> None:
 
 def feed_of(directory: Path, form: Format) -> Feed:
     name = f"files:{form}:{directory}"
-    return Feed(name, "files", name, str(directory), form)
+    return Feed(name, "files", name, FilesPlace(str(directory), form))
 
 
 def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since: Start = "earliest") -> tuple[list[Packet], int]:

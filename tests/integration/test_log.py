@@ -13,10 +13,11 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors import log
 from engine.connectors.canonical import canonicalise
+from engine.connectors.connector_kinds import open_feed
 from engine.connectors.dropped_feeds import drop_feed, sweep_dropped_feeds
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, open_feed
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.connectors.log import storage as log
 from engine.connectors.packets import Packet, decode_frame
 from engine.errors import DataInvalid, InvariantBroken, SourceUnavailable
 from engine.plan.model import Feed, Input, RelationSchema

@@ -13,10 +13,12 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors import log
 from engine.connectors.admission import NO_TS
-from engine.connectors.feeds import Limit, open_feed
-from engine.connectors.file_registry import PLACE_BITS
+from engine.connectors.connector_kinds import open_feed
+from engine.connectors.feeds import Limit
+from engine.connectors.files.definition import FilesPlace
+from engine.connectors.files.registry import PLACE_BITS
+from engine.connectors.log import storage as log
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.integration.batches import Backlog, merged
@@ -65,7 +67,7 @@ class Directory:
     @property
     def feed(self) -> Feed:
         name = f"files:{self.path}"
-        return Feed(name, "files", name, str(self.path), self.form)
+        return Feed(name, "files", name, FilesPlace(str(self.path), self.form))
 
     def input_of(self, of: RelationSchema, index: int) -> Input:
         return Input(index, f"i{index}", of, self.feed, of.columns.names, ("k",))

@@ -12,8 +12,9 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors import log
-from engine.connectors.feeds import Limit, open_feed
+from engine.connectors.connector_kinds import open_feed
+from engine.connectors.feeds import Limit
+from engine.connectors.log import storage as log
 from engine.core.clocks import BEFORE_ALL_TIME, I64
 from engine.plan.model import Feed, Input
 from tests.integration.batches import Backlog, merged

@@ -10,11 +10,12 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors import log
-from engine.connectors.sequences import append_rows, make_result_feed, open_sequence
+from engine.connectors.log import storage as log
+from engine.connectors.log.sequences import make_result_feed
 from engine.core.clocks import I64
 from engine.core.sequence import Numbered
 from engine.plan.model import Feed, Input
+from tests.derived_log import append_rows, open_sequence
 from tests.integration.batches import Backlog, merged
 from tests.integration.test_merged_logs import input_of, post, some_times
 from tests.unit.connectors.relations import relation
@@ -48,7 +49,7 @@ def produce(conn: Connection, times: I64, heads: I64, tasks: int, seed: int) -> 
     with conn.transaction():
         feed = open_sequence(conn, "made")
         numbers = Numbered(own, [heads[places] for places in own], int(heads[-1]))
-        append_rows(conn, feed, [frame[places] for places in own], numbers, None, 0)  # type: ignore[arg-type] - nobody waits for it
+        append_rows(conn, feed, [frame[places] for places in own], numbers, None, 0)
 
 
 def old_rows(conn: Connection, parts: list[I64]) -> None:

@@ -12,13 +12,13 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors import log
-from engine.connectors.feeds import FeedReader, Limit, open_feed
-from engine.connectors.sequences import append_rows, open_sequence
+from engine.connectors.connector_kinds import open_feed
+from engine.connectors.feeds import FeedReader, Limit
+from engine.connectors.log import storage as log
 from engine.core.sequence import Numbered
 from engine.plan.model import Feed
 from tests.conftest import database, migrate
-from tests.derived_log import derived_rows, read_derived
+from tests.derived_log import append_rows, derived_rows, open_sequence, read_derived
 
 ALL = Limit(10**9, 10**12)
 QUERY, MATERIALISATION = uuid.UUID(int=1), uuid.UUID(int=2)

@@ -59,6 +59,28 @@ class Query:
         self._epoch += 1
         self._connection.execute("UPDATE log.commit SET epoch = %s WHERE query_id = %s", (self._epoch, self.id))
 
+    def retains(self) -> None:
+        """Retain the newest commit."""
+        empty = "false, now(), '{}', '{}', '{}', '[]', 0"
+        names = ("query_id", "batch_id", "checkpoint_id", "layout")
+        self._connection.execute(
+            f"INSERT INTO log.retained_commit ({', '.join(names)}, is_of_launch, committed_at, position, detail, cursor, counters, "
+            f"next_sequence) SELECT {', '.join(names)}, {empty} FROM log.commit WHERE query_id = %s",
+            (self.id,),
+        )
+        self._connection.execute(
+            "INSERT INTO log.retained_state (query_id, batch_id, stage, task, manifest) SELECT s.query_id, c.batch_id, stage, task, manifest "
+            "FROM log.task_state s JOIN log.commit c ON c.query_id = s.query_id WHERE s.query_id = %s",
+            (self.id,),
+        )
+
+    @property
+    def retained(self) -> list[int]:
+        found = self._connection.execute(
+            "SELECT batch_id FROM log.retained_commit WHERE query_id = %s ORDER BY batch_id", (self.id,)
+        )
+        return [batch_id for (batch_id,) in found]
+
     def moves_to(self, folder: str) -> None:
         """Write from here on into another folder, which does not count yet."""
         self._folder = folder
@@ -99,7 +121,9 @@ class Query:
 @pytest.fixture
 def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with connect(dsn, "test") as opened:
-        opened.execute("TRUNCATE log.commit, log.task_state, log.unnamed_segment, log.state_retention, log.deleted_state")
+        opened.execute(
+            "TRUNCATE log.commit, log.task_state, log.unnamed_segment, log.state_retention, log.deleted_state, log.retained_commit CASCADE"
+        )
         yield opened
 
 
@@ -355,3 +379,78 @@ def test_the_thread_looks_again_and_again_and_sooner_where_too_much_is_there(
         until("removed", lambda: not query.there)
     finally:
         collecting.stop()
+
+
+def test_what_a_retained_commit_names_is_neither_noted_nor_removed(query: Query, look: Any) -> None:
+    first = query.writes()
+    query.commits(first)
+    query.retains()
+    second = query.writes()
+    query.commits(second, batches=SETTLED_BATCHES + 1)
+    query.launches()
+    assert look(Retention(0, 1 << 40)) == Look(0, 0, is_pressing=False)
+    assert (query.there, query.noted, query.retained) == ({first, second}, set(), [0])
+
+
+def test_the_oldest_retained_commits_are_given_up_where_they_hold_too_much(query: Query, look: Any) -> None:
+    names = []
+    for _ in range(4):
+        names.append(query.writes())
+        query.commits(names[-1])
+        query.retains()
+    size = next(found.size_bytes for found in query.place.listed())
+    query.launches()
+    look(Retention(DAY_MS, 4 * size))
+    assert query.retained == [1, 2, 3]
+    assert query.noted == {names[0]}
+    query.commits(names[-1], batches=SETTLED_BATCHES)
+    look(Retention(DAY_MS, 1 << 40, most_segments=2))
+    assert query.retained == [2, 3]
+
+
+def test_a_query_that_was_rewound_names_its_segments_again(
+    query: Query, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    collector = Collector(Directories(tmp_path), ROOT, Retention(0, 1 << 40))
+    first = query.writes()
+    query.commits(first)
+    query.retains()
+    second = query.writes()
+    query.commits(second, batches=SETTLED_BATCHES + 1)
+    query.retains()
+    collector.look(connection)
+    query.commits(first, batches=-SETTLED_BATCHES - 1)
+    connection.execute("DELETE FROM log.retained_commit")
+    collector.look(connection)
+    assert query.noted == {second}
+    assert query.there == {first, second}
+
+
+def test_retained_commits_go_with_the_query(query: Query, connection: psycopg.Connection[Any]) -> None:
+    query.commits(query.writes())
+    query.retains()
+    with connection.transaction():
+        delete_state(connection, query.id, ROOT)
+    assert query.retained == []
+
+
+def test_on_a_disk_that_is_nearly_full_no_retained_commit_holds_segments(
+    query: Query, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    room = [True]
+
+    class Filling(Directories):
+        @property
+        def is_nearly_full(self) -> bool:
+            return not room
+
+    collector = Collector(Filling(tmp_path), ROOT, PLENTY)
+    query.commits(query.writes())
+    query.retains()
+    query.commits(query.writes())
+    collector.look(connection)
+    assert query.retained == [0]
+    room.clear()
+    collector.look(connection)
+    assert query.retained == []
+    assert len(query.noted) == 1

@@ -14,9 +14,11 @@ import polars as pl
 import psycopg
 import pytest
 
+from engine.connectors.fence import claim_epoch
+from engine.connectors.log.sequences import make_result_feed
+from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet, encode_frame
-from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import Sink, change_feed, claim_epoch
+from engine.connectors.sink import Sink
 from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
 from engine.connectors.views import create_view
 from engine.definition.types import Schema, parse_type

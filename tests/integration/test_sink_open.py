@@ -10,8 +10,8 @@ import polars as pl
 import psycopg
 import pytest
 
+from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet, encode_frame
-from engine.connectors.sink import change_feed
 from engine.connectors.views import drop_view
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
 from tests.derived_log import caused, derived_rows

@@ -11,8 +11,9 @@ import polars as pl
 import psycopg
 import pytest
 
+from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet
-from engine.connectors.sink import REPLAYED, change_feed
+from engine.connectors.sink import REPLAYED
 from engine.connectors.views import drop_view
 from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
 from engine.core.order import CAUSE_COLUMNS, NO_LANE

@@ -100,6 +100,18 @@ def test_chunks_with_one_line_of_another_layout_give_what_their_lines_give(lines
     assert refused.height + rejects.height == refusals
 
 
+NATURALS = relation({"n1": "bigint", "t": "timestamp", "d": "double"}, event_time="t")
+_NATURAL = st.integers(0, 10**19).map(str) | st.sampled_from(["0", "7", "00", "-1", "1.5", "", "null", "1e3"])
+
+
+@settings(max_examples=500)
+@given(st.lists(st.tuples(*[_NATURAL] * 5), min_size=1, max_size=5), st.sampled_from(["", "\n", "7\n", "\r\n", " \n"]))
+def test_numbers_that_nobody_asks_for_are_judged_as_in_json_texts(rows: list[tuple[str, ...]], more: str) -> None:
+    names = ("n1", "other2", "t", "3", "d")
+    lines = ["{" + ",".join(f'"{name}":{value}' for name, value in zip(names, row, strict=True)) + "}" for row in rows]
+    assert_read_as_texts((more + "\n".join(lines)).encode(), NATURALS)
+
+
 def assert_read_as_texts(chunk: bytes, schema: RelationSchema) -> None:
     """Compare with the reader of JSON texts, line by line."""
     starts, ends = line_bounds(chunk)

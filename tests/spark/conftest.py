@@ -14,10 +14,11 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from engine.connectors.log import append_batches, encode_batch, ensure_feed, route
+from engine.connectors.fence import claim_epoch
+from engine.connectors.log.sequences import make_result_feed
+from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed, route
+from engine.connectors.outputs import change_feed
 from engine.connectors.postgres import close_shared_connections
-from engine.connectors.sequences import make_result_feed
-from engine.connectors.sink import change_feed, claim_epoch
 from engine.connectors.task_states import Kept, load_kept
 from engine.connectors.views import create_view
 from engine.definition.queries import QueryDefinition

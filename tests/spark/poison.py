@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from engine.connectors.log.replay_reader import ReplayReader
 from engine.connectors.packets import Packet
-from engine.connectors.replay_reader import ReplayReader
 from engine.spark.stages import StageWork
 
 POISONOUS: Final = "poisonous"

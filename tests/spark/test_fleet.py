@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import polars as pl
 import pytest
 
-from engine.connectors.replay_reader import replay_feed
-from engine.connectors.sink import claim_epoch
+from engine.connectors.fence import claim_epoch
+from engine.connectors.log.replay_reader import replay_feed
 from engine.errors import DataInvalid, EngineError, ResultLocked
 from engine.plan.model import Feed, Plan
 from engine.spark import runner

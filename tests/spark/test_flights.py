@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 import polars as pl
 import pytest
 
-from engine.connectors.packets import Packet
-from engine.connectors.sink import Committed, Sink
+from engine.connectors.sink import Draft, Sink
+from engine.connectors.sink_batch import Committed
 from engine.errors import DataInvalid
 from engine.spark import runner
 from engine.spark.checkpoint import planned_batch
@@ -49,13 +49,13 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     made = Held(1)
 
     class HeldSink(Sink):
-        def commit(self, batch_id: int, packets: Sequence[Packet], earlier_ms: Mapping[str, int] | None = None) -> Committed:
-            if batch_id == made.batch_id:
+        def commit_draft(self, draft: Draft) -> Committed:
+            if draft.batch_id == made.batch_id:
                 made.begun.set()
                 assert made.may_go_on.wait(DEADLINE_SECONDS)
                 if made.failure is not None:
                     raise made.failure
-            return super().commit(batch_id, packets, earlier_ms)
+            return super().commit_draft(draft)
 
     monkeypatch.setattr(runner, "Sink", HeldSink)
     yield made

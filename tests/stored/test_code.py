@@ -13,7 +13,7 @@ from app.settings import ENV_PREFIX
 from engine.connectors.task_states import LAYOUT_FORMAT
 from engine.core.task import STATE_FORMAT
 from engine.python_processes import SAFE_PATH_VARIABLE
-from engine.spark.source import CURSOR_FORMAT
+from engine.spark.cursors import CURSOR_FORMAT
 from tests.stored.archive import unpack
 from tests.stored.code import newest, revision_of
 from tests.stored.tour import tour

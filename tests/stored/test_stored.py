@@ -24,8 +24,8 @@ from engine.core.task import STATE_FORMAT, build_task
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer
 from engine.plan.folding import folded
+from engine.spark.cursors import CURSOR_FORMAT, require_readable
 from engine.spark.failures import decoded, marked
-from engine.spark.source import CURSOR_FORMAT, require_readable
 from engine.state.memory import MemorySegmentStore
 from tests.stored.archive import archives, catalog_of, plan_of, run, unpack
 from tests.stored.kinds import KINDS, Record

@@ -19,6 +19,7 @@ from engine.core.operator_kinds import KINDS
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.operators.operator import Operator, StatefulOperator
+from tests.branches import Branches
 from tests.conftest import ROOT
 from tests.stored.kinds import CATALOG, definition
 from tests.stored.kinds import KINDS as STORED
@@ -61,46 +62,6 @@ def test_every_operator_is_in_the_archive_of_stored_state_and_among_the_recorded
     assert {type(operator) for plan in plans for stage in plan.stages for operator in stage.operators} == {*SPECS}
 
 
-class Branches(ast.NodeVisitor):
-    """Finds where operators' classes are asked for: every use of one but in a type, as a base, and to make or import one."""
-
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
-        self.found: list[tuple[int, str]] = []
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id in self._names:
-            self.found.append((node.lineno, node.id))
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr in self._names:
-            self.found.append((node.lineno, node.attr))
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        is_made = isinstance(node.func, ast.Name) and node.func.id in self._names
-        if isinstance(node.func, ast.Name) and node.func.id == "getattr" and ast.unparse(node.args[0]) in ("operator", "spec"):
-            self.found.append((node.lineno, "getattr"))
-        for child in [*([] if is_made else [node.func]), *node.args, *(keyword.value for keyword in node.keywords)]:
-            self.visit(child)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for child in (*node.decorator_list, *node.body):
-            self.visit(child)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.visit(node.value)
-
-    def visit_arguments(self, node: ast.arguments) -> None:
-        for child in (*node.defaults, *(default for default in node.kw_defaults if default is not None)):
-            self.visit(child)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for child in (*node.decorator_list, node.args, *node.body):
-            self.visit(child)
-
-
 def running(base: type[operators.Operator] = operators.Operator) -> set[str]:
     """Return the names of the classes that run operators."""
     return {each.__name__ for each in base.__subclasses__()}.union(*map(running, base.__subclasses__()))
@@ -110,7 +71,7 @@ NAMES = ({each.__name__ for each in ALL} | running()) - {"Operator"}
 
 
 def branches(text: str) -> list[tuple[int, str]]:
-    finder = Branches(NAMES)
+    finder = Branches(NAMES, ("operator", "spec"))
     finder.visit(ast.parse(text))
     return finder.found
 

@@ -17,6 +17,7 @@ SOURCES = sorted(path for folder in ("app", "engine", "migrations") for path in 
 OPENING = {
     "engine/connectors/links.py",  # the connections that translate; and a probe, which looks at no table
     "app/store/database.py",
+    "engine/connectors/connections/attempts.py",  # databases of users
     "app/store/embedded_postgres.py",  # sets the server up, before there is anything of ours
     "migrations/env.py",
 }

@@ -23,6 +23,7 @@ from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import Forbidden
 from app.store.scopes import find_names_sharing
+from app.store.site import site_of
 from app.store.sql.carrying_out import Done, carry_out
 from app.store.sql.sessions import load_session
 from engine.sql.scripts import Parsed, Script, parse_script
@@ -78,6 +79,7 @@ class ScriptRunner:
 
     def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
         self._services, self.words = services, words
+        self._site = site_of(services.settings)
         self._default_grace = default_grace or services.settings.sql.default_grace
         self._reads_end: float | None = None
 
@@ -139,7 +141,7 @@ class ScriptRunner:
                     )
                 case Look():
                     return Defined(parsed, Done(_checked(parsed, session)))
-            return Defined(parsed, carry_out(connection, action, parsed.text))
+            return Defined(parsed, carry_out(connection, action, parsed.text, self._site))
 
     async def run_one(self, parsed: Parsed) -> Outcome:
         """Carry one statement out. Raises AppError with its place."""
@@ -186,7 +188,7 @@ class ScriptRunner:
         """Bind a statement and carry it out, in one transaction."""
 
         def defining(connection: sa.Connection) -> Done:
-            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
+            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text, self._site)
 
         async with planning_turn(self._services):
             return await self._in_transaction(defining, parsed, is_edit=True)

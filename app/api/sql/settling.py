@@ -72,7 +72,7 @@ async def _query(connection: AsyncConnection, name: str) -> UUID | None:
 
 
 async def _ends(connection: AsyncConnection, query_id: UUID) -> dict[str, dict[int, int]]:
-    feeds = [feed for feed in await feeds_read(connection, query_id) if feed.type == "log"]
+    feeds = [feed for feed in await feeds_read(connection, query_id) if feed.traits.is_kept_here]
     ends = await log_ends(connection, [feed.log_feed for feed in feeds])
     return {feed.name: ends.get(feed.log_feed, {}) for feed in feeds}
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.domain.access import Role, refuse_below, refuse_beyond_scope
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in, names_in
-from app.domain.sources import source_warnings
+from app.domain.sources import check_source, source_warnings
 from app.errors import Unprocessable
 from app.store.catalog import source_of
 from app.store.queries import set_desired_state
@@ -25,7 +25,10 @@ from app.store.relations import get_relation
 from app.store.sql.functions import drop_function, register_function
 from app.store.sql.sessions import facts_of
 from app.store.tables import query, relation, sql_type
+from engine.connectors.connector_kinds import control_of
+from engine.connectors.control import Site
 from engine.definition.queries import QueryDefinition
+from engine.plan.catalog import feed_of
 from engine.plan.warnings import DefinitionWarning
 from engine.statements.actions import (
     Action,
@@ -69,13 +72,14 @@ class Done:
     warnings: tuple[DefinitionWarning, ...] = ()
 
 
-def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
+def carry_out(connection: sa.Connection, action: Action, text: str, site: Site) -> Done:
     """Carry an action out.
 
     Args:
         connection: in a transaction of the control plane.
         action: what a statement asks for.
         text: the statement, as it was written.
+        site: what connectors may use.
 
     Raises:
         AppError: as the same edit over HTTP.
@@ -85,7 +89,7 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
         case Nothing(sentence=sentence):
             return Done(sentence)
         case RegisterSource():
-            return _register(connection, action, text)
+            return _register(connection, action, text, site)
         case CreateQuery():
             return _create(connection, action, text)
         case InsertInto(target=target, definition=definition):
@@ -117,10 +121,13 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
     raise Unprocessable("not_supported_yet", f"{type(action).__name__} cannot be carried out by this version")
 
 
-def _register(connection: sa.Connection, action: RegisterSource, text: str) -> Done:
+def _register(connection: sa.Connection, action: RegisterSource, text: str, site: Site) -> Done:
     sql = action.relation
     name = sql.definition_name
     refuse_beyond_scope([("/sql", name), *(("/sql", feed) for _, feed in feeds_in(action.definition))])
+    check_source(action.definition)
+    feed = feed_of(name, action.definition)
+    control_of(feed).check(feed, site)
     put_source(connection, sql.kind, name, action.definition, ANY)
     _note_facts(connection, sql, text)
     stored = action.definition.model_dump(mode="json", by_alias=True)

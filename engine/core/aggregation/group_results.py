@@ -23,7 +23,8 @@ from engine.core.aggregation.running import Groups, grouped
 from engine.core.frames import KEY_HASH, OP, TS, Counters, add_counter, constant, is_value, with_series, without
 from engine.core.hashing import KeyHash
 from engine.core.ports import SegmentStore
-from engine.core.structures.sorted_search import distinct
+from engine.core.structures.segment_list import taken
+from engine.core.structures.sorted_search import distinct, stable_order
 from engine.definition.types import ColumnType, Schema
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation
 
@@ -157,7 +158,8 @@ class GroupResults:
         chain = lifted
         if held:
             known = self._merge(pl.concat(held, how="diagonal"))
-            chain = pl.concat([known.with_columns(pl.lit(None, pl.Int64).alias(MESSAGE)), lifted], how="diagonal")
+            nothing = pl.Series(MESSAGE, [None] * known.height, dtype=pl.Int64)
+            chain = pl.concat([with_series(known, nothing), lifted], how="diagonal")
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)
         values, marks = self._aggregates.running(chain, groups)
@@ -170,7 +172,9 @@ class GroupResults:
             shown = with_series(states, constant(0, states.height, OP, np.int8))
         else:
             shown = self._having.with_deletes(states, Groups.of(pl.DataFrame({"group": groups.ids[is_state]})))
-        return shown.filter(pl.col(MESSAGE).is_not_null() & pl.col(OP).is_not_null()).sort(MESSAGE), marks.among(is_shown)
+        rows = np.flatnonzero(is_value(shown[MESSAGE]) & is_value(shown[OP]))
+        numbers = shown[MESSAGE].to_numpy()[rows].astype(np.int64)
+        return taken(shown, rows[stable_order(numbers)]), marks.among(is_shown)
 
     def _keys(self, partials: pl.DataFrame) -> list[pl.Series]:
         """The hash and the output columns of each partial's group."""

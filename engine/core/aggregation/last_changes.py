@@ -107,6 +107,12 @@ class LastChanges:
 def ends_message(chain: pl.DataFrame, groups: Groups) -> Bools:
     """Say which rows are the last of their message, or what was known of a group before."""
     is_last = np.ones(chain.height, np.bool_)
-    numbers = chain[MESSAGE].fill_null(-1).to_numpy()
-    is_last[:-1] = (numbers[1:] != numbers[:-1]) | (groups.ids[1:] != groups.ids[:-1])
+    messages = chain.get_column(MESSAGE)
+    # With a null among them numpy has them as doubles: all of a batch's numbers are exact there, and a null, which differs from each, is NaN.
+    numbers = messages.to_numpy()
+    is_other = numbers[1:] != numbers[:-1]
+    if messages.null_count():
+        is_none = np.isnan(numbers)
+        is_other &= ~(is_none[1:] & is_none[:-1])
+    is_last[:-1] = is_other | (groups.ids[1:] != groups.ids[:-1])
     return is_last

@@ -20,6 +20,9 @@ Int64s = NDArray[np.int64]
 
 _MAX_CODE: Final = 1 << 62
 
+FEW_VALUES: Final = 4_096
+"""Up to here numpy ranks integers sooner than Polars (10 and 86 µs for twenty)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -40,7 +43,7 @@ class Groups:
         is_first = np.zeros(rows, dtype=np.bool_)
         is_first[:1] = True
         for column in keys.iter_columns():
-            is_first[1:] |= column.slice(1).ne_missing(column.slice(0, max(rows - 1, 0))).to_numpy()
+            is_first[1:] |= _differ(column.slice(1), column.slice(0, max(rows - 1, 0)))
         ids = np.cumsum(is_first) - 1
         return Groups(ids, np.flatnonzero(is_first)[ids] if rows else ids)
 
@@ -74,6 +77,13 @@ class Groups:
         return before
 
 
+def _differ(values: pl.Series, others: pl.Series) -> NDArray[np.bool_]:
+    """Say which values differ; nulls equal each other. Without nulls it needs no plan, which for a few rows costs more than all else."""
+    if values.null_count() or others.null_count() or values.dtype.is_nested():
+        return values.ne_missing(others).to_numpy()
+    return values.to_numpy() != others.to_numpy() if values.dtype.is_integer() else (values != others).to_numpy()
+
+
 def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.DataFrame, Groups]:
     """Bring the rows of each group together, in the order in which they stand.
 
@@ -92,4 +102,6 @@ def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.D
 
 def codes_of(values: pl.Series) -> Int64s:
     """Dense ranks from 1 in the order of the values; a null is 0."""
+    if len(values) <= FEW_VALUES and values.dtype.is_integer() and not values.null_count():
+        return np.unique(values.to_numpy(), return_inverse=True)[1].astype(np.int64) + 1
     return values.rank("dense").fill_null(0).to_numpy().astype(np.int64)

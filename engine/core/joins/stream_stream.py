@@ -16,7 +16,6 @@ more of it but its matches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +36,7 @@ from engine.core.frames import (
     late_rows,
 )
 from engine.core.joins.stream_side import JoinSide, Probes, find_partners
+from engine.core.joins.stream_stream_rows import Alone, Arrived, Order, Part, Rows, gathered, in_order, nulls, passed
 from engine.core.operators import Moment, Operator
 from engine.core.ports import SegmentStore
 from engine.core.structures.spans import Span
@@ -48,86 +48,6 @@ PRELIMINARY, FINAL = "preliminary", "final"
 
 LATE: Final = "join_window_closed"
 """Counter and reason of a record that was closed when it came."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrived:
-    """A side's records of the batch, without null values; arrays hold one entry for each.
-
-    Attributes:
-        frame: its input's rows.
-        hashes: of the join key, null where it is null.
-        places: place of each among the records of both sides, in order.
-    """
-
-    frame: pl.DataFrame
-    hashes: pl.Series
-    places: I64
-
-    def rows(self, indexes: I64) -> _Arrived:
-        return _Arrived(self.frame[indexes], self.hashes[indexes], self.places[indexes])
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """The batch's records of both sides, in order, and the advance of an idle task behind them.
-
-    Attributes:
-        clock: stream time with each; ``BEFORE_ALL_TIME`` before the first.
-        positions: position of each.
-        offsets: offset of each, -1 of the advance.
-        first_arrival: how many records came before the batch.
-    """
-
-    clock: I64
-    positions: I64
-    offsets: I64
-    first_arrival: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One side's records that results can be made of.
-
-    Attributes:
-        source: kept ones that could be partners, new ones, those that waited for a partner and close, those that pass.
-        old: end of the first part.
-        new: end of the second.
-        closed: end of the third.
-    """
-
-    source: pl.DataFrame
-    old: int
-    new: int
-    closed: int
-
-    @property
-    def targets(self) -> pl.DataFrame:
-        """What the other side's new records may meet."""
-        return self.source[: self.new]
-
-
-@dataclass(frozen=True, slots=True)
-class _Alone:
-    """One side's records that close without a partner: rows of the part, and the place where each closes."""
-
-    rows: I64
-    places: I64
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Results in order of place: which records stand side by side.
-
-    Attributes:
-        places: place of the record that causes each.
-        left: row of the left records; -1: nulls.
-        right: row of the right records; -1: nulls.
-    """
-
-    places: I64
-    left: I64
-    right: I64
 
 
 class StreamStreamJoiner(Operator):
@@ -233,7 +153,7 @@ class StreamStreamJoiner(Operator):
         rows = self._joined(judged, passing, order)
         return OperatorOutput(rows, late, counters)
 
-    def _arrived(self, frames: tuple[pl.DataFrame, pl.DataFrame], counters: Counters) -> tuple[_Arrived, _Arrived]:
+    def _arrived(self, frames: tuple[pl.DataFrame, pl.DataFrame], counters: Counters) -> tuple[Arrived, Arrived]:
         """Drop null values, and null keys where no row of nulls may come of them; merge both sides by position."""
         found = []
         for frame, key, is_outer in zip(frames, (self._spec.left_key, self._spec.right_key), self._is_outer, strict=True):
@@ -248,9 +168,9 @@ class StreamStreamJoiner(Operator):
         positions = np.concatenate([left.get_column(POS).to_numpy(), right.get_column(POS).to_numpy()])
         places = np.empty(len(positions), np.int64)
         places[np.argsort(positions, kind="stable")] = np.arange(len(positions))
-        return _Arrived(left, left_hashes, places[: left.height]), _Arrived(right, right_hashes, places[left.height :])
+        return Arrived(left, left_hashes, places[: left.height]), Arrived(right, right_hashes, places[left.height :])
 
-    def _order(self, arrived: tuple[_Arrived, _Arrived], moment: Moment) -> _Order:
+    def _order(self, arrived: tuple[Arrived, Arrived], moment: Moment) -> Order:
         """Follow the stream time over the records and the advance behind them."""
         count = sum(len(side.places) for side in arrived)
         times, positions, offsets = np.empty((3, count), np.int64)
@@ -266,11 +186,11 @@ class StreamStreamJoiner(Operator):
             self._clock += moment.step_ms
             clock, positions = np.append(clock, self._clock), np.append(positions, moment.position)
             offsets = np.append(offsets, -1)
-        return _Order(clock, positions, offsets, self._arrivals)
+        return Order(clock, positions, offsets, self._arrivals)
 
     def _judged(
-        self, arrived: tuple[_Arrived, _Arrived], order: _Order, counters: Counters
-    ) -> tuple[tuple[_Arrived, ...], tuple[_Arrived, ...], pl.DataFrame]:
+        self, arrived: tuple[Arrived, Arrived], order: Order, counters: Counters
+    ) -> tuple[tuple[Arrived, ...], tuple[Arrived, ...], pl.DataFrame]:
         """Split each side's records into those to join and those that pass for their null key; report the late ones."""
         judged, passing, late, late_places = [], [], [], []
         for records, side, reach in zip(arrived, self._sides, self._reaches, strict=True):
@@ -286,7 +206,7 @@ class StreamStreamJoiner(Operator):
             late_places.append(records.places[lost])
         return tuple(judged), tuple(passing), pl.concat(late)[np.argsort(np.concatenate(late_places))]
 
-    def _joined(self, judged: tuple[_Arrived, ...], passing: tuple[_Arrived, ...], order: _Order) -> pl.DataFrame:
+    def _joined(self, judged: tuple[Arrived, ...], passing: tuple[Arrived, ...], order: Order) -> pl.DataFrame:
         """Find the matches, close what the clock has passed, take the batch over; give the results in order."""
         probes = [self._probes(which, judged[which], order) for which in (0, 1)]
         parts = [self._part(which, probes[1 - which], judged[which], passing[which], order) for which in (0, 1)]
@@ -296,14 +216,14 @@ class StreamStreamJoiner(Operator):
         right = np.concatenate([by_left[1], by_right[0] + parts[1].old])
         places = np.concatenate([judged[0].places[by_left[0]], judged[1].places[by_right[0]]])
         alone = [self._take_over(which, parts[which], met, order) for which, met in enumerate((left, right))]
-        rows = [_nulls(parts, alone), _Rows(places, left, right), *_passed(parts, passing)]
+        rows = [nulls(parts, alone), Rows(places, left, right), *passed(parts, passing)]
         if self._spec.is_eager:
             met = (by_left[0], by_right[0])
             rows += [self._at_once(which, judged[which], parts[which], met[which]) for which in (0, 1) if self._is_outer[which]]
-        return self._assembled(_in_order(rows), parts, order)
+        return self._assembled(in_order(rows), parts, order)
 
     @staticmethod
-    def _at_once(which: int, records: _Arrived, part: _Part, met: I64) -> _Rows:
+    def _at_once(which: int, records: Arrived, part: Part, met: I64) -> Rows:
         """Show the new records of a side that meet no partner at their own positions (SS5).
 
         Args:
@@ -316,9 +236,9 @@ class StreamStreamJoiner(Operator):
         has_met[met] = True
         alone = np.flatnonzero(~has_met)
         own, nothing = part.old + alone, np.full(len(alone), -1)
-        return _Rows(records.places[alone], nothing if which else own, own if which else nothing)
+        return Rows(records.places[alone], nothing if which else own, own if which else nothing)
 
-    def _probes(self, which: int, records: _Arrived, order: _Order) -> Probes:
+    def _probes(self, which: int, records: Arrived, order: Order) -> Probes:
         """Say what each new record of a side can meet: near in time, and not closed at its position."""
         own, other = self._reaches[which], self._reaches[1 - which]
         times, clock = records.frame.get_column(TS).to_numpy(), order.clock[records.places]
@@ -327,7 +247,7 @@ class StreamStreamJoiner(Operator):
         key = [records.frame.get_column(name) for name in (self._spec.left_key, self._spec.right_key)[which]]
         return Probes(records.hashes.to_numpy(), key, low, times + own, records.places + order.first_arrival)
 
-    def _part(self, which: int, probes: Probes, judged: _Arrived, passing: _Arrived, order: _Order) -> _Part:
+    def _part(self, which: int, probes: Probes, judged: Arrived, passing: Arrived, order: Order) -> Part:
         """Gather one side's records that results can be made of. What closes leaves the side."""
         side = self._sides[which]
         old = side.candidates(probes)
@@ -336,9 +256,9 @@ class StreamStreamJoiner(Operator):
             side.records(records.frame, records.hashes, records.places + order.first_arrival) for records in (judged, passing)
         )
         source = pl.concat([old, new, side.take_closed(until), passed], rechunk=True)
-        return _Part(source, old.height, old.height + new.height, source.height - passed.height)
+        return Part(source, old.height, old.height + new.height, source.height - passed.height)
 
-    def _take_over(self, which: int, part: _Part, met: I64, order: _Order) -> _Alone:
+    def _take_over(self, which: int, part: Part, met: I64, order: Order) -> Alone:
         """Keep one side's new records; say what closes without a partner.
 
         Args:
@@ -353,20 +273,20 @@ class StreamStreamJoiner(Operator):
         side = self._sides[which]
         side.keep(part.source[part.old : part.new], ~has_met[part.old :], known)
         if not side.waits:
-            return _Alone(np.empty(0, np.int64), np.empty(0, np.int64))
+            return Alone(np.empty(0, np.int64), np.empty(0, np.int64))
         arrivals = part.source.get_column(POS).to_numpy()
         is_met = np.isin(arrivals[part.new : part.closed], known.get_column(POS).to_numpy())
         rows = np.concatenate([part.old + np.flatnonzero(~has_met[part.old :]), part.new + np.flatnonzero(~is_met)])
         lasts_to = part.source.get_column(TS).to_numpy()[rows] + self._reaches[which] + self._spec.grace_ms
         places = np.searchsorted(order.clock, lasts_to, "right")
         is_closed = places < len(order.clock)
-        return _Alone(rows[is_closed], places[is_closed])
+        return Alone(rows[is_closed], places[is_closed])
 
-    def _assembled(self, rows: _Rows, parts: list[_Part], order: _Order) -> pl.DataFrame:
+    def _assembled(self, rows: Rows, parts: list[Part], order: Order) -> pl.DataFrame:
         """Put both sides' columns beside each other."""
         if not len(rows.places):
             return self._nothing
-        left, right = (_gathered(part.source, own) for part, own in zip(parts, (rows.left, rows.right), strict=True))
+        left, right = (gathered(part.source, own) for part, own in zip(parts, (rows.left, rows.right), strict=True))
         offsets = pl.Series(order.offsets[rows.places])
         own_offset = left.get_column(OFFSET).fill_null(right.get_column(OFFSET))
         service = [
@@ -385,39 +305,3 @@ class StreamStreamJoiner(Operator):
             states = pl.select(pl.when(is_preliminary).then(pl.lit(PRELIMINARY)).otherwise(pl.lit(FINAL)))
             columns.append(states.to_series().alias(self._spec.state_column))
         return pl.DataFrame([*service, *columns])
-
-
-def _nulls(parts: list[_Part], alone: list[_Alone]) -> _Rows:
-    """Order what closes without a partner: by place, event time, left before right, arrival."""
-    rows, places = (np.concatenate([getattr(side, name) for side in alone]) for name in ("rows", "places"))
-    is_right = np.repeat([False, True], [len(side.rows) for side in alone])
-    times, arrivals = (
-        np.concatenate([part.source.get_column(name).to_numpy()[side.rows] for part, side in zip(parts, alone, strict=True)])
-        for name in (TS, POS)
-    )
-    order = np.lexsort((arrivals, is_right, times, places))
-    rows, is_right = rows[order], is_right[order]
-    return _Rows(places[order], np.where(is_right, -1, rows), np.where(is_right, rows, -1))
-
-
-def _passed(parts: list[_Part], passing: tuple[_Arrived, ...]) -> list[_Rows]:
-    """The rows of records with a null key, at their own places."""
-    left, right = (part.closed + np.arange(len(records.places)) for part, records in zip(parts, passing, strict=True))
-    nothing = np.full(max(len(left), len(right)), -1)
-    return [_Rows(passing[0].places, left, nothing[: len(left)]), _Rows(passing[1].places, nothing[: len(right)], right)]
-
-
-def _in_order(rows: list[_Rows]) -> _Rows:
-    """Merge results by place; of one place, those of an earlier list come first."""
-    places = np.concatenate([each.places for each in rows])
-    order = np.argsort(places, kind="stable")
-    left, right = np.concatenate([each.left for each in rows]), np.concatenate([each.right for each in rows])
-    return _Rows(places[order], left[order], right[order])
-
-
-def _gathered(source: pl.DataFrame, rows: I64) -> pl.DataFrame:
-    """Take rows of ``source``, nulls for -1."""
-    is_missing = rows < 0
-    if not is_missing.any():
-        return source[rows]
-    return source.select(pl.all().gather(pl.Series(np.where(is_missing, 0, rows)).set(pl.Series(is_missing), None)))

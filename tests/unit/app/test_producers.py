@@ -115,6 +115,6 @@ def test_of_two_inputs_that_are_behind_the_one_that_is_furthest_behind_is_named(
 
 
 def test_unread_files_of_the_producer_are_behind_without_a_number() -> None:
-    files = RelationFact("raw", "stream", "source", FeedFact("files:csv:/data", None, files_end=99))
+    files = RelationFact("raw", "stream", "source", FeedFact("files:csv:/data", None, ends={"0": 99}, holds="files"))
     reads_files = query("pricer", "raw", state="paused", position={"files:csv:/data": {"0": 10}})
     assert "is paused and has files to read" in detail(graph_of(files, ORDERS, prices(), reads_files))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.settings import Settings, UnknownSetting, effective, load_settings
+from app.effective_settings import UnknownSetting, effective, load_settings
+from app.settings import Settings
 from app.store.state_places import state_store_of
 from engine.connectors.schemas import Schemas
 from engine.state.directories import Directories
@@ -215,3 +216,14 @@ def test_a_state_url_that_is_no_object_store_is_refused_with_what_would_be(monke
 def test_a_cluster_with_an_object_store_needs_no_shared_directory() -> None:
     given = {name: value for name, value in REMOTE.items() if name != "checkpoint_url"}
     assert Settings.model_validate({**given, "state_url": "s3://bucket/prefix"}).state_url == "s3://bucket/prefix"
+
+
+def test_commits_are_retained_at_an_interval_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().retained_commits_every_ms == 60_000
+    for text, interval_ms in (("0s", 0), ("10s", 10_000), ("1d", 86_400_000)):
+        monkeypatch.setenv("SLACKWATER_RETAINED_COMMITS_EVERY", text)
+        assert load_settings().retained_commits_every_ms == interval_ms
+    for text in ("9s", "25h", "often"):
+        monkeypatch.setenv("SLACKWATER_RETAINED_COMMITS_EVERY", text)
+        with pytest.raises(ValidationError, match=r"retained_commits_every"):
+            load_settings()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.connectors.canonical import TEXT_FILE, canonicalise
-from engine.connectors.csv_records import parse_csv
+from engine.connectors.files.csv_records import parse_csv
 from tests.unit.connectors.relations import relation
 
 HEADER = ("k", "v", "w", "s")

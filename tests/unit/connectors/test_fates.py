@@ -18,10 +18,10 @@ import pytest
 from app.store.judging import judge, judge_together, small_body
 from engine.connectors.arrow_records import records_of
 from engine.connectors.canonical import LOGGED, TEXT_FILE, TYPED_FILE, SourceKind, canonicalise
-from engine.connectors.csv_records import parse_csv
+from engine.connectors.files.csv_records import parse_csv
 from engine.connectors.json_records import parse_lines
-from engine.connectors.log import encode_batch
-from engine.connectors.log_reader import _for_relation
+from engine.connectors.log.reader import _for_relation
+from engine.connectors.log.storage import encode_batch
 from engine.connectors.packets import decode_frame
 from engine.plan.model import RelationSchema
 from tests.unit.connectors.boundary_values import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors.growing_files import GrowingFiles
+from engine.connectors.files.growing_files import GrowingFiles
 from engine.connectors.record_ends import BLOCK_BYTES, record_ends
 from tests.unit.connectors.test_record_ends import TEXTS, Counted
 

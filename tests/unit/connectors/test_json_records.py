@@ -74,3 +74,12 @@ def test_a_double_may_be_written_as_a_whole_number_of_any_size() -> None:
     declared = relation({"k": "string", "v": "double"})
     assert "9.223372036854776e+18" in judged([b'{"v":9223372036854775808}'], declared, 0)
     assert judged([b'{"v":1%s}' % (b"0" * 400)], declared, 0) == "not_finite"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_two_records_on_a_line_and_one_on_two_lines_are_three_bad_lines(end: bytes) -> None:
+    torn = [b'{"a":1}{"a":2}', b'{"z":', b'{"x":1}}']
+    lines = [*torn, *[b'{"a":%d}' % number for number in range(30)]]
+    raw, rejects, _ = parse_lines(end.join(lines), relation({"a": "bigint"}), "ignore")
+    assert rejects["offset"].to_list() == [0, 1, 2]
+    assert raw["a"].to_list() == list(range(30))

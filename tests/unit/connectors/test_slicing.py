@@ -9,9 +9,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.connectors import log
+from engine.connectors.log import storage as log
+from engine.connectors.log.sequences import _batches
 from engine.connectors.packets import decode_frame
-from engine.connectors.sequences import _batches
 from engine.connectors.slicing import ends_within, slices
 from engine.core.row_bytes import RowBytes
 from engine.core.sequence import Numbered

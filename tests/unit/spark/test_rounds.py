@@ -17,10 +17,12 @@ from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, packets_in
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.checkpoint import planned_batch
+from engine.spark.cursors import new_cursor
 from engine.spark.failures import BatchFailed, decoded
 from engine.spark.rounds import LOOKED, RoundPart, RoundReader
 from engine.spark.silence import Silence
-from engine.spark.source import PacketReader, SourceSpec, new_cursor
+from engine.spark.source import PacketReader
+from engine.spark.source_spec import SourceSpec
 from tests.unit.spark.test_source import FakeFeed, a_feed, an_input
 
 
@@ -88,7 +90,7 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
     def ends_of(_dsn: str, names: frozenset[str]) -> dict[str, dict[str, int]]:
         return {name: {str(part): end for part, end in made.feeds[name].length.items()} for name in names if name in made.feeds}
 
-    monkeypatch.setattr(SourceSpec, "opened", opened)
+    monkeypatch.setattr(PacketReader, "of", opened)
     monkeypatch.setattr("engine.spark.rounds._ends_of", ends_of)
     monkeypatch.setattr("engine.spark.rounds._readers", OrderedDict())
     return made

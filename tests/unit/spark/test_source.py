@@ -11,13 +11,15 @@ from uuid import uuid4
 import pytest
 
 from engine.connectors.admission import BatchLimit, Chunk
-from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.packets import Packet
 from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.spark.source import Clock, PacketReader, SourceSpec, new_cursor, open_feeds
+from engine.spark.cursors import new_cursor, open_feeds
+from engine.spark.source import PacketReader
+from engine.spark.source_spec import Clock, SourceSpec
 from engine.spark.wall_clock import WallClock
 
 FUTURE_MS = 9_999_999_999_999
@@ -30,7 +32,7 @@ def an_input(index: int, alias: str, feed: str, kind: Any = "stream") -> Input:
 
 
 @dataclass
-class FakeFeed:
+class FakeFeed(UsualAnswers):
     """A feed whose partitions are as long as ``length`` says, in chunks of ten records at one record per ``step_ms``.
 
     Attributes:
@@ -43,6 +45,10 @@ class FakeFeed:
     looked_at: list[int] = field(default_factory=list)
     are_dated: set[bool] = field(default_factory=set)
     step_ms: int = 1
+
+    @property
+    def is_announced(self) -> bool:
+        return True
 
     def starts(self, start: Start) -> Mapping[int, int]:
         return dict.fromkeys(self.length, 0)
@@ -172,6 +178,15 @@ def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     assert latest(reader, first)["feeds"]["log:a"]["0"] == 60
 
 
+@pytest.mark.parametrize("feeds", [1, 2])
+def test_a_cursor_says_whether_the_bound_of_its_batch_left_records_unread(feeds: int) -> None:
+    reader = a_reader(*(a_feed(name, p0=30) for name in "ab"[:feeds]), max_rows=20 * feeds)
+    full = latest(reader, reader.start)
+    rest = latest(reader, full)
+    assert [full.get("is_full"), rest.get("is_full")] == [True, None]
+    assert latest(reader, rest) is rest
+
+
 def test_available_now_reads_what_was_there_at_the_start_and_no_more() -> None:
     feed = a_feed("a", p0=25)
     reader = a_reader(feed)
@@ -192,11 +207,11 @@ def test_a_small_batch_is_one_spark_task_with_all_its_stages() -> None:
     }  # fmt: skip
 
 
-def test_a_large_batch_is_a_multiple_of_the_cores_in_equal_groups() -> None:
+def test_a_large_batch_is_read_in_equal_groups_one_for_each_core() -> None:
     reader = a_reader(a_feed("a", p0=0), cores=3)
     start, end = {"feeds": {"log:a": {"0": 0}}, "now_ms": 0}, {"feeds": {"log:a": {"0": 200_000}}, "now_ms": 1}
     groups = reader.groups(start, end)
-    assert len(groups) == 6
+    assert len(groups) == 3
     assert not any(group.is_whole for group in groups), "stages follow behind a shuffle"
     sizes = [sum(split.end - split.start for _, split in group.splits) for group in groups]
     assert sum(sizes) == 200_000

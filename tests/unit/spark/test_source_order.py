@@ -12,7 +12,9 @@ from engine.connectors.feeds import FeedReader, Limit, Split
 from engine.connectors.task_states import Cursor
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
-from engine.spark.source import PacketReader, SourceSpec, SplitGroup, new_cursor
+from engine.spark.cursors import new_cursor
+from engine.spark.source import PacketReader
+from engine.spark.source_spec import SourceSpec, SplitGroup
 from tests.unit.spark.test_source import FakeFeed, a_feed, a_reader, an_input, latest
 
 Offset = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import IO
 
 import pytest
 
-from engine.python_processes import CODE, import_environment
+from engine.python_processes import ALLOCATOR, CODE, import_environment
 from engine.spark.watch import (
     LEAST_MEMORY,
     Ended,
@@ -78,6 +78,38 @@ def test_too_much_memory_ends_what_is_at_work(tmp_path: Path) -> None:
         watched.memory_bytes = 101
         assert watched.ended.wait(10)
     assert take_note(tmp_path) == Ended("memory", None, 101, 100)
+
+
+def test_freed_memory_is_given_back_before_a_process_is_ended_for_it(tmp_path: Path) -> None:
+    kept, ended, given_back = [101], threading.Event(), threading.Event()
+
+    def give_back() -> None:
+        kept[0] = 100
+        given_back.set()
+
+    looking = Watch(ended.set, lambda: kept[0], LOOK_S, give_back)
+    with looking.at_work(WorkBounds(memory_bytes=100), tmp_path, 7):
+        assert given_back.wait(10)
+        assert not ended.wait(5 * LOOK_S)
+    assert take_note(tmp_path) is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
+def test_what_the_allocator_keeps_of_freed_memory_is_given_back() -> None:
+    text = """
+import numpy as np
+from engine.spark.watch import give_freed_back, own_memory
+before = own_memory()
+del (column := [np.ones(1 << 20) for _ in range(16)])[:]
+kept = own_memory() - before
+give_freed_back()
+print(kept >> 20, (own_memory() - before) >> 20)
+"""
+    environment = import_environment() | ALLOCATOR
+    done = subprocess.run([sys.executable, "-P", "-c", text], env=environment, capture_output=True, text=True, check=True)
+    kept, left = map(int, done.stdout.split())
+    assert kept >= 100, "columns that are freed stay"
+    assert left <= 20
 
 
 def test_each_packet_is_progress_and_who_takes_it_is_not_at_work() -> None:

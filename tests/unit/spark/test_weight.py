@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.spark.carrier import SHARED_LIMIT
 from engine.spark.weight import HEAVY_ROWS, LIGHT_AFTER_S, WINDOW_S, Weight
 
 
@@ -12,6 +13,18 @@ def test_a_large_batch_makes_a_query_heavy_for_a_while() -> None:
     assert weight.after(1, 10, 2.0)
     assert weight.after(1, 10, 2.0 + LIGHT_AFTER_S - 0.1)
     assert not weight.after(1, 10, 2.0 + LIGHT_AFTER_S)
+
+
+def test_a_batch_that_left_records_unread_makes_a_query_heavy_however_small_it_is() -> None:
+    weight = Weight()
+    assert not weight.after(10, 10, 0.0)
+    assert weight.after(10, 10, 1.0, is_full=True)
+    assert weight.after(10, 10, 2.0)
+    assert not weight.after(10, 10, 2.0 + LIGHT_AFTER_S)
+
+
+def test_whatever_fills_half_of_a_shared_batch_is_heavy() -> None:
+    assert SHARED_LIMIT.max_rows >= HEAVY_ROWS * 2, "chunks that fit into the bound only once fill more than half of it"
 
 
 def test_much_work_makes_a_query_heavy_and_one_long_batch_does_not() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.definition.relations import TableDefinition
@@ -72,6 +74,12 @@ def test_a_source_that_there_is_may_be_asked_for_again() -> None:
         ("CREATE STREAM s (v INT) WITH (VALUE_FORMAT='JSON');", "property_missing"),
         ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITONS=2);", "unknown_property"),
         ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON', VALUE_FORMAT='JSON');", "property_clash"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON', FILES_FORMAT='CSV');", "property_clash"),
+        ("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON', FILES_PATH='/a', FEED='all');", "property_clash"),
+        (
+            "CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON', FILES_PATH='/a', LOG_RETENTION='1 DAY');",
+            "property_clash",
+        ),
         ("CREATE STREAM s (v WHOLE) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON');", "unknown_type"),
         ("CREATE STREAM s (v ARRAY<INT>) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='DELIMITED');", "format_clash"),
         ("CREATE STREAM s (v INT, w INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='KAFKA');", "format_clash"),
@@ -92,3 +100,23 @@ def test_a_wrong_source_is_refused(text: str, code: str) -> None:
 def test_what_needs_a_registry_is_not_supported() -> None:
     with pytest.raises(StatementUnsupported):
         bound("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', VALUE_SCHEMA_ID=3);")
+
+
+@pytest.mark.parametrize(
+    ("properties", "connector"),
+    [
+        ("", {"type": "log", "partitions": 4, "feed": None, "where": None, "retention": None}),
+        (
+            ", PARTITIONS=2, FEED='all', FEED_WHERE='v = 1', LOG_RETENTION='1 DAY'",
+            {"type": "log", "partitions": 2, "feed": "all", "where": "v = 1", "retention": "1d"},
+        ),
+        (", FILES_PATH='/a'", {"type": "files", "path": "/a", "format": "ndjson", "where": None}),
+        (
+            ", FILES_PATH='/a', FILES_FORMAT='csv', FEED_WHERE='v = 1', PARTITIONS=2",
+            {"type": "files", "path": "/a", "format": "csv", "where": "v = 1"},
+        ),
+    ],
+)
+def test_properties_say_where_records_come_from(properties: str, connector: dict[str, Any]) -> None:
+    action = _source(f"CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON'{properties});")
+    assert action.definition.connector.model_dump(mode="json") == connector

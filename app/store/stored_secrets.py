@@ -1,0 +1,52 @@
+"""Whether the secrets that the database keeps can be decrypted with the key that is set: what `slackwater doctor` asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from engine.connectors.connections.keys import SecretKeys, SecretUnreadable
+from engine.connectors.connections.stored import Stored
+
+_EXISTS = "SELECT to_regclass('slackwater.connection') IS NOT NULL"
+_ALL = "SELECT name, type, definition, secrets FROM slackwater.connection WHERE secrets <> '{}' ORDER BY name"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsFound:
+    """What is there.
+
+    Attributes:
+        connections: how many keep secrets.
+        unreadable: of each that cannot be decrypted its name and why not.
+        of_former_keys: names of those that are encrypted with another key than the first.
+    """
+
+    connections: int
+    unreadable: tuple[str, ...]
+    of_former_keys: tuple[str, ...]
+
+
+def look_at_secrets(connection: psycopg.Connection[Any], keys: SecretKeys | None) -> SecretsFound:
+    """Decrypt every secret, and forget it."""
+    exists = connection.execute(_EXISTS).fetchone()
+    rows = connection.execute(_ALL).fetchall() if exists is not None and exists[0] else []
+    unreadable, former = [], []
+    for row in rows:
+        stored = Stored(*row)
+        try:
+            for pointer, text in stored.secrets.items():
+                _decrypt(stored, pointer, keys)
+                if keys is not None and not keys.is_first(text) and stored.name not in former:
+                    former.append(stored.name)
+        except SecretUnreadable as error:
+            unreadable.append(f"{stored.name}: {error}")
+    return SecretsFound(len(rows), tuple(unreadable), tuple(former))
+
+
+def _decrypt(stored: Stored, pointer: str, keys: SecretKeys | None) -> None:
+    if keys is None:
+        raise SecretUnreadable(f"{pointer} is encrypted, and SLACKWATER_SECRET_KEY is not set")
+    keys.decrypt(stored.secrets[pointer], stored.place(pointer))

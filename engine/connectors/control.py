@@ -1,0 +1,82 @@
+"""The port through which the service registers, changes, shows and deletes the feeds of sources. What queries read is in ``feeds``.
+
+Statements run in the caller's transaction: what a request does to relations and to their feeds is one or nothing. Whatever lies outside of
+the database is asked in ``check`` alone, before the transaction takes a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from engine.connectors.log.storage import Head
+from engine.connectors.postgres import Connection
+from engine.definition.connector import ConnectorModel
+from engine.plan.model import Feed
+
+Model = TypeVar("Model", bound=ConnectorModel, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What of the service connectors may use.
+
+    Attributes:
+        files_root: directories below it may be read; None: none may.
+    """
+
+    files_root: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Why a source cannot join a feed that is there.
+
+    Attributes:
+        code: of ``app/error_list.py``.
+        detail: what differs.
+        pointer: into the definition.
+        cure: what to write there.
+    """
+
+    code: str
+    detail: str
+    pointer: str
+    cure: str
+
+
+class Control(Protocol[Model]):
+    """What the service asks of a connector about its feeds."""
+
+    def check(self, feed: Feed, site: Site) -> None:
+        """Look at what a source names, before it is registered and again before each launch of a query that reads it.
+
+        No lock is held meanwhile, so it may ask other systems; it is bounded in time.
+
+        Raises:
+            DefinitionInvalid: it may not be read, or is not what the definition says.
+            SourceUnavailable: it cannot be looked at now.
+        """
+        ...
+
+    def register(self, connection: Connection, feed: Feed, model: Model) -> Clash | None:
+        """Make the feed's row in ``log.feed`` with its partitions, or join the one there is; returns why it cannot be joined."""
+        ...
+
+    def change(self, connection: Connection, feed: Feed, model: Model) -> None:
+        """Take over what of a registered source may change in place; only its relation reads the feed."""
+        ...
+
+    def is_empty(self, connection: Connection, feed: Feed) -> bool:
+        """Whether there was never a record. Where that cannot be known, there was one."""
+        ...
+
+    def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:
+        """Return, by ``log_feed``, where partitions begin and end as the database knows; feeds of which it does not are left out."""
+        ...
+
+    def delete(self, connection: Connection, feed: Feed) -> None:
+        """Forget a feed that no relation reads any more. What is elsewhere stays there."""
+        ...

@@ -1,0 +1,1 @@
+"""Directories of ndjson, csv or parquet files as a connector for sources."""

@@ -1,0 +1,44 @@
+"""Directories as a connector of sources: the database holds which files were found, nothing of what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from engine.connectors.control import Clash, Site
+from engine.connectors.dropped_feeds import drop_feed
+from engine.connectors.files.definition import FilesConnector
+from engine.connectors.files.registry import place_of
+from engine.connectors.files.root import check_directory
+from engine.connectors.log.storage import Head, ensure_feed
+from engine.connectors.postgres import Connection
+from engine.plan.model import Feed
+
+PARTITIONS = 1
+
+
+class FilesControl:
+    """A ``Control`` of directories."""
+
+    def check(self, feed: Feed, site: Site) -> None:
+        """See ``Control``. What was below the root may be a link by now, or the root another."""
+        check_directory(place_of(feed).path, site.files_root)
+
+    def register(self, connection: Connection, feed: Feed, model: FilesConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
+        """See ``Control``."""
+        ensure_feed(connection, feed.log_feed, PARTITIONS)
+        return None
+
+    def change(self, connection: Connection, feed: Feed, model: FilesConnector) -> None:
+        """See ``Control``: nothing of it is noted."""
+
+    def is_empty(self, connection: Connection, feed: Feed) -> bool:  # noqa: ARG002 - the port's
+        """See ``Control``: only a driver looks into the directory."""
+        return False
+
+    def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:  # noqa: ARG002 - the port's
+        """See ``Control``: positions in files are no numbers of records."""
+        return {}
+
+    def delete(self, connection: Connection, feed: Feed) -> None:
+        """See ``Control``."""
+        drop_feed(connection, feed.log_feed)

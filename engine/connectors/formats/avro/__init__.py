@@ -1,0 +1,1 @@
+"""Avro: schemas to shapes, payloads to columns and back."""

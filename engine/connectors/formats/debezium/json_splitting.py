@@ -1,0 +1,128 @@
+"""JSON envelopes with their schema before them (``{"schema": …, "payload": …}``) or without: put apart, so that payloads are read together.
+
+Kafka Connect writes the same schema before each event of a table, so payloads are cut out of the bytes; only another
+beginning is looked at anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from engine.connectors.canonical import empty_rejects, reject_rows
+from engine.connectors.formats.excerpting import excerpt_of_bytes
+
+_MAX_BEGINNINGS: Final = 64
+"""Different schemas of one batch that are looked for in the bytes; what is beyond is read one by one."""
+
+_SPACES: Final = " \t\r\n"
+_decode = json.JSONDecoder().raw_decode
+
+
+class Bodies(NamedTuple):
+    """Envelopes of one schema.
+
+    Attributes:
+        schema: what stood before them, parsed; None: nothing did.
+        places: which payloads these are.
+        texts: the envelopes.
+    """
+
+    schema: Any
+    places: npt.NDArray[np.int64]
+    texts: pl.Series
+
+
+def split(payloads: pl.Series) -> tuple[list[Bodies], pl.DataFrame]:
+    """Return the envelopes by schema, and the payloads that are no JSON object."""
+    left = np.arange(len(payloads), dtype=np.int64)
+    found: list[Bodies] = []
+    bad: list[tuple[int, str, str, str]] = []
+    for turn in range(_MAX_BEGINNINGS + 1):
+        if not len(left):
+            break
+        is_last = turn == _MAX_BEGINNINGS
+        for place in left.tolist() if is_last else [int(left[0])]:
+            try:
+                schema, beginning, body = _beginning(payloads[place])
+            except (ValueError, RecursionError) as error:
+                bad.append((place, "malformed_json", str(error)[:300], excerpt_of_bytes(payloads[place])))
+                left = left[left != place] if not is_last else left
+                continue
+            if is_last or beginning is None:
+                found.append(Bodies(schema, np.array([place], np.int64), pl.Series([body], dtype=pl.Binary)))
+                left = left[left != place] if not is_last else left
+                continue
+            left, bodies = _alike(payloads, left, schema, beginning)
+            found.append(bodies)
+        if is_last:
+            left = left[:0]
+    return found, reject_rows(sorted(bad)) if bad else empty_rejects()
+
+
+def _alike(
+    payloads: pl.Series, left: npt.NDArray[np.int64], schema: Any, beginning: bytes
+) -> tuple[npt.NDArray[np.int64], Bodies]:
+    """Cut the envelopes out of all payloads that begin alike."""
+    rest = payloads.gather(left)
+    if beginning:
+        is_it = (rest.bin.starts_with(beginning) & rest.bin.ends_with(b"}}")).to_numpy()
+        inner = (
+            rest.filter(pl.Series(is_it))
+            .to_frame("v")
+            .select(pl.col("v").bin.slice(len(beginning), pl.col("v").bin.size().cast(pl.Int64) - len(beginning) - 1))
+        )
+        return left[~is_it], Bodies(schema, left[is_it], inner.to_series())
+    is_it = (~rest.bin.starts_with(b'{"schema"') & ~rest.bin.starts_with(b'{"payload"') & rest.bin.starts_with(b'{"')).to_numpy()
+    return left[~is_it], Bodies(None, left[is_it], rest.filter(pl.Series(is_it)))
+
+
+def _beginning(payload: bytes) -> tuple[Any, bytes | None, bytes]:
+    """Return the schema, what stands before the envelope in this and in like payloads (None: none is alike), and the envelope."""
+    text = payload.decode("utf-8-sig")
+    spans = dict(_members(text))
+    if set(spans) != {"schema", "payload"}:
+        return None, b"" if text.startswith('{"') else None, text.encode()
+    start, end = spans["payload"]
+    schema = json.loads(text[slice(*spans["schema"])])
+    is_plain = text.startswith('{"schema"') and text[end:] == "}" and spans["schema"][0] < start
+    return schema, text[:start].encode() if is_plain else None, text[start:end].encode()
+
+
+def _members(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield an object's names, and where their values stand. Raises ValueError where it is none."""
+    at = _skip(text, 0)
+    if text[at : at + 1] != "{":
+        raise ValueError("an event is a JSON object")
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "}":
+        return
+    while True:
+        if text[at : at + 1] != '"':
+            raise ValueError(f"a name is expected at character {at}")
+        name, at = _decode(text, at)
+        at = _skip(text, at)
+        if text[at : at + 1] != ":":
+            raise ValueError(f"a colon is expected at character {at}")
+        start = _skip(text, at + 1)
+        _, end = _decode(text, start)
+        yield name, (start, end)
+        at = _skip(text, end)
+        if text[at : at + 1] == "}":
+            if text[at + 1 :].strip(_SPACES):
+                raise ValueError("there is something behind the object")
+            return
+        if text[at : at + 1] != ",":
+            raise ValueError(f"a comma is expected at character {at}")
+        at = _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACES:
+        at += 1
+    return at

@@ -1,0 +1,1 @@
+"""Protocol Buffers: ``.proto`` files to shapes, payloads to columns and back."""

@@ -1,0 +1,1 @@
+"""Schema registries that speak Confluent's protocol."""

@@ -1,0 +1,1 @@
+"""Formats without a schema of their own: JSON, delimited text, plain values."""

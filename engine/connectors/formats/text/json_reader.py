@@ -1,0 +1,121 @@
+"""Reads JSON: strictly, as posted records are read, or with ksqlDB's leniency; with or without a schema's number before it.
+
+Payloads stand below each other as lines do, so that the reader of lines reads them; what is no line (it has a line break inside, or does not
+begin and end with a brace) is read by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from engine.connectors.canonical import empty_rejects, reject_rows
+from engine.connectors.formats.excerpting import excerpt_of_bytes
+from engine.connectors.formats.json_format import JSON_CODEC
+from engine.connectors.formats.model import Layout
+from engine.connectors.formats.port import Read, Reader, SideConfig
+from engine.connectors.formats.registry.ports import SchemaStore
+from engine.connectors.formats.registry.wire import at_places, read_apart, rejoined
+from engine.connectors.json_reading import JsonReader
+from engine.connectors.json_records import parse_lines, parse_objects
+from engine.definition.types import Schema
+from engine.plan.model import RelationSchema
+
+REASON: Final = "malformed_json"
+
+
+class JsonSideReader:
+    """Reads objects, or single values without one."""
+
+    def __init__(self, config: SideConfig) -> None:
+        self._columns = config.columns
+        self._bare = config.single if config.is_unwrapped else None
+        self._relation = bare_relation(config.columns)
+        self._json = JsonReader(config.columns.types)
+
+    def read(self, payloads: pl.Series) -> Read:
+        if self._bare is not None:
+            return self._one_by_one(payloads)
+        text = b"\n".join(payloads.to_list())
+        if _is_lines(text, len(payloads)):
+            return self._lines(payloads, text)
+        is_line = _are_lines(payloads)
+        places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
+        lines = payloads.gather(places[0])
+        parts = [self._lines(lines, b"\n".join(lines.to_list())), self._one_by_one(payloads.gather(places[1]))]
+        return rejoined([at_places(part, at) for part, at in zip(parts, places, strict=True)], empty_rejects(), self._columns)
+
+    def _lines(self, payloads: pl.Series, text: bytes) -> Read:
+        sizes = payloads.bin.size().to_numpy().astype(np.int64)
+        ends = np.cumsum(sizes + 1) - 1
+        raw, rejects, _ = parse_lines(text, self._relation, "ignore", bounds=(ends - sizes, ends))
+        return Read(raw if raw.width else pl.DataFrame({"_offset": pl.Series([], dtype=pl.Int64)}), rejects)
+
+    def _one_by_one(self, payloads: pl.Series) -> Read:
+        values, places, bad = [], [], []
+        for place, payload in enumerate(payloads.to_list()):
+            try:
+                value = self._json.read(payload)
+            except (ValueError, RecursionError) as error:
+                bad.append((place, REASON, str(error)[:300], excerpt_of_bytes(payload)))
+                continue
+            values.append(value if self._bare is None else {self._bare: value})
+            places.append(place)
+        raw, rejects = parse_objects(values, np.array(places, np.int64), self._relation, "ignore")
+        return Read(raw, pl.concat([rejects, reject_rows(bad)]).sort("offset"))
+
+
+class LenientJsonReader:
+    """Reads as ksqlDB does: see ``formats.lenient``."""
+
+    def __init__(self, config: SideConfig) -> None:
+        self._layout = Layout(config.columns, is_wrapped=not config.is_unwrapped)
+
+    def read(self, payloads: pl.Series) -> Read:
+        texts = payloads.to_list()
+        found = JSON_CODEC.decode(texts, self._layout)
+        bad = [(place, "wrong_type", why, excerpt_of_bytes(texts[place])) for place, why in sorted(found.faults.items())]
+        raw = pl.DataFrame([*found.columns.values(), pl.int_range(len(texts), dtype=pl.Int64, eager=True).alias("_offset")])
+        return Read(raw.filter(~pl.col("_offset").is_in(list(found.faults))) if bad else raw, reject_rows(bad))
+
+
+class RegisteredJsonReader:
+    """Reads JSON behind a schema's number. The schema itself is not looked at: columns are judged as they are declared."""
+
+    def __init__(self, inner: Reader, columns: Schema) -> None:
+        self._inner = inner
+        self._columns = columns
+
+    def read(self, payloads: pl.Series) -> Read:
+        return read_apart(payloads, lambda group: self._inner.read(group.values), self._columns)
+
+
+def json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
+    """Return what reads strictly."""
+    inner = JsonSideReader(config)
+    return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
+
+
+def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
+    """Return what reads with leniency."""
+    inner = LenientJsonReader(config)
+    return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
+
+
+def bare_relation(columns: Schema) -> RelationSchema:
+    """Return columns as the readers of records take them: without key, times and conditions, which others judge."""
+    return RelationSchema("payload", "stream", columns, (), None, None, None, None, None)
+
+
+def _is_lines(text: bytes, payloads: int) -> bool:
+    """Whether all payloads of a joined text are lines, as ``_are_lines`` has it."""
+    breaks = text.count(b"\n")
+    return breaks == payloads - 1 == text.count(b"}\n{") and text.startswith(b"{") and text.endswith(b"}") and b"\r" not in text
+
+
+def _are_lines(payloads: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which payloads are one line from brace to brace: below each other only such ones cannot be taken for fewer or more."""
+    framed = payloads.bin.starts_with(b"{") & payloads.bin.ends_with(b"}")
+    return (framed & ~payloads.bin.contains(b"\n") & ~payloads.bin.contains(b"\r")).to_numpy()

@@ -1,0 +1,1 @@
+"""The built-in log: feeds of record batches in the database; the home of results, and a connector for sources."""

@@ -1,0 +1,69 @@
+"""A member as the planning process of its carrier knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.connectors.backlogs import LogPlace, Looked, unread_behind
+from engine.connectors.postgres import shared_connection
+from engine.connectors.task_states import Cursor
+from engine.errors import SourceUnavailable
+from engine.spark.source import PacketReader
+from engine.spark.source_spec import SourceSpec
+
+Ends = Mapping[str, Mapping[str, int]]
+"""Feed → partition → next offset, from ``feed_ends``."""
+
+
+@dataclass(slots=True)
+class Planned:
+    """A member in the planning process.
+
+    Attributes:
+        written: its spec, as read from its file.
+        spec: what that says; None: it cannot be read.
+        reader: None: its feeds cannot be opened.
+        start: where its next batch begins.
+        end: where that ends, within a round.
+        next_batch: its number.
+        failure: why no further batch is planned.
+        watched: see ``PacketReader.watched``.
+    """
+
+    written: bytes
+    spec: SourceSpec | None = None
+    reader: PacketReader | None = None
+    start: Cursor | None = None
+    end: Cursor | None = None
+    next_batch: int = 0
+    failure: str = ""
+    is_told: bool = False
+    is_looked_at: bool = False
+    watched: frozenset[str] | None = None
+
+    def rests(self, ends: Ends) -> bool:
+        """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""
+        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+            return False
+        return self.reader.has_read(self.start, ends)
+
+    def unread(self, ends: Ends) -> list[LogPlace]:
+        """Say what a look at it will ask of logs, where that can be asked beforehand."""
+        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+            return []
+        return self.reader.unread(self.start, ends)
+
+
+def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:
+    """Ask at once for what several members will ask of logs; those that are left out find out by themselves."""
+    places = {number: own for number, planned in awake.items() if (own := planned.unread(ends))}
+    if not places:
+        return {}
+    dsn = next(planned.spec.dsn for planned in awake.values() if planned.spec is not None)
+    try:
+        with shared_connection(dsn) as connection:
+            looked = Looked(ends, unread_behind(connection, [place for own in places.values() for place in own]))
+    except SourceUnavailable:
+        return {}
+    return dict.fromkeys(places, looked)

@@ -1,0 +1,77 @@
+"""kill -9 at random moments while forty queries share one driver, some of them heavy and one poisonous: the poisonous one alone is failed.
+
+``FAULTS_CYCLES``, ``FAULTS_MINUTES`` and ``FAULTS_SEED`` are those of ``test_chaos.py``.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from functools import partial
+
+import pytest
+
+from app.client import Client, Json
+from tests.faults.audited import Oracle, Script, register
+from tests.faults.auditor import audit
+from tests.faults.chaos import HEADER, RECOVERED_S, Chaos, has_read
+from tests.faults.crowd import HEAVY, LIGHT, POISONOUS, WORKER_MEMORY, Bulk, bodies, poison, register_others
+from tests.faults.service import Feeder, seeded, service, until
+from tests.faults.test_chaos import LONGEST_S, many
+
+pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(LONGEST_S + 1_200)]
+
+SETTINGS = {
+    # The attempts are those of every service: no innocent query may spend them.
+    "SLACKWATER_DRIVER__BACKOFF_CAP_MS": "5000",
+    "SLACKWATER_DRIVER__MAX_ATTEMPTS": "4",
+    "SLACKWATER_DRIVER__MAX_QUERIES": "60",
+    "SLACKWATER_SPARK__WORKER_MEMORY": WORKER_MEMORY,
+}
+
+
+def test_forty_queries_lose_nothing_and_only_the_poisonous_one_is_failed() -> None:
+    seed = seeded()
+    script, bulk, innocent = Script(random.Random(seed)), Bulk(), [*LIGHT, *HEAVY]
+    with service(SETTINGS) as running, Client(running.url, timeout=60) as client:
+        register(client, LIGHT)
+        register_others(client)
+        feeder = Feeder(running.url, bodies(script, bulk), pause_s=0.25)
+        feeder.start()
+        begun = {(relation, partition): 1 for relation in ("orders", "bulk") for partition in (0, 1)}
+        until("every query has read something", partial(has_read, client, innocent, begun), RECOVERED_S)
+        for body in poison():
+            client.append(*body)
+        until("the poisonous query is failed", lambda: client.status(POISONOUS)["state"] == "failed", RECOVERED_S)
+        assert "exhausts_its_worker" in client.status(POISONOUS)["error"]["detail"]
+        client.call("POST", f"/v1/queries/{POISONOUS}/restart")
+        chaos = Chaos(running, client, feeder, innocent, random.Random(seed + 2))
+        print(HEADER)
+        for part, second in many(random.Random(seed)):
+            chaos.cycle(part, second)
+        script.is_over = True
+        until("everything was acknowledged", lambda: feeder.is_done, RECOVERED_S)
+        until("everything was read", partial(has_read, client, innocent, feeder.ends), RECOVERED_S)
+        recovered = [kill.recovered_s for kill in chaos.kills]
+        print(
+            f"{len(recovered)} cycles, recovered after {statistics.median(recovered):.1f} s (median), {max(recovered):.1f} s (longest)"
+        )
+        oracle = Oracle(script)
+        found = audit(client, oracle, LIGHT)
+        print(f"{len(oracle.orders)} orders, {bulk.made} records of heavy queries, {feeder.repeated} requests repeated\n{found}")
+        assert found.is_clean, str(found)
+        for name in HEAVY:
+            assert totals(client, name) == bulk.totals, name
+        until("the poisonous query is failed again", lambda: client.status(POISONOUS)["state"] == "failed", RECOVERED_S)
+        statuses = {name: client.status(name) for name in innocent}
+        assert {name: status["attempt"] for name, status in statuses.items() if status["attempt"]} == {}
+        assert [name for name in innocent if given_up(client, name)] == []
+
+
+def totals(client: Client, name: str) -> dict[str, tuple[int, int]]:
+    return {row["k"]: (row["n"], row["total"]) for row in client.rows(name)}
+
+
+def given_up(client: Client, name: str) -> list[Json]:
+    """Return the events of a query that tell of a failure for good."""
+    return [each for each in client.call("GET", f"/v1/queries/{name}/events")["items"] if each["to_state"] == "failed"]

@@ -1,0 +1,277 @@
+"""Debezium's change events: what each does, in which order, whatever comes twice."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import polars as pl
+import pytest
+
+from engine.connectors.canonical import canonicalise
+from engine.connectors.formats.debezium.reader import DebeziumReader
+from engine.connectors.formats.debezium.settings import DebeziumSettings
+from engine.connectors.formats.port import FormatInvalid
+from engine.connectors.formats.registry.client import Registry
+from engine.connectors.formats.registry.settings import RegistrySettings
+from engine.connectors.formats.registry.wire import header_of
+from engine.definition.types import Schema, parse_type
+from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
+from tests.unit.connectors.relations import relation
+
+TYPES = {"id": "bigint", "name": "string", "price": "decimal(10,2)", "at": "timestamp", "day": "date"}
+TS = 1_700_000_000_123
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {
+            "field": side,
+            "type": "struct",
+            "fields": [
+                {"field": "id", "type": "int64"},
+                {
+                    "field": "price",
+                    "type": "bytes",
+                    "name": "org.apache.kafka.connect.data.Decimal",
+                    "parameters": {"scale": "2"},
+                },
+                {"field": "at", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+                {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
+            ],
+        }
+        for side in ("before", "after")
+    ],
+}
+
+
+def row(number: int, name: str = "a") -> dict[str, Any]:
+    return {"id": number, "name": name, "price": "BNI=", "at": 1_700_000_000_000_001, "day": 19_000, "unknown": [1]}
+
+
+def event(op: str | None, before: Any = None, after: Any = None, lsn: int | None = None, **source: Any) -> dict[str, Any]:
+    where = {"version": "3.2", "connector": "postgresql", "ts_ms": TS, "ts_us": TS * 1000 + 7, "lsn": lsn, "table": "t"} | source
+    return {"before": before, "after": after, "source": where, "op": op, "ts_ms": TS + 50, "transaction": None}
+
+
+def text(value: Any, *, has_schema: bool = True) -> bytes:
+    return json.dumps({"schema": SCHEMA, "payload": value} if has_schema else value, separators=(",", ":")).encode()
+
+
+def settings(**more: Any) -> DebeziumSettings:
+    return DebeziumSettings(Schema(tuple((name, parse_type(kind)) for name, kind in TYPES.items())), ("id",), **more)
+
+
+def read(payloads: list[bytes | None], newest: pl.DataFrame | None = None, **more: Any) -> Any:
+    return DebeziumReader(settings(**more)).read(pl.Series(payloads, dtype=pl.Binary), newest)
+
+
+def ops(changes: Any) -> list[tuple[int, str, int, str | None]]:
+    return changes.raw.select("_offset", "$op", "id", "name").rows()
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_each_operation_with_and_without_schemas(has_schema: bool) -> None:
+    events = [
+        event("r", after=row(1)), event("c", after=row(2), lsn=10), event("u", after=row(2, "b"), lsn=20),
+        event("u", row(1), row(1, "c"), lsn=30), event("d", {"id": 2}, lsn=40),
+    ]  # fmt: skip
+    changes = read(
+        [text(each, has_schema=has_schema) for each in events], **({} if has_schema else {"time_unit": "us", "decimals": "bytes"})
+    )
+    assert ops(changes) == [
+        (0, "upsert", 1, "a"),
+        (1, "upsert", 2, "a"),
+        (2, "upsert", 2, "b"),
+        (3, "upsert", 1, "c"),
+        (4, "delete", 2, None),
+    ]
+    assert changes.rejects.rows() == []
+    accepted, refused = canonicalise(changes.raw, relation(TYPES, kind="table", key=("id",)), TS + 1_000)
+    assert refused.rows() == []
+    assert accepted["_ts"].to_list() == [TS] * 5
+    assert [str(value) for value in accepted.row(0, named=True).values()][-3:] == [
+        "12.34",
+        "2023-11-14 22:13:20.000001+00:00",
+        "2022-01-08",
+    ]
+
+
+def test_an_older_change_never_wins_over_a_newer_one() -> None:
+    events = [event("u", after=row(1, name), lsn=lsn) for name, lsn in [("x", 30), ("old", 20), ("same", 30), ("y", 40)]]
+    changes = read([text(each) for each in [*events, event("u", after=row(2, "other"), lsn=5)]])
+    assert [name for *_, name in ops(changes)] == ["x", "same", "y", "other"]
+    assert changes.older == 1
+
+
+def test_a_replay_after_a_restart_does_not_bring_back_a_deleted_row() -> None:
+    first = read([text(each) for each in (event("c", after=row(1), lsn=10), event("d", {"id": 1}, lsn=20))])
+    again = read([text(each) for each in (event("c", after=row(1), lsn=10), event("u", after=row(1, "n"), lsn=21))], first.newest)
+    assert ops(again) == [(1, "upsert", 1, "n")]
+    assert again.older == 1
+    assert read([text(event("u", after=row(1, "late"), lsn=19))], again.newest).raw.height == 0
+
+
+def test_positions_do_not_sort_as_texts_of_different_length() -> None:
+    events = [event("u", after=row(1, name), lsn=lsn) for name, lsn in [("a", 9), ("b", 10), ("c", 100)]]
+    assert len(ops(read([text(each) for each in events]))) == 3
+
+
+def test_positions_of_mysql_count_files_before_places() -> None:
+    places = [("binlog.000009", 900), ("binlog.000010", 5), ("binlog.000009", 950)]
+    events = [event("u", after=row(1, str(pos)), file=file, pos=pos) for file, pos in places]
+    assert [name for *_, name in ops(read([text(each) for each in events]))] == ["900", "5"]
+
+
+def test_a_changed_key_deletes_the_old_row_first() -> None:
+    changes = read([text(event("u", row(1), row(7, "n"), lsn=1))])
+    assert ops(changes) == [(0, "delete", 1, "a"), (0, "upsert", 7, "n")]
+
+
+def test_tombstones_are_left_out() -> None:
+    changes = read([None, text(event("c", after=row(1))), None])
+    assert ops(changes) == [(1, "upsert", 1, "a")]
+    assert changes.rejects.rows() == []
+
+
+def test_what_is_no_change_of_a_row_is_a_reject_with_its_reason() -> None:
+    payloads = [
+        text(event("t")), text(event("m")), text({"ts_ms": 1}, has_schema=False), text(event("d")), text(event("c", row(1))), b"garbage", b"[]",
+        b'{"schema":', b'{"schema":{},"payload":null}', text(event("c", after={**row(1), "id": "x"})),
+    ]  # fmt: skip
+    changes = read([*payloads, text(event("c", after=row(5)))])
+    reasons = dict(changes.rejects.select("offset", "reason").rows())
+    assert reasons == {
+        0: "table_truncated", 1: "not_a_change", 2: "not_a_change", 3: "row_missing", 4: "row_missing", 5: "malformed_json", 6: "malformed_json",
+        7: "malformed_json", 8: "malformed_json", 9: "malformed_json",
+    }  # fmt: skip
+    assert ops(changes) == [(10, "upsert", 5, "a")]
+
+
+def test_a_text_for_a_decimal_without_a_schema_is_not_guessed_at() -> None:
+    plain = [text(event("c", after={**row(1), "price": "1234"}), has_schema=False)]
+    assert read(plain, time_unit="us").rejects["reason"].to_list() == ["decimal_unclear"]
+    assert read(plain, time_unit="us", decimals="text").raw["price"].to_list() == ["1234"]
+    assert str(read(plain, time_unit="us", decimals="bytes").raw["price"][0]) == "-26588.24"
+
+
+def test_numbers_for_decimals_keep_their_digits() -> None:
+    changes = read([text(event("c", after={**row(1), "price": 12.30}), has_schema=False)], time_unit="us")
+    assert str(changes.raw["price"][0]) == "12.30"
+
+
+def test_microseconds_read_as_milliseconds_are_refused_not_taken() -> None:
+    changes = read([text(event("c", after={**row(1), "price": None}), has_schema=False)])
+    _, refused = canonicalise(changes.raw, relation(TYPES, kind="table", key=("id",)), TS + 1_000)
+    assert refused["reason"].to_list() == ["wrong_type"]
+
+
+def test_schemas_that_differ_in_one_batch() -> None:
+    other = json.loads(json.dumps(SCHEMA))
+    for side in other["fields"]:
+        side["fields"][2]["name"] = "io.debezium.time.Timestamp"
+    late = {**event("c", after={**row(2), "at": 1_700_000_000_000})}
+    mixed = [
+        text(event("c", after=row(1))),
+        json.dumps({"schema": other, "payload": late}).encode(),
+        text(event("c", after=row(3))),
+    ]
+    changes = read(mixed)
+    assert [value.microsecond for value in changes.raw["at"].to_list()] == [1, 0, 1]
+    assert changes.raw["_offset"].to_list() == [0, 1, 2]
+
+
+def test_members_in_another_order_and_spaces_are_read() -> None:
+    payload = json.dumps({"payload": event("c", after=row(1)), "schema": SCHEMA}, indent=1).encode()
+    assert ops(read([payload])) == [(0, "upsert", 1, "a")]
+
+
+ROW_AVRO = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {"name": "at", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}},
+        {"name": "day", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}},
+        {"name": "unknown", "type": ["null", {"type": "array", "items": "int"}]},
+    ],
+}  # fmt: skip
+SOURCE_AVRO = {
+    "type": "record",
+    "name": "Source",
+    "fields": [
+        {"name": "connector", "type": "string"},
+        {"name": "ts_ms", "type": "long"},
+        {"name": "lsn", "type": ["null", "long"]},
+    ],
+}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "s.t",
+    "fields": [
+        {"name": "before", "type": ["null", ROW_AVRO]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": SOURCE_AVRO},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}
+
+
+@pytest.fixture
+def server() -> Iterator[FakeRegistry]:
+    with serving(FakeRegistry()) as registry:
+        yield registry
+
+
+def test_envelopes_in_avro(server: FakeRegistry) -> None:
+    number = server.add("t-value", json.dumps(ENVELOPE))
+    values = {"id": 1, "name": "a", "price": b"\x04\xd2", "at": 1_700_000_000_000_001, "day": 19_000, "unknown": [1]}
+    plain = json.loads(json.dumps(ENVELOPE).replace('"logicalType": "decimal", ', ""))
+    payloads = []
+    for op, before, after, lsn in [
+        ("c", None, values, 10),
+        ("u", values, {**values, "name": "b"}, 20),
+        ("u", None, {**values, "name": "old"}, 15),
+        ("d", values, None, 30),
+    ]:
+        stream = io.BytesIO()
+        record = {
+            "before": before,
+            "after": after,
+            "op": op,
+            "ts_ms": TS,
+            "source": {"connector": "postgresql", "ts_ms": TS, "lsn": lsn},
+        }
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(plain), record)
+        payloads.append(header_of(number) + stream.getvalue())
+    store = Registry(RegistrySettings((server.url,)))
+    changes = DebeziumReader(settings(encoding="avro", has_registry=True), store).read(
+        pl.Series([*payloads, None, b"junk"], dtype=pl.Binary)
+    )
+    assert ops(changes) == [(0, "upsert", 1, "a"), (1, "upsert", 1, "b"), (3, "delete", 1, "a")]
+    assert changes.older == 1
+    assert changes.rejects.select("offset", "reason").rows() == [(5, "no_schema_id")]
+    assert str(changes.raw["price"][0]) == "12.34"
+    assert changes.raw["at"][0].microsecond == 1
+    store.close()
+
+
+def test_settings_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(FormatInvalid, match="registry"):
+        settings(encoding="avro")
+    with pytest.raises(FormatInvalid, match="seconds"):
+        settings(time_unit="s")
+
+
+def test_events_that_hold_two_objects_or_half_of_one_cannot_take_anothers_place() -> None:
+    good = [text(event("c", after=row(number)), has_schema=False) for number in range(5)]
+    torn = [good[0] + good[1], b'{"op":', b'{"x":1}}']
+    changes = read([*torn, *good], time_unit="us", decimals="bytes")
+    assert changes.rejects["offset"].to_list() == [0, 1, 2]
+    assert [number for _, _, number, _ in ops(changes)] == [0, 1, 2, 3, 4]
