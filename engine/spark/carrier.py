@@ -53,6 +53,12 @@ OWN_EMITTED: Final = 1 << 30
 LOCK_S: Final = 20.0
 """How long a commit of a shared carrier waits for a lock that somebody else holds on a member's tables: the others wait as long."""
 
+CANCEL_EVERY_S: Final = 0.5
+"""How often the jobs of a stream that is to stop are looked for."""
+
+END_S: Final = 120.0
+"""How long a stream whose last commit has failed is told to stop; after that only Spark tries."""
+
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -223,18 +229,28 @@ class Carrier:
     def stop(self, timeout: float) -> bool:
         """Stop after the round at hand is abandoned; returns whether it stopped within ``timeout`` seconds."""
         self._is_stopping = True
-        query, deadline = self._query, time.monotonic() + timeout
-        if query is not None:
-            stopper = threading.Thread(target=query.stop, daemon=True)
-            stopper.start()
-            stopper.join(timeout)
-            if stopper.is_alive():
-                return False
+        deadline = time.monotonic() + timeout
+        if self._query is not None and not self._stop_stream(self._query, timeout):
+            return False
         # The stream makes no further commit; one that is on its way counts as a whole or not at all.
         if self._flight is not None and not self._flight.wait(max(deadline - time.monotonic(), 0)):
             return False
         self._clear()
         return True
+
+    def _stop_stream(self, query: StreamingQuery, timeout: float) -> bool:
+        """Stop the stream; returns whether it did within ``timeout`` seconds.
+
+        Spark cancels the jobs that it finds, and waits. One that begins right behind that may wait in turn for a commit that will not come
+        (``engine.connectors.task_states.await_batch``), so it is looked for again and again.
+        """
+        stopper, deadline = threading.Thread(target=query.stop, daemon=True), time.monotonic() + timeout
+        stopper.start()
+        while stopper.is_alive() and (left_s := deadline - time.monotonic()) > 0:
+            stopper.join(min(CANCEL_EVERY_S, left_s))
+            if stopper.is_alive():
+                self._spark.sparkContext.cancelJobGroup(query.runId)
+        return not stopper.is_alive()
 
     def await_end(self, timeout: float | None) -> bool:
         """Wait until the stream ended, and its last commit; returns whether they did."""
@@ -247,7 +263,7 @@ class Carrier:
         """End the stream, whose last commit has failed while it went on."""
         self._failure = error
         if self._query is not None and not self._is_stopping:
-            self._query.stop()
+            self._stop_stream(self._query, END_S)
 
     @property
     def failure(self) -> BaseException | None:

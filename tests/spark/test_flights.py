@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 import polars as pl
 import pytest
+from pyspark.sql import DataFrame
 
 from engine.connectors.sink import Draft, Sink
 from engine.connectors.sink_batch import Committed
 from engine.errors import DataInvalid
 from engine.spark import runner
+from engine.spark.carrier import Carrier
 from engine.spark.checkpoint import planned_batch
 from engine.spark.runner import RunningQuery
 from tests.spark.conftest import Launcher
@@ -24,6 +27,9 @@ pytestmark = pytest.mark.spark
 
 ROWS = 1_000
 BATCHES = 5
+
+PASSED_BY_S = 2
+"""After that Spark has cancelled what jobs a stream had when it was told to stop."""
 
 
 @dataclass
@@ -102,6 +108,25 @@ def test_a_commit_that_fails_ends_the_query_and_what_was_read_behind_it_counts_n
     plan = launcher.replanned(**counting(name="failing", into={"table": "failing"}))
     launcher.run(plan, identity, 2, max_rows=ROWS)
     assert hourly_rows(launcher, "failing") == hourly_oracle(flights)
+
+
+def test_a_job_that_begins_when_its_stream_is_told_to_stop_is_found(
+    launcher: Launcher, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LateCarrier(Carrier):
+        def _done(self, batch: DataFrame, batch_id: int) -> DataFrame:
+            done = super()._done(batch, batch_id)
+            if batch_id > held.batch_id:
+                held.may_go_on.set()
+                wait_until(lambda: not query.is_active)
+                time.sleep(PASSED_BY_S)
+            return done
+
+    monkeypatch.setattr(runner, "Carrier", LateCarrier)
+    held.failure = DataInvalid("not to be written")
+    query, _, _ = launched(launcher, "begun_late")
+    wait_until(lambda: not query.is_active)
+    assert query.stop(DEADLINE_SECONDS)
 
 
 def test_a_stop_waits_for_the_commit_that_is_under_way(launcher: Launcher, held: Held) -> None:
