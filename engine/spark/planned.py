@@ -42,17 +42,26 @@ class Planned:
     is_looked_at: bool = False
     watched: frozenset[str] | None = None
 
+    @property
+    def place(self) -> tuple[PacketReader, Cursor] | None:
+        """With what and from where it reads on; None: only a look of its own tells whether there is something new."""
+        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+            return None
+        return self.reader, self.start
+
     def rests(self, ends: Ends) -> bool:
         """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""
-        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+        if (place := self.place) is None:
             return False
-        return self.reader.has_read(self.start, ends)
+        reader, start = place
+        return reader.has_read(start, ends)
 
     def unread(self, ends: Ends) -> list[LogPlace]:
         """Say what a look at it will ask of logs, where that can be asked beforehand."""
-        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+        if (place := self.place) is None:
             return []
-        return self.reader.unread(self.start, ends)
+        reader, start = place
+        return reader.unread(start, ends)
 
 
 def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:

@@ -239,9 +239,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Ends:
         """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
-        known = [
-            planned for planned in self._members.values() if planned.is_looked_at and planned.watched and not planned.failure
-        ]
+        known = [planned for planned in self._members.values() if planned.place is not None and not planned.failure]
         if not known or self._is_bounded:
             return {}
         dsn = next(planned.spec.dsn for planned in known if planned.spec is not None)
