@@ -3,8 +3,9 @@
 A packet is one row of ``PACKET_SCHEMA``. ``data`` packets carry a frame as an Arrow IPC stream, for the stage that reads their input;
 ``tick`` packets bring every task the clock and how far feeds were read; ``replay`` packets bring late records to the stage that refused
 them, and ``replayed`` ones carry, like ``data``, what came of them; ``active`` packets tell the next stage's tasks that records came to this
-one's, where silence counts (T10); the other kinds ride along to the sink untouched: ``progress``, ``reject``, ``late``, ``stats``, the ``state``
-that each task has behind the batch, and the ``cursor``, where the batch ends. ``failed`` stands for a whole batch of a query.
+one's, and the first stage's that records came which only a later one reads, where silence counts (T10); the other kinds ride along to the
+sink untouched: ``progress``, ``reject``, ``late``, ``stats``, the ``state`` that each task has behind the batch, and the ``cursor``, where the
+batch ends. ``failed`` stands for a whole batch of a query.
 Knows nothing of where records come from.
 """
 
@@ -124,6 +125,10 @@ class HasBlob(Protocol):
 def emitted_by(stage_index: int) -> int:
     """Return what stands for an input in the packets that a stage emits: below every ``Input.index``."""
     return -1 - stage_index
+
+
+BEFORE_ALL_STAGES: Final = emitted_by(-1)
+"""What an ``active`` packet comes from that the source makes."""
 
 
 def stage_of(emitted: int) -> int:

@@ -106,11 +106,13 @@ class Pipeline:
         raw = list(slices) if self._plan.tasks == 1 else with_heads(list(slices))
         step = Step()
         emitted: list[Emission] = []
+        stages = {item.index: item.stage for item in self._plan.inputs}
+        is_active = any(stages[item.input_index] > 0 for item in raw if item.frame.height)
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}
             given = [item for item in raw if item.input_index in own]
             given += [Slice(UPSTREAM, "", ordinal, each.changes) for ordinal, each in enumerate(emitted) if each.changes.height]
-            is_active = any(each.is_active for each in emitted)
+            is_active = is_active or any(each.is_active for each in emitted)
             emitted = []
             for ordinal, task in enumerate(self._stages[stage.index]):
                 share = _share(given, ordinal, self._plan.tasks)

@@ -1,8 +1,8 @@
 """How long a task has been silent, and what silence in the stages before brings it, moment by moment (T10).
 
 Silence is judged by the query's inputs: a later stage's task is silent while the tasks before it are, whatever they emit, and what
-they emit because of the silence it takes at the moment of the wall clock at which they let it go. So a plan of several
-stages does what one of a single stage would.
+they emit because of the silence it takes at the moment of the wall clock at which they let it go. Records that only a later stage
+reads end the silence of all tasks before it, whose keys they do not have. So a plan of several stages does what one of a single stage would.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class Task:
             readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
             awake_ms: since when, by the wall clock, nothing that came was left unread: before that no silence counts; None: always.
             is_release: let go behind the records what an edit has made due (J11).
-            is_upstream_active: records came to a task of the stage before: this one is not silent either.
+            is_upstream_active: records came to a task of the stage before, or to an input of a later one: this one is not silent either.
             replays: late records that go through again behind all that.
         """
         self._now_ms, last_ms = max(self._now_ms, now_ms), self._now_ms

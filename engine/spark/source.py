@@ -9,7 +9,7 @@ from uuid import UUID
 
 from engine.connectors.feeds import ReadRequest
 from engine.connectors.fetched import Fetched, LogSplit
-from engine.connectors.packets import Packet, encode_json
+from engine.connectors.packets import BEFORE_ALL_STAGES, Packet, encode_json
 from engine.spark.cursors import FeedInputs, feeds_of
 from engine.spark.source_spec import SourceSpec, SplitGroup
 from engine.spark.watch import each_at_work, watch
@@ -93,9 +93,14 @@ class PacketReader:
         return Packet(0, "stats", group.cuts[0].index, 0, 0, 0, None, None, group.now_ms, encode_json(stats))
 
     def _told(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
-        """Pass a split's packets on; where the feed is held for, tell every task how far it was read."""
+        """Pass a split's packets on; tell every task how far a feed is read that is held for, and of records that it does not see."""
+        is_told = self._spec.clock is None
         for packet in packets:
             yield packet
+            if not is_told and packet.kind == "data" and self._spec.inputs[packet.input].stage > 0:
+                is_told = True  # T10: the tasks before that stage are not silent
+                for task in range(self._spec.tasks):
+                    yield Packet(task, "active", BEFORE_ALL_STAGES, 0, 0, 0, None, None, group.now_ms, b"")
             held = group.held.get((index, packet.partition)) if packet.kind == "progress" else None
             if held is not None and held.read_to_ms is None:
                 feed, progress = self._feeds[index][0].feed, json.loads(packet.blob)

@@ -239,6 +239,15 @@ def test_one_stage_and_two_agree_on_what_silence_does_and_marks(waiting: str, en
     assert played(one, script) == played(two, script)
 
 
+@pytest.mark.parametrize("column", ["j", "k"])
+def test_records_that_only_a_later_stage_reads_end_the_silence_of_the_tasks_before_it(column: str) -> None:
+    script = [Batch([("r", "b", 1_350), ("s", "b", 1_604)], 0, has_slept=False), Batch([("r", "a", 985)], 300, has_slept=False)]
+    rows, counters = played(two_steps("grace", "streams", column), script)
+    assert (rows, counters["r", "join_window_closed"]) == ([], 2), (
+        "silence begins at 300: both clocks rise by 500 until s goes on"
+    )
+
+
 BY_EVENT_TIME = [(waiting, ending) for waiting in WAITING for ending in ENDINGS if (waiting, ending) != ("hold", "wall clock")]
 """All but where a timer starts when another has rung: a wall clock shows the time of a batch (T5), so the second depends on the ticks."""
 

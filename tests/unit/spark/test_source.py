@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +12,7 @@ import pytest
 
 from engine.connectors.admission import BatchLimit, Chunk
 from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
-from engine.connectors.packets import Packet
+from engine.connectors.packets import BEFORE_ALL_STAGES, Packet
 from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import SourceUnavailable, StateCorrupt
@@ -281,3 +281,24 @@ def test_a_launch_that_would_begin_behind_the_end_of_a_feed_is_refused() -> None
     with pytest.raises(Exception, match="reading goes on at 30, but the feed ends at 20") as refused:
         latest(planner, planner.start)
     assert isinstance(refused.value, StateCorrupt)
+
+
+class Filled(FakeFeed):
+    """A feed whose splits hold two packets of records each."""
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
+        for first in (split.start, split.start + 1):
+            yield Packet(1, "data", request.inputs[0].index, split.partition, first, 1, 0, 0, request.now_ms, b"")
+        yield from super().read(split, request)
+
+
+@pytest.mark.parametrize(("stage", "has_clock", "told"), [(1, True, [0, 1]), (0, True, []), (1, False, [])])
+def test_every_task_is_told_of_records_that_only_a_later_stage_reads(stage: int, has_clock: bool, told: list[int]) -> None:
+    inputs = (replace(an_input(0, "orders", "orders"), stage=stage),)
+    start = new_cursor({"log:orders": {"0": 0}}, 0, 0)
+    spec = SourceSpec("", inputs, 2, start, BatchLimit(10, 10**9), 2, Clock(uuid4(), frozenset()) if has_clock else None)
+    feeds = [(Filled(Feed("log:orders", "log", "orders"), {0: 10}), inputs)]
+    (group,) = BatchPlanner(spec, feeds).groups(start, {"feeds": {"log:orders": {"0": 10}}, "now_ms": 77})
+    packets = [packet for packet in PacketReader(spec, feeds).read(group) if packet.kind == "active"]
+    assert [packet.task for packet in packets] == told
+    assert {packet.input for packet in packets} <= {BEFORE_ALL_STAGES}
