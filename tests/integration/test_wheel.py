@@ -16,7 +16,6 @@ import site
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import tomllib
@@ -34,6 +33,7 @@ from packaging.utils import canonicalize_name
 
 from app import __version__
 from tests.conftest import ROOT
+from tests.stored.archive import unpack
 
 PACKAGES = ("app", "engine", "migrations")
 EXTRAS = ("demo", "embedded", "java", "otel")
@@ -111,8 +111,7 @@ def test_a_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> Non
 
 def test_the_source_distribution_makes_the_same_wheel_and_holds_its_tests(built: Path, wheel: Path, tmp_path: Path) -> None:
     (path,) = built.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(path, tmp_path)
     (source,) = tmp_path.iterdir()
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=source, check=True, capture_output=True

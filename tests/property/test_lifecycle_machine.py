@@ -131,7 +131,7 @@ class Driver:
         return leased.query_id.int % 2 == 0
 
     def _purge(self, connection: psycopg.Connection[Any], leased: LeasedQuery) -> None:
-        transitions.purge(connection, self.id, leased)
+        transitions.purge(connection, self.id, leased, ROOT.id)
 
 
 class Lifecycle(RuleBasedStateMachine):
