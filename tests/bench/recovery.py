@@ -42,10 +42,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench recovery")
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--between", type=float, default=BETWEEN_S, help="seconds from a commit to the next kill")
+    parser.add_argument("--no-spare", action="store_true", help="without a process that waits to take over")
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     more = {"SLACKWATER_SPARK__CLASS_ARCHIVE": "true", "SLACKWATER_LOG__FORMAT": "json", "SLACKWATER_LOG__LEVEL": "DEBUG"}
+    if not options.no_spare:
+        more["SLACKWATER_DRIVER__SPARE"] = "true"
     with fresh_service(options.work.resolve(), more=more) as service:
         figures = _measure(service, options.kills, options.between)
     _print(figures)
@@ -104,7 +107,9 @@ def _print(figures: Sequence[dict[str, float]]) -> None:
     table = Table(title="seconds from kill -9 of the driver (median, least, most)")
     for name in ("", "median", "least", "most"):
         table.add_column(name, justify="right")
-    for name in sorted({name for each in figures for name in each}, key=lambda name: median(each.get(name, 0) for each in figures)):
+    for name in sorted(
+        {name for each in figures for name in each}, key=lambda name: median(each.get(name, 0) for each in figures)
+    ):
         values = [each[name] for each in figures if name in each]
         table.add_row(name, *(f"{value:.2f}" for value in (median(values), min(values), max(values))))
     Console(width=150).print(table)

@@ -59,6 +59,7 @@ def fresh_service(work: Path, max_queries: int | None = None, more: Mapping[str,
         "SLACKWATER_FILES_ROOT": str(work),
         "SLACKWATER_SPARK__DRIVER_MEMORY": "4g",
         "SLACKWATER_SPARK__CLASS_ARCHIVE": "false",  # made a minute after the start, in the middle of what is measured
+        "SLACKWATER_DRIVER__SPARE": "false",  # the same
         **(more or {}),
     }
     if max_queries is not None:
