@@ -67,6 +67,7 @@ class Spares:
         self._code = code
         self._after_s = after_s
         self._held: _Held | None = None
+        self._said_ready: int | None = None
         self._due_at: float | None = None
 
     @property
@@ -86,13 +87,17 @@ class Spares:
         if self._held is not None and (exit_code := self._held.spawned.process.returncode) is not None:
             log.warning("spare_lost", pid=self._held.spawned.process.pid, exit_code=exit_code)
             await self.end()
+            self._said_ready = None
             self._due_at = now + AGAIN_S
         if self._held is None and now >= self._due_at and psutil.virtual_memory().available >= LEAST_FREE_BYTES:
             await self._start()
+        if self.ready_pid != self._said_ready:
+            self._said_ready = self.ready_pid
+            log.info("spare_ready", pid=self._said_ready)
 
     async def take(self) -> Spawned | None:
         """Let the spare be the driver, and return it; None where there is none that can. What cannot is ended."""
-        self._due_at = None
+        self._due_at = self._said_ready = None
         if self._held is None:
             return None
         held, process = self._held, self._held.spawned.process
