@@ -49,6 +49,8 @@ class DriverSettings(BaseModel):
         max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
             processes and connections; heavy ones need about 100 MB and three connections each (`carrier` in their status).
         rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
+        spare: keep a process (250 MB) that takes over when the driver dies: it has imported everything, so queries run again sooner.
+        spare_after_ms: a driver has been ready for so long when its spare is started.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +66,8 @@ class DriverSettings(BaseModel):
     healthy_after_ms: int = Field(default=120_000, ge=0)
     max_queries: int = Field(default=100, ge=1, le=1_000)
     rebalance_after_ms: int = Field(default=60_000, ge=0)
+    spare: bool = True
+    spare_after_ms: int = Field(default=30_000, ge=0)
 
 
 class LogSettings(BaseModel):

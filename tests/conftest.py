@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CLASSES = Path(sys.prefix) / "classes"
 """Where ``tests.classes`` puts an archive of Spark's classes; every JVM that a test starts takes them from there."""
 os.environ["SLACKWATER_SPARK__CLASS_ARCHIVE_DIR"] = str(CLASSES)
+# A spare is 250 MB and seconds of CPU; those tests have one that are about it.
+os.environ["SLACKWATER_DRIVER__SPARE"] = "false"
 
 # On a machine that other tests share, slow is no news.
 settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

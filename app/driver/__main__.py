@@ -1,6 +1,6 @@
 """``python -P -m app.driver``: a driver with Spark, told by the same environment variables as the service.
 
-The JVM starts first, while Python imports what works with it.
+The JVM starts first, while Python imports what works with it. A spare starts none before its turn has come.
 """
 
 import logging
@@ -18,7 +18,10 @@ if __name__ == "__main__":
         os.umask(0o077)
         logging.getLogger("py4j").setLevel(logging.WARNING)
         begun = SessionStart(load_settings())
-        begun.begin()
+        if "--spare" in sys.argv:
+            begun.prepare()
+        else:
+            begun.begin()
     from app.driver.entry import main
     from app.driver.spark_runner import SparkRunner
 

@@ -13,6 +13,7 @@ import structlog
 
 from app.driver.ports import Runner
 from app.driver.process import Identity, run_driver
+from app.driver.turn import await_turn
 from app.effective_settings import load_settings
 from app.settings import Settings
 from app.telemetry import configure_logging
@@ -25,7 +26,8 @@ log = structlog.stdlib.get_logger(__name__)
 def main(make_runner: Callable[[Settings], Runner]) -> None:
     """Read the command line and the environment, be a driver, and leave: also with threads that hang.
 
-    Under a supervisor it gets its id and the pid of the supervisor; started by hand or by an orchestrator it needs neither.
+    A spare waits for its turn first; what is not imported by now delays it later. Under a supervisor it gets its id and the supervisor's pid;
+    started by hand or by an orchestrator it needs neither.
     """
     parser = argparse.ArgumentParser(
         prog="python -P -m app.driver", description="Runs streaming queries; told by SLACKWATER_ variables."
@@ -34,7 +36,14 @@ def main(make_runner: Callable[[Settings], Runner]) -> None:
         "--driver-id", type=uuid.UUID, default=None, help="name of this process in slackwater.driver (default: a new one)"
     )
     parser.add_argument("--supervisor-pid", type=int, default=None, help="end when this process, the parent, is gone")
+    parser.add_argument(
+        "--spare",
+        action="store_true",
+        help="be the driver when the supervisor says so at standard input, a socket, and not before",
+    )
     arguments = parser.parse_args()
+    if arguments.spare and not await_turn():
+        return
     make_children_safe()
     settings = load_settings()
     # What this process and its children write holds users' records: nobody else on the machine is to read it.

@@ -73,6 +73,8 @@ class DriverHealth:
     @property
     def pause_s(self) -> float:
         """How long to wait before the next driver is started. One that was ready is followed at once, however short its life was."""
+        if self.failed_starts == 0:
+            return 0.0
         longest = LONGEST_AFTER_KILL_S if self.was_killed else LONGEST_RESTART_S
         return min(longest, FIRST_RESTART_S * 2.0 ** min(self.failed_starts, 10))
 

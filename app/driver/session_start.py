@@ -11,7 +11,7 @@ from typing import Any
 
 from app.settings import Settings
 from engine.spark.cluster import ClusterSettings
-from engine.spark.session import SparkSettings, register_source, start_session
+from engine.spark.session import Prepared, SparkSettings, import_source, prepare_session, register_source, start_session
 
 
 class SessionStart:
@@ -27,8 +27,18 @@ class SessionStart:
     def __init__(self, of_service: Settings) -> None:
         self.settings = spark_settings(of_service)
         self._thread: threading.Thread | None = None
+        self._prepared: Prepared | None = None
         self._session: Any = None  # a SparkSession; only engine.spark imports pyspark
         self._failure: Exception | None = None
+
+    def prepare(self) -> None:
+        """Do now what needs no JVM, and return when everything is imported that the session will ask for.
+
+        Raises:
+            JavaMissing: no usable Java.
+        """
+        self._prepared = prepare_session(self.settings)
+        import_source()
 
     def begin(self) -> None:
         """Start it now, and return at once."""
@@ -37,7 +47,7 @@ class SessionStart:
 
     def _start(self) -> None:
         try:
-            self._session = start_session(self.settings)
+            self._session = start_session(self.settings, self._prepared)
         except Exception as error:  # noqa: BLE001 - raised where the session is asked for
             self._failure = error
 

@@ -1,34 +1,34 @@
 """Keeps one driver process alive for as long as the service lives.
 
 The supervisor deals with processes and with nothing else: it starts the driver in a session of its own, looks at its heartbeat,
-ends what is left of its session when it died or fell silent, gives back its leases, and starts the next one. Orphans of a service
-that was killed end themselves when they notice; a supervisor that is faster ends them.
+ends what is left of its session when it died or fell silent, gives back its leases, and starts the next one; that is a spare
+(``app.driver.spare``) where there is one. Orphans of a service that was killed end themselves when they notice; a supervisor that is faster
+ends them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import psycopg
 import structlog
 from pydantic import BaseModel, SecretStr
 
-from app.driver.health import DriverHealth
+from app.driver.health import FIRST_RESTART_S, DriverHealth
 from app.driver.process import CLOSE_S
 from app.driver.process_group import create_time, end_session, is_same_process
 from app.driver.schema_fit import LOOK_EVERY_S, schema_problem
+from app.driver.spare import Spares
+from app.driver.spawning import Spawning
 from app.settings import ENV_PREFIX, NESTING, Settings
 from app.store import drivers
 from app.store.drivers import DriverRow
@@ -44,7 +44,6 @@ SILENT_LOOKS = 3
 FIRST_HEARTBEAT_S = 30.0
 # A killed process is gone within milliseconds, its JVM within about two seconds.
 KILL_PATIENCE_S = 15.0
-MAX_LOG_BYTES = 64 * 1024 * 1024
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
@@ -64,15 +63,15 @@ class Supervisor:
     Args:
         settings: handed to the driver as environment variables.
         dsn: the database; replaces ``settings.database_url``.
-        command: what to start; it understands ``--driver-id`` and ``--supervisor-pid``.
+        command: what to start; see ``Spawning``.
     """
 
     def __init__(self, settings: Settings, dsn: str, command: Sequence[str] = DRIVER_COMMAND) -> None:
         self._settings = settings
         self._dsn = dsn
-        self._command = tuple(command)
-        self._environment = {**import_environment(), **ALLOCATOR, **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
-        self._log_path = settings.data_dir / "driver.log"
+        environment = {**import_environment(), **ALLOCATOR, **environment_of(settings), f"{ENV_PREFIX}DATABASE_URL": dsn}
+        self._spawning = Spawning(tuple(command), environment, settings.data_dir / "driver.log")
+        self._spares = Spares(self._spawning, settings.driver.spare_after_ms / 1000 if settings.driver.spare else None)
         self._ending = asyncio.Event()
         self._health = DriverHealth(unready_since=None)
         self._task: asyncio.Task[None] | None = None
@@ -80,6 +79,11 @@ class Supervisor:
     def trouble(self) -> str | None:
         """Say why this supervisor has no ready driver; None where it has one, or where one may still come up."""
         return self._health.trouble(time.monotonic())
+
+    @property
+    def spare_pid(self) -> int | None:
+        """Return the process that takes over when the driver ends; None where a new one is to be started."""
+        return self._spares.ready_pid
 
     async def start(self) -> None:
         """Begin to supervise; returns at once."""
@@ -101,18 +105,25 @@ class Supervisor:
         await self.stop()
 
     async def _supervise(self) -> None:
-        while not self._ending.is_set():
-            try:
-                if not await self._schema_fits():
-                    continue
+        try:
+            while not self._ending.is_set():
+                await self._wait(await self._supervise_one())
+        finally:
+            await asyncio.shield(self._spares.end())
+
+    async def _supervise_one(self) -> float:
+        """Start a driver and stay with it. Returns the seconds to wait before the next one."""
+        try:
+            if await self._schema_fits():
                 await self._end_orphans()
                 await self._keep_one()
-            except psycopg.Error as error:
-                log.warning("supervision_failed", error=str(error))
-            except OSError as error:
-                self._health.did_not_start(error.strerror or type(error).__name__)
-                log.warning("supervision_failed", error=str(error))
-            await self._wait(self._health.pause_s)
+        except psycopg.Error as error:
+            log.warning("supervision_failed", error=str(error))
+            return max(FIRST_RESTART_S, self._health.pause_s)
+        except OSError as error:
+            self._health.did_not_start(error.strerror or type(error).__name__)
+            log.warning("supervision_failed", error=str(error))
+        return self._health.pause_s
 
     async def _schema_fits(self) -> bool:
         """Wait until a driver of this version can work on the schema; False when the supervisor is to end before that."""
@@ -139,7 +150,7 @@ class Supervisor:
             "exit_code": driver.process.returncode,
             "lived_s": round(lived_s, 1),
             "is_gone": is_gone,
-            "log": str(self._log_path),
+            "log": str(self._spawning.log_path),
         }
         if self._ending.is_set():
             log.info("driver_stopped", driver_id=str(driver.id), **ended)
@@ -148,22 +159,11 @@ class Supervisor:
             log.warning("driver_lost", driver_id=str(driver.id), **ended)
 
     async def _spawn(self) -> _Driver:
-        driver_id = uuid.uuid4()
-        with _open_log(self._log_path) as output:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                "--driver-id",
-                str(driver_id),
-                "--supervisor-pid",
-                str(os.getpid()),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=self._environment,
-                start_new_session=True,
-            )
-        log.info("driver_spawned", driver_id=str(driver_id), pid=process.pid)
-        return _Driver(driver_id, process, time.monotonic())
+        await asyncio.to_thread(self._spawning.put_log_aside)
+        spare = await self._spares.take()
+        spawned = spare or await self._spawning.spawn()
+        log.info("driver_spawned", driver_id=str(spawned.id), pid=spawned.process.pid, was_spare=spare is not None)
+        return _Driver(spawned.id, spawned.process, time.monotonic())
 
     async def _until_it_ends(self, driver: _Driver) -> None:
         """Return when the driver ended, was asked to end, or is not heard of any more."""
@@ -180,6 +180,8 @@ class Supervisor:
                 if silent_looks == SILENT_LOOKS:
                     log.error("driver_silent", driver_id=str(driver.id), pid=driver.process.pid)
                     return
+                if self._health.unready_since is None:
+                    await self._spares.keep()
             if not ended.done():
                 await self._terminate(driver, ended)
         finally:
@@ -268,12 +270,3 @@ def _is_supervised(row: DriverRow) -> bool:
     if row.supervisor_pid is None or row.supervisor_create_time is None:
         return is_same_process(row.pid, row.create_time)
     return is_same_process(row.supervisor_pid, row.supervisor_create_time)
-
-
-def _open_log(path: Path) -> IO[bytes]:
-    """Open the driver's log for appending; one that has grown large is put aside first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
-        path.replace(path.with_suffix(".log.1"))
-    path.touch(mode=0o600)
-    return path.open("ab")

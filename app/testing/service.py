@@ -83,6 +83,7 @@ class Service:
             "SLACKWATER_PORT": str(self.port),
             "SLACKWATER_DRIVER__STOP_TIMEOUT_MS": "15000",
             "SLACKWATER_SPARK__CLASS_ARCHIVE": "false",  # for later starts, which a temporary directory seldom sees
+            "SLACKWATER_DRIVER__SPARE": "false",
             **self._settings,
         }
 

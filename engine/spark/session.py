@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psutil
@@ -117,14 +118,32 @@ def build_session(settings: SparkSettings) -> SparkSession:
     return session
 
 
+def import_source() -> Any:
+    """Import how queries read, and with it most of the engine: a JVM can start meanwhile. Returns the module."""
+    return import_module("engine.spark.rounds")
+
+
 def register_source(session: SparkSession) -> None:
     """Tell the session how queries read."""
-    rounds = import_module("engine.spark.rounds")  # and with it most of the engine: a JVM can start meanwhile
-    session.dataSource.register(rounds.PacketSource)
+    session.dataSource.register(import_source().PacketSource)
 
 
-def start_session(settings: SparkSettings) -> SparkSession:
-    """Start the JVM and return the session. One per process; sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` of this process.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a session needs besides its JVM.
+
+    Attributes:
+        home: where Spark writes.
+        scratch: this process's own directory there.
+    """
+
+    java: Java
+    home: Path
+    scratch: Path
+
+
+def prepare_session(settings: SparkSettings) -> Prepared:
+    """Find Java, start the process that Spark's Python processes are forked from, and set ``JAVA_HOME`` and ``PYSPARK_PYTHON`` of this process.
 
     Raises:
         JavaMissing: no usable Java.
@@ -138,6 +157,20 @@ def start_session(settings: SparkSettings) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.master.startswith("local") and sys.platform == "linux":
         os.environ["PYSPARK_PYTHON"] = str(start_fork_server(scratch).executable)
+    return Prepared(java, home, scratch)
+
+
+def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> SparkSession:
+    """Start the JVM and return the session. One per process; sets variables of this process.
+
+    Args:
+        settings: what it is built with.
+        prepared: with the same settings; None: that is done here.
+
+    Raises:
+        JavaMissing: no usable Java.
+    """
+    prepared = prepared or prepare_session(settings)
     os.environ["SPARK_HOME"] = str(_spark_home(settings))
     # Spark's scripts take these from the environment and would run with other settings.
     for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
@@ -146,7 +179,7 @@ def start_session(settings: SparkSettings) -> SparkSession:
         "spark.master": _slots(settings.master),
         "spark.app.name": settings.app_name,
         **_SETTINGS,
-        **_places(home, scratch, f"{_archive_option(settings, java)} {_young(settings.driver_memory)}"),
+        **_places(prepared, f"{_archive_option(settings, prepared.java)} {_young(settings.driver_memory)}"),
         **_executors(settings),
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
@@ -158,7 +191,7 @@ def start_session(settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     if is_cluster(settings.master):
-        session.sparkContext.addPyFile(str(code_archive(scratch)))
+        session.sparkContext.addPyFile(str(code_archive(prepared.scratch)))
     return session
 
 
@@ -197,12 +230,12 @@ def _young(memory: str) -> str:
     return f"-XX:MaxNewSize={min(_YOUNG_MIB, int(mib / 4))}m"
 
 
-def _places(home: Path, scratch: Path, more: str) -> dict[str, str]:
+def _places(prepared: Prepared, more: str) -> dict[str, str]:
     selectors = "-Djava.nio.channels.spi.SelectorProvider=slackwater.Selectors"
-    jvm = f'{_JVM} {more} "-Djava.io.tmpdir={scratch}" {selectors} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}'
+    jvm = f'{_JVM} {more} "-Djava.io.tmpdir={prepared.scratch}" {selectors} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}'
     return {
-        "spark.sql.warehouse.dir": str(home / "warehouse"),
-        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(prepared.home / "warehouse"),
+        "spark.local.dir": str(prepared.scratch),
         "spark.driver.extraClassPath": str(JAR),
         "spark.driver.extraJavaOptions": jvm,
         # Where a worker's host has this file too, as in the same image. Else executors tell some twenty lines for each task and batch.

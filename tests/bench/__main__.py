@@ -5,6 +5,7 @@ figures and correctness; see `speed`.
 `python -m tests.bench latency`: how soon a record is a visible row, and where the time goes; see `latency`.
 `python -m tests.bench many`: 1 to 20 light queries in one driver; see `many`.
 `python -m tests.bench members`: what light queries cost in each round of their carrier, without Spark; see `members`.
+`python -m tests.bench recovery`: how soon a query commits again after its driver was killed; see `recovery`.
 `python -m tests.bench scale`: tables of millions of keys and full grace buffers beside small ones; see `scale`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import latency, many, members, reads, scale, sse
+from tests.bench import latency, many, members, reads, recovery, scale, sse
 from tests.bench.chained import CHAINS
 from tests.bench.files import write_input
 from tests.bench.jobs import join_from_feed
@@ -48,12 +49,14 @@ def main() -> int:
         return many.main(sys.argv[2:])
     if sys.argv[1:2] == ["members"]:
         return members.main(sys.argv[2:])
+    if sys.argv[1:2] == ["recovery"]:
+        return recovery.main(sys.argv[2:])
     if sys.argv[1:2] == ["scale"]:
         return scale.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument(
         "suite",
-        choices=["nxt", "core", "sse", "reads", "latency", "many", "members", "scale"],
+        choices=["nxt", "core", "sse", "reads", "latency", "many", "members", "recovery", "scale"],
         help="all but nxt have options of their own: core --help",
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")

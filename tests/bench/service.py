@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +41,13 @@ class Service:
 
 
 @contextmanager
-def fresh_service(work: Path, max_queries: int | None = None) -> Iterator[Service]:
+def fresh_service(work: Path, max_queries: int | None = None, more: Mapping[str, str] | None = None) -> Iterator[Service]:
     """Start a service on an empty data directory below ``work`` and remove the directory afterwards.
 
     Args:
         work: where.
         max_queries: of its driver; None: as by default.
+        more: variables of its environment.
     """
     data_dir = work / f"run-{uuid4().hex[:8]}"
     postgres = EmbeddedPostgres(data_dir / "postgres")
@@ -58,6 +59,8 @@ def fresh_service(work: Path, max_queries: int | None = None) -> Iterator[Servic
         "SLACKWATER_FILES_ROOT": str(work),
         "SLACKWATER_SPARK__DRIVER_MEMORY": "4g",
         "SLACKWATER_SPARK__CLASS_ARCHIVE": "false",  # made a minute after the start, in the middle of what is measured
+        "SLACKWATER_DRIVER__SPARE": "false",  # the same
+        **(more or {}),
     }
     if max_queries is not None:
         environment["SLACKWATER_DRIVER__MAX_QUERIES"] = str(max_queries)
@@ -75,11 +78,16 @@ def fresh_service(work: Path, max_queries: int | None = None) -> Iterator[Servic
 
 def await_driver(service: Service) -> None:
     """Wait for a driver that has gone through its warm-up: what is measured is queries, not its start."""
+    await_logged(service, "spark_warmed_up")
+
+
+def await_logged(service: Service, event: str) -> None:
+    """Wait until the driver has logged something."""
     deadline = time.monotonic() + START_S
     log = service.data_dir / "driver.log"
-    while not log.exists() or "spark_warmed_up" not in log.read_text(errors="replace"):
+    while not log.exists() or event not in log.read_text(errors="replace"):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no driver within {START_S:.0f} s")
+            raise TimeoutError(f"no {event} within {START_S:.0f} s")
         time.sleep(POLL_S)
 
 

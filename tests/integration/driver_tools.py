@@ -47,7 +47,15 @@ def stays(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def fast_settings(data_dir: Path, **driver: int) -> Settings:
-    timings = {"poll_ms": 50, "lease_ttl_ms": 3_000, "heartbeat_ms": 200, "stop_timeout_ms": 1_500, "start_timeout_ms": 4_000}
+    """Return settings with short times and no spare; ``spare`` and the other settings of a driver may be given."""
+    timings = {
+        "poll_ms": 50,
+        "lease_ttl_ms": 3_000,
+        "heartbeat_ms": 200,
+        "stop_timeout_ms": 1_500,
+        "start_timeout_ms": 4_000,
+        "spare": False,
+    }
     return Settings(data_dir=data_dir, driver=DriverSettings(**{**timings, "backoff_base_ms": 40, "max_attempts": 4, **driver}))
 
 

@@ -131,8 +131,8 @@ async def test_whatever_a_driver_started_goes_with_it(dsn: str, tmp_path: Path, 
         assert session_members(driver_pid) == []
 
 
-def service(dsn: str, settings_dir: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **environment_of(fast_settings(settings_dir, lease_ttl_ms=600_000))}
+def service(dsn: str, settings_dir: Path, **driver: int) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **environment_of(fast_settings(settings_dir, lease_ttl_ms=600_000, **driver))}
     process = subprocess.Popen([sys.executable, "-c", SERVICE, dsn, *STUB], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"serving\n"

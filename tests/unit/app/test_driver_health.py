@@ -55,7 +55,7 @@ def test_a_driver_that_was_ready_is_followed_at_once_however_often_it_is_killed(
     for at_s in (14.0, 28.0, 42.0, 56.0, 70.0):
         health.saw_ready(9.0)
         health.ended(-9, 14.0, at_s)
-        assert health.pause_s == 0.5
+        assert health.pause_s == 0.0
 
 
 def test_drivers_that_do_not_come_up_are_started_ever_more_seldom_killed_ones_less_so() -> None:

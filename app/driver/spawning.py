@@ -1,0 +1,85 @@
+"""How a supervisor starts the process of a driver, and where that writes its log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from uuid import UUID
+
+MAX_LOG_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The process of a driver.
+
+    Attributes:
+        id: the driver's.
+    """
+
+    id: UUID
+    process: asyncio.subprocess.Process
+
+
+@dataclass(frozen=True, slots=True)
+class Spawning:
+    """What every process of a driver is started with.
+
+    Attributes:
+        command: it understands ``--driver-id``, ``--supervisor-pid`` and ``--spare``.
+        environment: its own.
+        log_path: where it writes; others read nothing there.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    log_path: Path
+
+    async def spawn(self, turn: int | None = None) -> Spawned:
+        """Start a process that leads a session of its own.
+
+        Args:
+            turn: the descriptor of a spare's standard input; None: the process is the driver at once.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        driver_id = uuid.uuid4()
+        spare = [] if turn is None else ["--spare"]
+        with _open_log(self.log_path) as output:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                "--driver-id",
+                str(driver_id),
+                "--supervisor-pid",
+                str(os.getpid()),
+                *spare,
+                stdin=asyncio.subprocess.DEVNULL if turn is None else turn,
+                stdout=output,
+                stderr=output,
+                env=dict(self.environment),
+                start_new_session=True,
+            )
+        return Spawned(driver_id, process)
+
+    def put_log_aside(self) -> None:
+        """Copy a log that has grown large, and empty it: a spare that waits has it open. Call it while no driver works."""
+        if not self.log_path.exists() or self.log_path.stat().st_size <= MAX_LOG_BYTES:
+            return
+        aside = self.log_path.with_suffix(".log.1")
+        aside.unlink(missing_ok=True)
+        aside.touch(mode=0o600)
+        shutil.copyfile(self.log_path, aside)
+        os.truncate(self.log_path, 0)
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    return path.open("ab")
