@@ -110,8 +110,9 @@ async def post_table_records(
     refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
 
     With `format=debezium` come change events, as Debezium Server's HTTP sink posts them. A change that is older in its database's log than one
-    of its key, or the same, is left out (`older_count`), however long ago that came; so a repeated request appends nothing. What cannot be read is
-    kept as a reject and answered 200, for Debezium would send it again for ever; with `on_bad_record: stop` the answer is 422, and it does.
+    of its key, or the same, is left out (`older_count`), however long ago that came; so a repeated request appends nothing. What cannot be
+    read is kept as a reject and answered 200, for Debezium would send it again for ever; with `on_bad_record: stop` the answer is 422, and
+    it does.
     """
     return await _append("table", name, request, services, asked, idempotency_key)
 

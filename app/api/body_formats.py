@@ -30,11 +30,12 @@ Format = Annotated[
     str | None,
     Query(
         **_TEXT,
-        description=f"How the body is written, one of {_FORMATS}; absent: as its media type says, strictly. `json`, `json_lenient` (as ksqlDB "
-        "reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object container file "
-        "(codecs null and deflate). `protobuf`: messages behind their lengths, as writeDelimitedTo writes them; their schema is the newest "
-        "of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (numbers as Kafka's serialisers write them): the body is one "
-        "record. With `registry` the body is one payload as in a topic, behind its schema's number. Fields that are not declared are left out.",
+        description=f"How the body is written, one of {_FORMATS}; absent: as its media type says, strictly. `json`, `json_lenient` (as "
+        "ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object "
+        "container file (codecs null and deflate). `protobuf`: messages behind their lengths, as writeDelimitedTo writes them; their schema "
+        "is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (numbers as Kafka's serialisers write them): the "
+        "body is one record. With `registry` the body is one payload as in a topic, behind its schema's number. Fields that are not declared "
+        "are left out.",
     ),
 ]
 RegistryName = Annotated[

@@ -61,7 +61,7 @@ class DebeziumToken(Answer):
         "DebeziumCredentials", body_examples(key=("An API key as the password", {"username": "debezium", "password": "sw_…"}))
     ),
 )
-async def authenticate_debezium(request: Request, body: JsonBody) -> DebeziumToken:
+async def admit_debezium(request: Request, body: JsonBody) -> DebeziumToken:
     """The sink's `authentication.jwt.url` is `…/v1/debezium/` and its password an API key with the role write. Nothing new is issued: the key
     is looked at and given back, and counts in each request as it would anywhere.
     """  # noqa: D205 - two sentences

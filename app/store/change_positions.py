@@ -145,8 +145,8 @@ def _forgotten(placed: pl.DataFrame, newest: pl.DataFrame, floors: dict[str, str
 
 def _rejects(accepted: pl.DataFrame) -> pl.DataFrame:
     detail = (
-        "the change is older than others of its table whose positions are no longer kept (SLACKWATER_CHANGES_RETENTION_MS), so it may be one that "
-        "was overtaken; let Debezium take a new snapshot of the table"
+        "the change is older than others of its table whose positions are no longer kept (SLACKWATER_CHANGES_RETENTION_MS), so it may be one "
+        "that was overtaken; let Debezium take a new snapshot of the table"
     )
     texts = excerpts_of(accepted.select(name for name in accepted.columns if not name.startswith("_")))
     pairs = zip(accepted.get_column("_offset").to_list(), texts, strict=True)

@@ -114,7 +114,8 @@ async def test_a_route_answers_the_roles_of_its_rule_and_nobody_else(
         header = keys[kind]
         response = await client.request(method, url, headers={} if header is None else {"authorization": header})
         if needed is None:
-            assert response.status_code == 200, kind
+            # An open route that takes a body says that there is none.
+            assert response.status_code == (200 if method == "GET" else 415), kind
         elif kind in REFUSED:
             problem(response, 401, REFUSED[kind])
             assert response.headers["www-authenticate"].startswith("Bearer")

@@ -233,11 +233,13 @@ def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
 
 def _without_tombstones(payloads: pl.Series) -> pl.Series:
     """Debezium's sinks send a tombstone as an empty body, or as JSON's null."""
-    is_tombstone = (payloads.bin.size() == 0) | (payloads == b"null")
+    sizes = payloads.bin.size()
+    is_tombstone = (sizes == 0) | (sizes == len(_NULL)) & payloads.bin.starts_with(_NULL)
     return payloads.set(is_tombstone, None) if is_tombstone.any() else payloads
 
 
 _framed: Final = _of_payloads(lambda body, _asked: whole(body))
+_NULL: Final = b"null"
 _SINGLE: Final = ("string", "bytes", "kafka")
 
 POSTED: Final[dict[str, BodyFormat]] = {

@@ -98,9 +98,10 @@ def _completed(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
     """Give the envelopes all the fields that are looked at: a schema may lack some, and none may have come."""
     rows = frame.height
     plain = [
-        pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
+        frame.get_column(name).cast(dtype)
+        if name in frame.columns
+        else pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
         for name, dtype in _PLAIN.items()
-        if name not in frame.columns
     ]
     structs = [_struct(frame, side, columns.polars()) for side in ("before", "after")]
     known = {name: kind.polars for name, kind in SOURCE.fields}
