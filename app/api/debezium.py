@@ -16,12 +16,12 @@ from engine.definition.model import Model
 
 router = APIRouter(prefix="/v1/debezium/auth", tags=["records"], dependencies=[OnlyKnownParameters])
 
-EXPIRES_MS = 3_600_000
-"""After it Debezium asks again. The key itself may count longer, or less long: that each request shows."""
+EXPIRES_MS = 365 * 86_400_000
+"""After it Debezium asks again, and ends where it gets no answer then. Whether the key counts each request shows, by 401."""
 
 _MOST_CHARS = 8_192
 _TOKEN: dict[str, Any] = {
-    "jwt": "sw_…", "jwtRefreshToken": "sw_…", "expiresIn": EXPIRES_MS, "refreshTokenExpiresIn": EXPIRES_MS,
+    "jwt": "sw_…", "jwt_refresh_token": "sw_…", "expires_in": EXPIRES_MS, "refresh_token_expires_in": EXPIRES_MS,
 }  # fmt: skip
 _RESPONSES: dict[int | str, dict[str, Any]] = {200: answered(_TOKEN, "The key."), **problems(400, 401, 413, 415, 422)}
 
@@ -31,25 +31,25 @@ class DebeziumCredentials(Model):
 
     username: str = Field(max_length=_MOST_CHARS, description="Any: the key says who it is.", examples=["debezium"])
     password: str = Field(max_length=_MOST_CHARS, description="An API key, or a token.", examples=["sw_…"])
-    tokenExpiryInMinutes: int | None = Field(default=None, description="Not looked at.")  # noqa: N815 - Debezium's
-    refreshTokenExpiryInMinutes: int | None = Field(default=None, description="Not looked at.")  # noqa: N815 - Debezium's
+    token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
+    refresh_token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
 
 
 class DebeziumRefresh(Model):
     """What it sends when the time is over."""
 
-    jwtRefreshToken: str = Field(max_length=_MOST_CHARS, description="From the answer before.", examples=["sw_…"])  # noqa: N815 - Debezium's
-    tokenExpiryInMinutes: int | None = Field(default=None, description="Not looked at.")  # noqa: N815 - Debezium's
-    refreshTokenExpiryInMinutes: int | None = Field(default=None, description="Not looked at.")  # noqa: N815 - Debezium's
+    jwt_refresh_token: str = Field(max_length=_MOST_CHARS, description="From the answer before.", examples=["sw_…"])
+    token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
+    refresh_token_expiry_in_minutes: int | None = Field(default=None, description="Not looked at.")
 
 
 class DebeziumToken(Answer):
     """What Debezium sends with each request."""
 
     jwt: str = Field(description="The key that was given.")
-    jwtRefreshToken: str = Field(description="The same.")  # noqa: N815 - Debezium's
-    expiresIn: int = Field(description="Milliseconds.")  # noqa: N815 - Debezium's
-    refreshTokenExpiresIn: int = Field(description="Milliseconds.")  # noqa: N815 - Debezium's
+    jwt_refresh_token: str = Field(description="The same.")
+    expires_in: int = Field(description="Milliseconds.")
+    refresh_token_expires_in: int = Field(description="Milliseconds.")
 
 
 @router.post(
@@ -74,15 +74,15 @@ async def admit_debezium(request: Request, body: JsonBody) -> DebeziumToken:
     response_model=DebeziumToken,
     responses=_RESPONSES,
     openapi_extra=request_body(
-        "DebeziumRefresh", body_examples(key=("The token of the answer before", {"jwtRefreshToken": "sw_…"}))
+        "DebeziumRefresh", body_examples(key=("The token of the answer before", {"jwt_refresh_token": "sw_…"}))
     ),
 )
 async def refresh_debezium(request: Request, body: JsonBody) -> DebeziumToken:
     """As `authenticate`, with what that gave."""
-    return await _token(request, validated(DebeziumRefresh, body).jwtRefreshToken)
+    return await _token(request, validated(DebeziumRefresh, body).jwt_refresh_token)
 
 
 async def _token(request: Request, key: str) -> DebeziumToken:
     door: Doorkeeper = request.app.state.door
     await door.recognise(key)
-    return DebeziumToken(jwt=key, jwtRefreshToken=key, expiresIn=EXPIRES_MS, refreshTokenExpiresIn=EXPIRES_MS)
+    return DebeziumToken(jwt=key, jwt_refresh_token=key, expires_in=EXPIRES_MS, refresh_token_expires_in=EXPIRES_MS)
