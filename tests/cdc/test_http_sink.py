@@ -35,6 +35,8 @@ ORDERS = {
 LOG = {"columns": ORDERS["columns"], "connector": {"type": "log", "feed": "orders", "partitions": 1}}
 """The records of the table's feed one by one, to be read as a stream."""
 
+_CATCH_UP_S = 180
+
 
 @pytest.fixture
 def port() -> Iterator[int]:
@@ -124,7 +126,7 @@ def test_the_table_equals_the_database_whatever_is_killed(service: Driverless, p
         debezium = DebeziumServer(tmp_path / "debezium", properties(service, port, key_of(service, "write")))
         debezium.start()
         try:
-            _caught_up(http, database, debezium, 180)
+            _caught_up(service, http, database, debezium)
             for kill in (debezium.kill, service.kill_api, debezium.kill, service.kill_everything, debezium.kill):
                 for _ in range(5):
                     work(database, draw, 10)
@@ -133,7 +135,7 @@ def test_the_table_equals_the_database_whatever_is_killed(service: Driverless, p
                 work(database, draw, 20)
                 if not debezium.is_running:
                     debezium.start()
-                _caught_up(http, database, debezium, 180)
+                _caught_up(service, http, database, debezium)
         finally:
             debezium.close()
         found = records(http)
@@ -142,15 +144,15 @@ def test_the_table_equals_the_database_whatever_is_killed(service: Driverless, p
         assert rejects["items"] == []
 
 
-def _caught_up(http: httpx.Client, database: psycopg.Connection[Any], debezium: DebeziumServer, seconds: float) -> None:
+def _caught_up(service: Driverless, http: httpx.Client, database: psycopg.Connection[Any], debezium: DebeziumServer) -> None:
     def is_equal() -> bool:
         assert debezium.is_running, debezium.log()
         return folded(records(http)) == rows(database)
 
     try:
-        until("the table equals the database", is_equal, seconds)
+        until("the table equals the database", is_equal, _CATCH_UP_S)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{debezium.log()}\n{len(records(http))} records") from error
+        raise AssertionError(f"{error}\n{debezium.log()}\n{service.logs()}\n{len(records(http))} records") from error
 
 
 def _check_history(found: list[dict[str, Any]]) -> None:
