@@ -35,7 +35,7 @@ ORDERS = {
 LOG = {"columns": ORDERS["columns"], "connector": {"type": "log", "feed": "orders", "partitions": 1}}
 """The records of the table's feed one by one, to be read as a stream."""
 
-_CATCH_UP_S = 180
+_CATCH_UP_S = 60
 
 
 @pytest.fixture
@@ -152,7 +152,15 @@ def _caught_up(service: Driverless, http: httpx.Client, database: psycopg.Connec
     try:
         until("the table equals the database", is_equal, _CATCH_UP_S)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{debezium.log()}\n{service.logs()}\n{len(records(http))} records") from error
+        found = records(http)
+        wanted, held = rows(database), folded(found)
+        wrong = {
+            number: (wanted.get(number), held.get(number)) for number in wanted | held if wanted.get(number) != held.get(number)
+        }
+        of_wrong = [record for record in found if record["id"] in wrong]
+        raise AssertionError(
+            f"{error}\n{wrong}\n{of_wrong}\n{debezium.log()}\n{service.logs()}\n{len(records(http))} records"
+        ) from error
 
 
 def _check_history(found: list[dict[str, Any]]) -> None:
