@@ -32,7 +32,7 @@ ORDERS = {
     "columns": {"id": "bigint", "customer": "string", "total": "decimal(10,2)"},
     "connector": {"type": "log", "partitions": 1},
 }
-LOG = {"columns": ORDERS["columns"], "connector": {"type": "log", "feed": "orders", "partitions": 1}}
+LOG = {"key": ["id"], "columns": ORDERS["columns"], "connector": {"type": "log", "feed": "orders", "partitions": 1}}
 """The records of the table's feed one by one, to be read as a stream."""
 
 _CATCH_UP_S = 60
