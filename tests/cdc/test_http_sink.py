@@ -35,7 +35,7 @@ ORDERS = {
 LOG = {"key": ["id"], "columns": ORDERS["columns"], "connector": {"type": "log", "feed": "orders", "partitions": 1}}
 """The records of the table's feed one by one, to be read as a stream."""
 
-_CATCH_UP_S = 60
+_CATCH_UP_S = 180
 
 
 @pytest.fixture
