@@ -1,0 +1,347 @@
+"""Results in a topic of Kafka, exactly once by transactions.
+
+A transaction holds the records and, as a committed offset of a consumer group of the delivery's own, the position behind them
+(``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends what an earlier process had open and fences it. A group's offset has no consumer, so
+brokers forget it after ``offsets.retention.minutes``: who has no answer goes by the position in the database where nothing was under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+import polars as pl
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.connectors.canonical import OP_UPSERT
+from engine.connectors.connections.certificates import CertificateUnreadable
+from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connectors.connections.stored import ConnectionMissing, Resolved, load
+from engine.connectors.connections.surroundings import SecretMissing
+from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable
+from engine.connectors.formats.format_list import writer_of
+from engine.connectors.formats.port import FormatInvalid, SideConfig, SideName, ValueNotWritable, Writer
+from engine.connectors.formats.registry.client import Registry
+from engine.connectors.formats.registry.connected import settings_of
+from engine.connectors.formats.registry.ports import NO_REGISTRY, RegistryRefused, RegistryUnavailable, SchemaStore
+from engine.connectors.kafka.delivery_definition import DeliveredSide, KafkaDelivery
+from engine.connectors.postgres import connect
+from engine.definition.delivery import DeliveryModel
+from engine.definition.types import Schema
+from engine.errors import DefinitionInvalid, Problem, SourceUnavailable, UserError
+
+ANSWER_S: Final = 30.0
+"""Of one step; the broker keeps a transaction open for as long as ``transaction.timeout.ms`` says."""
+CHECK_S: Final = 8.0
+TRANSACTION_S: Final = 60.0
+_POLL_EVERY: Final = 10_000
+"""Records between two looks at what the broker has said of earlier ones."""
+
+_FENCED: Final = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
+_REFUSED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "who asks may not write to the topic; allow WRITE on it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "who asks may not use the group; allow READ on groups that begin with slackwater-",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "who asks may not use transactions; allow WRITE and DESCRIBE on transactional ids that begin "
+    "with slackwater-, or say at_least_once",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "who asks may not make topics; make it, or allow CREATE",
+    KafkaError.MSG_SIZE_TOO_LARGE: "a record is larger than the topic takes; raise max.message.bytes",
+    KafkaError.INVALID_RECORD: "the topic does not take such records; a compacted topic takes none without a key",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is not there; make it, or say `create`",
+    KafkaError._UNKNOWN_TOPIC: "the topic is not there; make it, or say `create`",  # noqa: SLF001
+}
+
+
+class KafkaDeliverer:
+    """Implements ``Deliverer`` by transactions.
+
+    Args:
+        definition: of the delivery.
+        result: what is delivered.
+        options: of librdkafka, with secrets.
+        store: the registry.
+        without_secrets: takes them out of a text.
+    """
+
+    keeps_position: ClassVar[bool] = True
+
+    def __init__(
+        self, definition: KafkaDelivery, result: Result, options: Mapping[str, Any], store: SchemaStore, without_secrets: Callable[[str], str] = str
+    ) -> None:
+        self._definition, self._result = definition, result
+        self._options, self._shown = {**_QUIET, **options}, without_secrets
+        self._records = Records(definition, result, store)
+        self._producer: Producer | None = None
+        self._group: Any = None
+        self._failed: list[KafkaError] = []
+
+    def position(self) -> int | None:
+        """See ``Deliverer``."""
+        self.close()
+        name = f"slackwater-{self._result.delivery}"
+        try:
+            self._make_topic()
+            self._producer = self._make_producer({"transactional.id": name, "transaction.timeout.ms": int(TRANSACTION_S * 1_000)})
+            self._producer.init_transactions(ANSWER_S)
+            asker = Consumer({**self._options, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False}, logger=_SILENT)
+            try:
+                (found,) = asker.committed([TopicPartition(self._definition.topic, 0)], timeout=ANSWER_S)
+                self._group = asker.consumer_group_metadata()
+            finally:
+                asker.close()
+        except KafkaException as error:
+            raise self._told(error) from error
+        if found.error is not None:
+            raise self._told(KafkaException(found.error))
+        return int(found.offset) if found.offset >= 0 else None
+
+    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
+        """See ``Deliverer``."""
+        producer = self._producer
+        if producer is None:
+            raise TargetUnavailable("the position is not known; it is asked for again")
+        try:
+            producer.begin_transaction()
+            self._send(producer, rows)
+            producer.send_offsets_to_transaction([TopicPartition(self._definition.topic, 0, upto)], self._group, ANSWER_S)
+            producer.commit_transaction(ANSWER_S)
+        except (KafkaException, BufferError) as error:
+            # Whether it was committed the next question for the position tells.
+            self.close()
+            raise self._told(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """See ``Deliverer``."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.flush(1.0)
+
+    def _send(self, producer: Producer, rows: pl.DataFrame, headers: Callable[[int], list[tuple[str, bytes]]] | None = None) -> None:
+        """Produce rows and wait until they are acknowledged.
+
+        One call a record: ``produce_batch`` of confluent-kafka 2.16 takes neither timestamps nor headers.
+        """
+        end = time.monotonic() + TRANSACTION_S / 2
+        numbers = rows.get_column("_offset").to_list()
+        produce, topic = producer.produce, self._definition.topic
+        for place, (key, value, stamp) in enumerate(self._records.of(rows)):
+            own = None if headers is None else headers(numbers[place])
+            while True:
+                try:
+                    produce(topic, value=value, key=key, timestamp=stamp, headers=own)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+                    self._raise_failed()
+                    if time.monotonic() > end:
+                        raise
+            if place % _POLL_EVERY == 0:
+                producer.poll(0)
+        if producer.flush(max(0.1, end - time.monotonic())):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records are not acknowledged"))  # noqa: SLF001
+        self._raise_failed()
+
+    def _raise_failed(self) -> None:
+        if self._failed:
+            raise KafkaException(self._failed[0])
+
+    def _make_producer(self, own: Mapping[str, Any]) -> Producer:
+        self._failed.clear()
+        return Producer(
+            {
+                **self._options, "partitioner": "murmur2_random", "enable.idempotence": True, "acks": "all", "linger.ms": 5,
+                "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000),
+                "on_delivery": self._note, **own,
+            },
+            logger=_SILENT,
+        )  # fmt: skip
+
+    def _note(self, error: KafkaError | None, _message: Any) -> None:
+        if error is not None and len(self._failed) < 1:
+            self._failed.append(error)
+
+    def _make_topic(self) -> None:
+        if self._definition.create is None:
+            return
+        admin = AdminClient(self._options, logger=_SILENT)
+        make_topic(admin, self._definition, is_table=self._result.is_table)
+
+    def _told(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
+        found = error.args[0] if error.args else error
+        if not isinstance(found, KafkaError):
+            return TargetUnavailable(self._shown(str(error))[:300])
+        cure, text = _REFUSED.get(found.code()), self._shown(found.str())[:300]
+        if cure is not None:
+            return DeliveryStopped("delivery_refused", f"topic {self._definition.topic}: {cure} ({text})")
+        if found.code() in _FENCED:
+            return TargetUnavailable(f"another process delivers the result ({text})")
+        return TargetUnavailable(f"topic {self._definition.topic}: {text}")
+
+
+class RepeatingKafkaDeliverer(KafkaDeliverer):
+    """At least once: no transactions, and headers by which a reader finds what is there twice."""
+
+    keeps_position: ClassVar[bool] = False
+
+    def position(self) -> int | None:
+        """See ``Deliverer``: the topic keeps none."""
+        self.close()
+        try:
+            self._make_topic()
+            self._producer = self._make_producer({})
+        except KafkaException as error:
+            raise self._told(error) from error
+        return None
+
+    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the headers say each number
+        """See ``Deliverer``."""
+        if self._producer is None:
+            raise TargetUnavailable("the producer is closed; it is made again")
+        try:
+            self._send(self._producer, rows, self._headers)
+        except (KafkaException, BufferError) as error:
+            self.close()
+            raise self._told(error) from error
+
+    def _headers(self, number: int) -> list[tuple[str, bytes]]:
+        return [
+            ("slackwater-query", self._result.query.encode()),
+            ("slackwater-delivery", str(self._result.delivery).encode()),
+            ("slackwater-sequence", str(number).encode()),
+        ]
+
+
+class Records:
+    """Makes records of rows.
+
+    Raises:
+        FormatInvalid: a side's settings do not fit its columns.
+    """
+
+    def __init__(self, definition: KafkaDelivery, result: Result, store: SchemaStore) -> None:
+        self._topic, self._is_table = definition.topic, result.is_table
+        key_side = definition.key or (DeliveredSide(format="json") if result.key else None)
+        self._key = None if key_side is None else _writer(key_side, "key", result.columns.select(result.key), definition.topic, store)
+        names = [name for name in result.columns.names if definition.value.has_key or name not in result.key]
+        self._value = _writer(definition.value, "value", result.columns.select(tuple(names)), definition.topic, store)
+
+    def of(self, rows: pl.DataFrame) -> list[tuple[bytes | None, bytes | None, int]]:
+        """Return key, value (None: a tombstone) and timestamp of each row.
+
+        Raises:
+            DeliveryStopped: ``value_not_writable``, ``delivery_refused``.
+            TargetUnavailable: the registry gives no answer.
+        """
+        try:
+            keys = [None] * rows.height if self._key is None else self._key.write(rows).to_list()
+            is_row = (rows.get_column("_op") == OP_UPSERT) if self._is_table else pl.Series([True]).new_from_index(0, rows.height)
+            values: list[bytes | None] = [None] * rows.height
+            places = is_row.arg_true()
+            written = rows.filter(is_row)
+            if written.height:
+                for place, value in zip(places.to_list(), self._value.write(written).to_list(), strict=True):
+                    values[place] = value
+        except ValueNotWritable as error:
+            raise DeliveryStopped("value_not_writable", str(error)) from error
+        except RegistryUnavailable as error:
+            raise TargetUnavailable(str(error)) from error
+        except RegistryRefused as error:
+            raise DeliveryStopped("delivery_refused", str(error)) from error
+        # Kafka has no time before 1970, and 0 means "now" to librdkafka.
+        stamps = rows.get_column("_ts").clip(lower_bound=1).to_list()
+        return list(zip(keys, values, stamps, strict=True))
+
+
+def _writer(side: DeliveredSide, name: SideName, columns: Schema, topic: str, store: SchemaStore) -> Writer:
+    config = SideConfig(
+        side.format, columns, name, side.schema_, (), side.message, side.registry is not None, f"{topic}-{name}", side.unwrapped, side.delimiter
+    )
+    return writer_of(config, store)
+
+
+def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool) -> None:
+    """Make the topic where it is not there.
+
+    Raises:
+        KafkaException: it cannot be made.
+    """
+    wish = definition.create
+    if wish is None or definition.topic in admin.list_topics(timeout=ANSWER_S).topics:
+        return
+    policy = wish.cleanup_policy or ("compact" if is_table else "delete")
+    new = NewTopic(definition.topic, wish.partitions, wish.replication, config={"cleanup.policy": policy})
+    try:
+        admin.create_topics([new], operation_timeout=ANSWER_S)[definition.topic].result(ANSWER_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+_SILENT: Final = logging.getLogger("slackwater.kafka_delivery")  # librdkafka writes to the standard error otherwise
+_SILENT.propagate, _SILENT.disabled = False, True
+_QUIET: Final[Mapping[str, Any]] = {"log_level": 3, "client.id": "slackwater", "socket.keepalive.enable": True, "reconnect.backoff.max.ms": 2_000}
+
+
+def _open(definition: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliverer:
+    assert isinstance(definition, KafkaDelivery)
+    try:
+        options, resolved, store = _surroundings(definition, site)
+        kind = KafkaDeliverer if definition.guarantee == "exactly_once" else RepeatingKafkaDeliverer
+        return kind(definition, result, options, store, resolved.reader.without_secrets)
+    except (UserError, FormatInvalid) as error:
+        raise DeliveryStopped("delivery_refused", str(error)) from error
+    except SourceUnavailable as error:
+        raise TargetUnavailable(str(error)) from error
+
+
+def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[str, Any], Resolved, SchemaStore]:
+    """Look connections up; raises ``ConnectionMissing``, ``FormatInvalid``, ``SourceUnavailable``."""
+    registries = {side.registry for side in (definition.key, definition.value) if side is not None and side.registry is not None}
+    if len(registries) > 1:
+        raise FormatInvalid("registry: key and value name two registries; name one")
+    with connect(site.dsn, "slackwater-delivery") as connection:
+        resolved = load(connection, definition.connection, site.surroundings)
+        registry = load(connection, registries.pop(), site.surroundings) if registries else None
+    if not isinstance(resolved.definition, KafkaConnection):
+        raise FormatInvalid(f"the connection '{definition.connection}' is one of type {resolved.definition.type}; name one of type kafka")
+    try:
+        options: dict[str, Any] = librdkafka_options(resolved.definition, resolved.reader)
+        store = NO_REGISTRY if registry is None else Registry(settings_of(registry, 5.0, 10.0))
+    except (SecretMissing, CertificateUnreadable) as error:
+        raise SourceUnavailable(f"connection '{definition.connection}': {resolved.reader.without_secrets(str(error))}") from error
+    return options, resolved, store
+
+
+def _check(definition: DeliveryModel, result: Result, site: DeliverySite) -> None:
+    assert isinstance(definition, KafkaDelivery)
+    try:
+        options, resolved, store = _surroundings(definition, site)
+        Records(definition, result, store)
+        admin = AdminClient({**_QUIET, **options}, logger=_SILENT)
+        there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]
+    except (ConnectionMissing, SourceUnavailable) as error:
+        raise _refused("/into/connector/connection", "connection_missing" if isinstance(error, ConnectionMissing) else "target_unavailable", error) from error
+    except FormatInvalid as error:
+        raise _refused("/into/connector/value", "format_invalid", error) from error
+    except KafkaException as error:
+        text = resolved.reader.without_secrets(error.args[0].str())[:300]
+        raise _refused("/into/connector/connection", "target_unavailable", f"no broker answers within {CHECK_S:.0f} s ({text}); look at the connection") from error
+    if there.error is None:
+        return
+    if there.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC) and definition.create is not None:  # noqa: SLF001
+        return
+    cure = _REFUSED.get(there.error.code(), "")
+    raise _refused("/into/connector/topic", "topic_not_writable", f"topic {definition.topic}: {cure or there.error.str()}")
+
+
+def _refused(pointer: str, code: str, detail: object) -> DefinitionInvalid:
+    return DefinitionInvalid([Problem(pointer, code, str(detail))])
+
+
+KAFKA_DELIVERY: Final = DeliveryKind(_open, _check)
