@@ -86,27 +86,6 @@ connection = sa.Table(
     _moment("updated_at"),
 )
 
-delivery = sa.Table(
-    "delivery",
-    metadata,
-    sa.Column("id", sa.Uuid, primary_key=True),
-    sa.Column("query_id", sa.Uuid, sa.ForeignKey(query.c.id, ondelete="CASCADE"), nullable=False, unique=True),
-    sa.Column("feed", sa.Text, nullable=False),
-    sa.Column("definition", JSONB, nullable=False),
-    sa.Column("position", sa.BigInteger, nullable=False),
-    sa.Column("planned", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.Text, nullable=False, server_default=sa.text("'delivering'")),
-    sa.Column("failure", JSONB(none_as_null=True)),
-    sa.Column("attempt", sa.Integer, nullable=False, server_default=sa.text("0")),
-    _moment("next_attempt_at", nullable=True),
-    sa.Column("delivered_rows", sa.BigInteger, nullable=False, server_default=sa.text("0")),
-    _moment("delivered_at", nullable=True),
-    sa.Column("epoch", sa.BigInteger, nullable=False, server_default=sa.text("0")),
-    sa.Column("lease_owner", sa.Uuid),
-    _moment("lease_expires_at", nullable=True),
-    _moment("created_at"),
-)
-
 transient_reader = sa.Table(
     "transient_reader",
     metadata,

@@ -1,6 +1,6 @@
 """The port through which results leave the service: behind the log, at a position that the target keeps together with what it took.
 
-DeliveryError (ExternalError)
+ExternalError
 ├── TargetUnavailable   the target gives no answer: tried again with backoff
 └── DeliveryStopped     trying again cannot help: the delivery waits for its user; ``reason`` says why
 """
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Literal, Protocol
+from typing import ClassVar, Final, Literal, Protocol, TypeVar
 from uuid import UUID
 
 import polars as pl
 
-from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.conform import nulls
+from engine.connectors.connections.surroundings import Surroundings
 from engine.definition.delivery import DeliveryModel
 from engine.definition.types import Schema
-from engine.errors import ExternalError
+from engine.errors import ExternalError, InvariantBroken
 
 StopReason = Literal["delivery_overtaken", "delivery_ahead", "delivery_position_lost", "delivery_refused", "value_not_writable"]
 
 CURES: Final[dict[str, str]] = {
-    "delivery_overtaken": "Change `into.connector` (another topic or directory), so that a new delivery begins with what is kept, and keep results longer.",
+    "delivery_overtaken": "Change `into.connector` to another topic or directory: a new delivery begins with what is kept. Keep results longer.",
     "delivery_ahead": "The database was put back behind what the target has: change `into.connector` to another topic or directory.",
     "delivery_position_lost": "Change `into.connector` to another topic or directory, so that a new delivery begins.",
     "delivery_refused": "Do what the detail says, then restart the query.",
@@ -132,6 +132,16 @@ class DeliveryKind:
 
     open: Callable[[DeliveryModel, Result, DeliverySite], Deliverer]
     check: Callable[[DeliveryModel, Result, DeliverySite], None]
+
+
+Model = TypeVar("Model", bound=DeliveryModel)
+
+
+def of_kind(definition: DeliveryModel, kind: type[Model]) -> Model:
+    """Return a definition as the model of its kind."""
+    if not isinstance(definition, kind):
+        raise InvariantBroken(f"an output of {kind.name()} is opened with a definition of {definition.name()}")
+    return definition
 
 
 def whole(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:

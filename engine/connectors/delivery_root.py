@@ -16,11 +16,15 @@ def directory_of(path: str, root: Path | None) -> Path:
         DefinitionInvalid: ``path_not_allowed``: it is not below the root, or there is none.
     """
     if root is None:
-        raise _refused(f"this service was started without {VARIABLE}, which names the directory below which results may be written; set it")
+        raise _refused(
+            f"this service was started without {VARIABLE}, which names the directory below which results may be written; set it"
+        )
     above = root.expanduser().resolve()
     found = (above / path).resolve()
     if ".." in Path(path).parts or found == above or not found.is_relative_to(above):
-        raise _refused(f"results are written to directories below {above} only, links resolved and without '..'; {VARIABLE} sets it")
+        raise _refused(
+            f"results are written to directories below {above} only, links resolved and without '..'; {VARIABLE} sets it"
+        )
     return found
 
 

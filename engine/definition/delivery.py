@@ -13,7 +13,7 @@ from engine.errors import Problem
 
 
 class DeliveryModel(Model, ABC):
-    """The base of what a definition says of an output. A model also has the field ``type``. Pointers of faults begin with ``/into/connector``."""
+    """The base of what a definition says of an output. A model also has the field ``type``."""
 
     start: Literal["earliest", "latest"] = Field(
         default="earliest",

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from engine.definition.delivery_list import Delivery
 from engine.definition.durations import Duration
 from engine.definition.limits import (
     MAX_AGGREGATES,
@@ -274,8 +273,8 @@ class Into(Model):
         examples=["%Y-%m-%d %H:%M:%S"],
     )
     retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
-    connector: Delivery | None = Field(
-        default=None, description="Where results are brought as well: a topic of Kafka, a directory of files, a Delta table. null: nowhere."
+    connector: dict[str, Any] | None = Field(
+        default=None, description="Refused for now: results are written to the built-in log only."
     )
     versioned: ResultHistory | None = Field(
         default=None, description="Keep every version of the table's rows, to be read as of a time."

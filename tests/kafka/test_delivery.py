@@ -114,6 +114,10 @@ def test_a_topic_is_made_when_asked_for(kafka: Cluster) -> None:
 def test_a_missing_topic_is_told(kafka: Cluster) -> None:
     target = delivery(kafka, f"missing{time.monotonic_ns()}")
     with pytest.raises((DeliveryStopped, TargetUnavailable), match="topic"):
-        target.position()
-        target.deliver(rows(0, 1), 0, 1)
+        _deliver_first(target)
     target.close()
+
+
+def _deliver_first(target: KafkaDeliverer) -> None:
+    target.position()
+    target.deliver(rows(0, 1), 0, 1)

@@ -13,7 +13,7 @@ import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
 
-from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable
+from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.connectors.delivery_root import directory_of
 from engine.connectors.delta.delivery_definition import DeltaDelivery
 from engine.connectors.lake_rows import lake_rows
@@ -60,7 +60,9 @@ class DeltaDeliverer:
                 commit_properties=CommitProperties(max_commit_retries=0, app_transactions=[Transaction(self._app, upto)]),
             )
         except SchemaMismatchError as error:
-            raise DeliveryStopped("delivery_refused", f"the table has other columns: {_short(error)}; name another directory") from error
+            raise DeliveryStopped(
+                "delivery_refused", f"the table has other columns: {_short(error)}; name another directory"
+            ) from error
         except (CommitFailedError, OSError) as error:
             raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
         except DeltaError as error:
@@ -78,8 +80,8 @@ class DeltaDeliverer:
             raise TargetUnavailable(f"{self._directory}: {_short(error)}") from error
 
 
-def _open(definition: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliverer:
-    assert isinstance(definition, DeltaDelivery)
+def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> DeltaDeliverer:
+    definition = of_kind(said, DeltaDelivery)
     try:
         directory = directory_of(definition.path, site.root)
     except DefinitionInvalid as error:
@@ -87,8 +89,8 @@ def _open(definition: DeliveryModel, result: Result, site: DeliverySite) -> Delt
     return DeltaDeliverer(definition, result, directory)
 
 
-def _check(definition: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
-    assert isinstance(definition, DeltaDelivery)
+def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
+    definition = of_kind(said, DeltaDelivery)
     directory = directory_of(definition.path, site.root)
     above = next(each for each in (directory, *directory.parents) if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):

@@ -17,14 +17,14 @@ from uuid import uuid4
 
 import polars as pl
 
-from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable
+from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.connectors.delivery_root import directory_of
 from engine.connectors.files.delivery_definition import FilesDelivery
 from engine.connectors.formats.text.json_writer import JsonWriter
 from engine.connectors.lake_rows import lake_rows
 from engine.definition.delivery import DeliveryModel
-from engine.errors import DefinitionInvalid, Problem
 from engine.definition.types import ColumnType, Schema
+from engine.errors import DefinitionInvalid, Problem
 from engine.state.files import sync
 
 COMMITS: Final = "_slackwater"
@@ -109,7 +109,11 @@ class FilesDeliverer:
             yield _File(str(draft.relative_to(self._directory)), str(Path(folder) / name))
 
     def _commit(self, files: list[_File], start: int, upto: int) -> None:
-        said: dict[str, Any] = {"start": start, "upto": upto, "files": [{"draft": each.draft, "final": each.final} for each in files]}
+        said: dict[str, Any] = {
+            "start": start,
+            "upto": upto,
+            "files": [{"draft": each.draft, "final": each.final} for each in files],
+        }
         draft, final = self._commits / f"{uuid4().hex}.draft", self._commits / f"{start:0{_DIGITS}}.json"
         draft.write_text(json.dumps(said))
         sync(draft)
@@ -140,8 +144,8 @@ class FilesDeliverer:
                 draft.unlink(missing_ok=True)
 
 
-def _open(definition: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:
-    assert isinstance(definition, FilesDelivery)
+def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:
+    definition = of_kind(said, FilesDelivery)
     try:
         directory = directory_of(definition.path, site.root)
     except DefinitionInvalid as error:
@@ -149,8 +153,8 @@ def _open(definition: DeliveryModel, result: Result, site: DeliverySite) -> File
     return FilesDeliverer(definition, result, directory)
 
 
-def _check(definition: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
-    assert isinstance(definition, FilesDelivery)
+def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
+    definition = of_kind(said, FilesDelivery)
     directory = directory_of(definition.path, site.root)
     above = next(each for each in (directory, *directory.parents) if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):

@@ -1,8 +1,9 @@
 """Results in a topic of Kafka, exactly once by transactions.
 
 A transaction holds the records and, as a committed offset of a consumer group of the delivery's own, the position behind them
-(``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends what an earlier process had open and fences it. A group's offset has no consumer, so
-brokers forget it after ``offsets.retention.minutes``: who has no answer goes by the position in the database where nothing was under way.
+(``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends what an earlier process had open and fences it. A group's offset has no
+consumer, so brokers forget it after ``offsets.retention.minutes``: without an answer the position in the database counts,
+where nothing was under way.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import polars as pl
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from engine.connectors.canonical import OP_UPSERT
 from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
 from engine.connectors.connections.stored import ConnectionMissing, Resolved, load
 from engine.connectors.connections.surroundings import SecretMissing
-from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable
+from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
 from engine.connectors.formats.format_list import writer_of
 from engine.connectors.formats.port import FormatInvalid, SideConfig, SideName, ValueNotWritable, Writer
 from engine.connectors.formats.registry.client import Registry
@@ -41,17 +43,23 @@ _POLL_EVERY: Final = 10_000
 """Records between two looks at what the broker has said of earlier ones."""
 
 _FENCED: Final = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
+_COORDINATOR: Final = {
+    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}  # fmt: skip
 _REFUSED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "who asks may not write to the topic; allow WRITE on it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "who asks may not use the group; allow READ on groups that begin with slackwater-",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "who asks may not use transactions; allow WRITE and DESCRIBE on transactional ids that begin "
-    "with slackwater-, or say at_least_once",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "who asks may not use transactions; allow WRITE and DESCRIBE on transactional ids that "
+    "begin with slackwater-, or say at_least_once",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "who asks may not make topics; make it, or allow CREATE",
     KafkaError.MSG_SIZE_TOO_LARGE: "a record is larger than the topic takes; raise max.message.bytes",
     KafkaError.INVALID_RECORD: "the topic does not take such records; a compacted topic takes none without a key",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is not there; make it, or say `create`",
     KafkaError._UNKNOWN_TOPIC: "the topic is not there; make it, or say `create`",  # noqa: SLF001
 }
+
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 
 class KafkaDeliverer:
@@ -68,7 +76,12 @@ class KafkaDeliverer:
     keeps_position: ClassVar[bool] = True
 
     def __init__(
-        self, definition: KafkaDelivery, result: Result, options: Mapping[str, Any], store: SchemaStore, without_secrets: Callable[[str], str] = str
+        self,
+        definition: KafkaDelivery,
+        result: Result,
+        options: Mapping[str, Any],
+        store: SchemaStore,
+        without_secrets: Callable[[str], str] = str,
     ) -> None:
         self._definition, self._result = definition, result
         self._options, self._shown = {**_QUIET, **options}, without_secrets
@@ -85,19 +98,20 @@ class KafkaDeliverer:
             self._make_topic()
             self._producer = self._make_producer({"transactional.id": name, "transaction.timeout.ms": int(TRANSACTION_S * 1_000)})
             self._producer.init_transactions(ANSWER_S)
-            asker = Consumer({**self._options, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False}, logger=_SILENT)
+            asker = Consumer(
+                {**self._options, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False},
+                logger=_SILENT,
+            )
             try:
-                (found,) = asker.committed([TopicPartition(self._definition.topic, 0)], timeout=ANSWER_S)
+                found = self._committed(asker)
                 self._group = asker.consumer_group_metadata()
             finally:
                 asker.close()
         except KafkaException as error:
             raise self._told(error) from error
-        if found.error is not None:
-            raise self._told(KafkaException(found.error))
         return int(found.offset) if found.offset >= 0 else None
 
-    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
+    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the broker has it
         """See ``Deliverer``."""
         producer = self._producer
         if producer is None:
@@ -122,7 +136,7 @@ class KafkaDeliverer:
             producer.purge()
             producer.flush(1.0)
 
-    def _send(self, producer: Producer, rows: pl.DataFrame, headers: Callable[[int], list[tuple[str, bytes]]] | None = None) -> None:
+    def _send(self, producer: Producer, rows: pl.DataFrame, headers: Callable[[int], Headers] | None = None) -> None:
         """Produce rows and wait until they are acknowledged.
 
         One call a record: ``produce_batch`` of confluent-kafka 2.16 takes neither timestamps nor headers.
@@ -147,6 +161,21 @@ class KafkaDeliverer:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records are not acknowledged"))  # noqa: SLF001
         self._raise_failed()
 
+    def _committed(self, asker: Consumer) -> TopicPartition:
+        """Ask for the group's offset, again while its coordinator is being found."""
+        end = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                (found,) = asker.committed([TopicPartition(self._definition.topic, 0)], timeout=ANSWER_S)
+                if found.error is None:
+                    return found
+                error = KafkaException(found.error)
+            except KafkaException as told:
+                error = told
+            if error.args[0].code() not in _COORDINATOR or time.monotonic() > end:
+                raise error
+            time.sleep(0.2)
+
     def _raise_failed(self) -> None:
         if self._failed:
             raise KafkaException(self._failed[0])
@@ -156,14 +185,13 @@ class KafkaDeliverer:
         return Producer(
             {
                 **self._options, "partitioner": "murmur2_random", "enable.idempotence": True, "acks": "all", "linger.ms": 5,
-                "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000),
-                "on_delivery": self._note, **own,
+                "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000), **own,
             },
             logger=_SILENT,
         )  # fmt: skip
 
     def _note(self, error: KafkaError | None, _message: Any) -> None:
-        if error is not None and len(self._failed) < 1:
+        if error is not None and not self._failed:
             self._failed.append(error)
 
     def _make_topic(self) -> None:
@@ -194,7 +222,7 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
         self.close()
         try:
             self._make_topic()
-            self._producer = self._make_producer({})
+            self._producer = self._make_producer({"on_delivery": self._note})
         except KafkaException as error:
             raise self._told(error) from error
         return None
@@ -205,11 +233,17 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
             raise TargetUnavailable("the producer is closed; it is made again")
         try:
             self._send(self._producer, rows, self._headers)
+        except SystemError as error:
+            # The library raises a fatal error inside of the callback that it is about to call.
+            self.close()
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise self._told(error.__cause__) from error
         except (KafkaException, BufferError) as error:
             self.close()
             raise self._told(error) from error
 
-    def _headers(self, number: int) -> list[tuple[str, bytes]]:
+    def _headers(self, number: int) -> Headers:
         return [
             ("slackwater-query", self._result.query.encode()),
             ("slackwater-delivery", str(self._result.delivery).encode()),
@@ -227,7 +261,9 @@ class Records:
     def __init__(self, definition: KafkaDelivery, result: Result, store: SchemaStore) -> None:
         self._topic, self._is_table = definition.topic, result.is_table
         key_side = definition.key or (DeliveredSide(format="json") if result.key else None)
-        self._key = None if key_side is None else _writer(key_side, "key", result.columns.select(result.key), definition.topic, store)
+        self._key = (
+            None if key_side is None else _writer(key_side, "key", result.columns.select(result.key), definition.topic, store)
+        )
         names = [name for name in result.columns.names if definition.value.has_key or name not in result.key]
         self._value = _writer(definition.value, "value", result.columns.select(tuple(names)), definition.topic, store)
 
@@ -260,7 +296,16 @@ class Records:
 
 def _writer(side: DeliveredSide, name: SideName, columns: Schema, topic: str, store: SchemaStore) -> Writer:
     config = SideConfig(
-        side.format, columns, name, side.schema_, (), side.message, side.registry is not None, f"{topic}-{name}", side.unwrapped, side.delimiter
+        side.format,
+        columns,
+        name,
+        side.schema_,
+        (),
+        side.message,
+        side.registry is not None,
+        f"{topic}-{name}",
+        side.unwrapped,
+        side.delimiter,
     )
     return writer_of(config, store)
 
@@ -285,11 +330,16 @@ def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool)
 
 _SILENT: Final = logging.getLogger("slackwater.kafka_delivery")  # librdkafka writes to the standard error otherwise
 _SILENT.propagate, _SILENT.disabled = False, True
-_QUIET: Final[Mapping[str, Any]] = {"log_level": 3, "client.id": "slackwater", "socket.keepalive.enable": True, "reconnect.backoff.max.ms": 2_000}
+_QUIET: Final[Mapping[str, Any]] = {
+    "log_level": 3,
+    "client.id": "slackwater",
+    "socket.keepalive.enable": True,
+    "reconnect.backoff.max.ms": 2_000,
+}
 
 
-def _open(definition: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliverer:
-    assert isinstance(definition, KafkaDelivery)
+def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliverer:
+    definition = of_kind(said, KafkaDelivery)
     try:
         options, resolved, store = _surroundings(definition, site)
         kind = KafkaDeliverer if definition.guarantee == "exactly_once" else RepeatingKafkaDeliverer
@@ -309,7 +359,9 @@ def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[s
         resolved = load(connection, definition.connection, site.surroundings)
         registry = load(connection, registries.pop(), site.surroundings) if registries else None
     if not isinstance(resolved.definition, KafkaConnection):
-        raise FormatInvalid(f"the connection '{definition.connection}' is one of type {resolved.definition.type}; name one of type kafka")
+        raise FormatInvalid(
+            f"the connection '{definition.connection}' is one of type {resolved.definition.type}; name one of type kafka"
+        )
     try:
         options: dict[str, Any] = librdkafka_options(resolved.definition, resolved.reader)
         store = NO_REGISTRY if registry is None else Registry(settings_of(registry, 5.0, 10.0))
@@ -318,20 +370,28 @@ def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[s
     return options, resolved, store
 
 
-def _check(definition: DeliveryModel, result: Result, site: DeliverySite) -> None:
-    assert isinstance(definition, KafkaDelivery)
+def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:
+    definition = of_kind(said, KafkaDelivery)
     try:
         options, resolved, store = _surroundings(definition, site)
         Records(definition, result, store)
         admin = AdminClient({**_QUIET, **options}, logger=_SILENT)
         there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]
     except (ConnectionMissing, SourceUnavailable) as error:
-        raise _refused("/into/connector/connection", "connection_missing" if isinstance(error, ConnectionMissing) else "target_unavailable", error) from error
+        raise _refused(
+            "/into/connector/connection",
+            "connection_missing" if isinstance(error, ConnectionMissing) else "target_unavailable",
+            error,
+        ) from error
     except FormatInvalid as error:
         raise _refused("/into/connector/value", "format_invalid", error) from error
     except KafkaException as error:
         text = resolved.reader.without_secrets(error.args[0].str())[:300]
-        raise _refused("/into/connector/connection", "target_unavailable", f"no broker answers within {CHECK_S:.0f} s ({text}); look at the connection") from error
+        raise _refused(
+            "/into/connector/connection",
+            "target_unavailable",
+            f"no broker answers within {CHECK_S:.0f} s ({text}); look at the connection",
+        ) from error
     if there.error is None:
         return
     if there.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC) and definition.create is not None:  # noqa: SLF001

@@ -29,7 +29,10 @@ class DeliveredSide(Model):
         description="Name of a connection of type registry: payloads begin with the number of a schema that it has (json, avro, protobuf).",
     )
     schema_: str | None = Field(
-        default=None, alias="schema", max_length=1 << 20, description="An Avro schema or a `.proto` file; null: made of the columns."
+        default=None,
+        alias="schema",
+        max_length=1 << 20,
+        description="An Avro schema or a `.proto` file; null: made of the columns.",
     )
     message: str = Field(default="", max_length=1_000, description="Of protobuf: which message of the file; empty: the first.")
     unwrapped: bool = Field(default=False, description="The one column stands alone, without an object or a record around it.")
@@ -61,14 +64,15 @@ class KafkaDelivery(DeliveryModel):
     )
     topic: str = Field(min_length=1, max_length=249, description="Its name.", examples=["priced_orders"])
     key: DeliveredSide | None = Field(
-        default=None, description="How keys are written: they hold the result's key. null: as json; records of a result without a key have none."
+        default=None,
+        description="How keys are written: they hold the result's key. null: as json; records of a result without a key have none.",
     )
     value: DeliveredValue = Field(default=DeliveredValue(format="json"), description="How values are written.")
     create: NewTopic | None = Field(default=None, description="Make the topic where it is not there; null: it must be there.")
     guarantee: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once",
-        description="`exactly_once`: transactions, for readers with `read_committed`. `at_least_once`: no transactions; what may be there twice is "
-        "told by the headers `slackwater-delivery` and `slackwater-sequence`.",
+        description="`exactly_once`: transactions, for readers with `read_committed`. `at_least_once`: no transactions; what may be there twice "
+        "is told by the headers `slackwater-delivery` and `slackwater-sequence`.",
     )
 
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
@@ -82,8 +86,14 @@ class KafkaDelivery(DeliveryModel):
         if self.key is not None and not key:
             yield Problem("/into/connector/key", "unsupported_option", "the result has no key; leave `key` out")
         if is_table and not key:
-            yield Problem("/into/connector", "unsupported_option", "a table of one row has no key to tell its changes apart; deliver a stream")
+            yield Problem(
+                "/into/connector",
+                "unsupported_option",
+                "a table of one row has no key to tell its changes apart; deliver a stream",
+            )
         if not self.value.has_key and not set(columns) - set(key):
             yield Problem(
-                "/into/connector/value/has_key", "unsupported_option", "without its key the value has no column; leave has_key out"
+                "/into/connector/value/has_key",
+                "unsupported_option",
+                "without its key the value has no column; leave has_key out",
             )

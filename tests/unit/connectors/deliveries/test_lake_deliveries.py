@@ -32,7 +32,9 @@ def read(body: dict[str, Any], root: Path) -> list[dict[str, Any]]:
     if body["type"] == "delta":
         frame = pl.read_delta(str(directory))
         return frame.sort("_sequence").to_dicts()
-    files = sorted(each for each in directory.rglob("*") if each.is_file() and not each.name.startswith(".") and each.suffix != ".json")
+    files = sorted(
+        each for each in directory.rglob("*") if each.is_file() and not each.name.startswith(".") and each.suffix != ".json"
+    )
     if body["format"] == "ndjson":
         return [json.loads(line) for each in files for line in each.read_text().splitlines()]
     return [row for each in files for row in pl.read_parquet(each, hive_partitioning=False).to_dicts()]
