@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow faults soak lint bench reference jar constraints clean
+.PHONY: help demo serve test test-slow faults kafka soak lint bench reference jar constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,14 +35,17 @@ serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER
 	@$(BIN)/slackwater serve
 
 test: $(VENV)/classes-ok ## run the tests, two files at a time (one: ARGS='-n 0')
-	@$(BIN)/python -m pytest -m 'not slow and not bench' -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -m 'not slow and not bench and not kafka' -n 2 --dist loadfile $(ARGS)
 
 test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those of `make faults`, and draw six times the examples
-	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'not slow' tests/property $(ARGS)
-	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'slow and not faults' $(ARGS)
+	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'not slow and not kafka' tests/property $(ARGS)
+	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'slow and not faults and not kafka' $(ARGS)
 
 faults: $(VENV)/classes-ok ## kill, stop, cut off and fill up what runs, for two hours at most, and audit the results
 	@$(BIN)/python -m tests.faults $(ARGS)
+
+kafka: $(VENV)/classes-ok ## run the tests that need a Kafka broker (Java and Maven; its jars are fetched once)
+	@$(BIN)/python -m pytest -m kafka tests/kafka $(ARGS)
 
 soak: $(VENV)/dev-ok ## let a service work for half an hour (SOAK_MINUTES=5: five) and look for what keeps growing
 	@$(BIN)/python -m pytest -s tests/faults/test_soak.py $(ARGS)

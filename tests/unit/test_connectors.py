@@ -17,7 +17,10 @@ from tests.branches import Branches
 from tests.conftest import ROOT
 
 FOLDERS = {ROOT / "engine/connectors" / name for name in KINDS}
-ENTRIES = {ROOT / "engine/definition/connector_list.py", ROOT / "engine/connectors/connector_kinds.py"}
+ENTRIES = {
+    *(ROOT / "engine/definition" / name for name in ("connector_list.py", "delivery_list.py")),
+    *(ROOT / "engine/connectors" / name for name in ("connector_kinds.py", "delivery_kinds.py")),
+}
 
 STORAGE = {"FeedRow", "Head", "Batch", "SequencedFeed", "ReplayReader"}
 """Of the built-in log: who keeps results there uses them, whatever connectors there are."""

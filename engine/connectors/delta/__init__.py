@@ -1,0 +1,1 @@
+"""Delta tables as an output of results."""

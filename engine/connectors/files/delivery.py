@@ -1,0 +1,178 @@
+"""Results in a directory of files: each delivery is one commit of some files, which appear whole.
+
+``_slackwater/<delivery>/<number of its first row>.json`` is a commit: where the rows end, and its files. It is made by linking a file that is
+whole already, which fails where it is there: of two processes that deliver the same rows one is refused, so every result stands in one file.
+Files are written under hidden names before their commit, and renamed behind it; a process that finds a commit ends what is left of that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from uuid import uuid4
+
+import polars as pl
+
+from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
+from engine.connectors.delivery_root import directory_of
+from engine.connectors.files.delivery_definition import FilesDelivery
+from engine.connectors.formats.text.json_writer import JsonWriter
+from engine.connectors.lake_rows import lake_rows
+from engine.definition.delivery import DeliveryModel
+from engine.definition.types import ColumnType, Schema
+from engine.errors import DefinitionInvalid, Problem
+from engine.state.files import sync
+
+COMMITS: Final = "_slackwater"
+KEPT_COMMITS: Final = 1_000
+"""A process that was frozen may wake up and try to make a commit that others have made: as long as that is there it is refused."""
+
+_DIGITS: Final = 20
+_SUFFIX: Final = {"ndjson": "ndjson", "parquet": "parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a commit: hidden name, and the one that it gets."""
+
+    draft: str
+    final: str
+
+
+class FilesDeliverer:
+    """Implements ``Deliverer``.
+
+    Args:
+        definition: of the delivery.
+        result: what is delivered.
+        directory: where to.
+    """
+
+    keeps_position: ClassVar[bool] = True
+
+    def __init__(self, definition: FilesDelivery, result: Result, directory: Path) -> None:
+        self._definition, self._result, self._directory = definition, result, directory
+        self._commits = directory / COMMITS / result.delivery.hex
+        self._named: list[Path] = []
+
+    def position(self) -> int | None:
+        """See ``Deliverer``."""
+        try:
+            self._commits.mkdir(parents=True, exist_ok=True)
+            for draft in self._commits.glob("*.draft"):
+                draft.unlink(missing_ok=True)
+            self._named = sorted(self._commits.glob("*.json"))
+            if not self._named:
+                self._remove_drafts()
+                return None
+            last = json.loads(self._named[-1].read_bytes())
+            files = [_File(**each) for each in last["files"]]
+            self._show(files)
+            self._remove_drafts()
+        except OSError as error:
+            raise _away(self._directory, error) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DeliveryStopped("delivery_position_lost", f"{self._named[-1]} cannot be read: {error}") from error
+        return int(last["upto"])
+
+    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
+        """See ``Deliverer``."""
+        try:
+            files = list(self._write(rows, start, upto))
+            self._commit(files, start, upto)
+            self._show(files)
+        except OSError as error:
+            raise _away(self._directory, error) from error
+
+    def close(self) -> None:
+        """See ``Deliverer``."""
+
+    def _write(self, rows: pl.DataFrame, start: int, upto: int) -> Iterator[_File]:
+        is_dated = self._definition.partition_by == "date"
+        frame = lake_rows(rows, is_table=self._result.is_table, has_date=is_dated)
+        parts = {"": frame}
+        if is_dated:
+            parts = {f"_date={day[0]}": part.drop("_date") for day, part in frame.partition_by("_date", as_dict=True).items()}
+        name = f"{self._result.delivery.hex[:8]}-{start:0{_DIGITS}}-{upto:0{_DIGITS}}.{_SUFFIX[self._definition.format]}"
+        for folder, part in parts.items():
+            draft = self._directory / folder / f".{uuid4().hex}.{self._result.delivery.hex}.draft"
+            draft.parent.mkdir(exist_ok=True)
+            if self._definition.format == "parquet":
+                part.write_parquet(draft, compression="zstd")
+            else:
+                draft.write_bytes(_json_lines(part, self._result.columns))
+            sync(draft)
+            yield _File(str(draft.relative_to(self._directory)), str(Path(folder) / name))
+
+    def _commit(self, files: list[_File], start: int, upto: int) -> None:
+        said: dict[str, Any] = {
+            "start": start,
+            "upto": upto,
+            "files": [{"draft": each.draft, "final": each.final} for each in files],
+        }
+        draft, final = self._commits / f"{uuid4().hex}.draft", self._commits / f"{start:0{_DIGITS}}.json"
+        draft.write_text(json.dumps(said))
+        sync(draft)
+        try:
+            os.link(draft, final)
+        except FileExistsError as error:
+            for each in files:
+                (self._directory / each.draft).unlink(missing_ok=True)
+            raise TargetUnavailable(f"another process has delivered the rows from {start} on; this one looks again") from error
+        finally:
+            draft.unlink(missing_ok=True)
+        sync(self._commits)
+        self._named.append(final)
+        for old in self._named[:-KEPT_COMMITS]:
+            old.unlink(missing_ok=True)
+        del self._named[:-KEPT_COMMITS]
+
+    def _show(self, files: list[_File]) -> None:
+        for each in files:
+            final = self._directory / each.final
+            if not final.exists():
+                (self._directory / each.draft).rename(final)
+                sync(final.parent)
+
+    def _remove_drafts(self) -> None:
+        for pattern in (f".*.{self._result.delivery.hex}.draft", f"_date=*/.*.{self._result.delivery.hex}.draft"):
+            for draft in self._directory.glob(pattern):
+                draft.unlink(missing_ok=True)
+
+
+def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> FilesDeliverer:
+    definition = of_kind(said, FilesDelivery)
+    try:
+        directory = directory_of(definition.path, site.root)
+    except DefinitionInvalid as error:
+        raise DeliveryStopped("delivery_refused", error.problems[0].detail) from error
+    return FilesDeliverer(definition, result, directory)
+
+
+def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:  # noqa: ARG001 - the port's
+    definition = of_kind(said, FilesDelivery)
+    directory = directory_of(definition.path, site.root)
+    above = next(each for each in (directory, *directory.parents) if each.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise DefinitionInvalid(
+            [Problem("/into/connector/path", "path_not_allowed", f"the service may not write to {above}; change its permissions")]
+        )
+
+
+def _json_lines(frame: pl.DataFrame, columns: Schema) -> bytes:
+    """Return a line of JSON for each row, values as in posted records."""
+    beside = {"_sequence": ColumnType("bigint"), "_event_time": ColumnType("string"), "_op": ColumnType("string")}
+    kinds = Schema((*columns.items(), *((name, kind) for name, kind in beside.items() if name in frame.columns)))
+    shown = frame.with_columns(pl.col("_event_time").dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"))
+    return b"".join(line + b"\n" for line in JsonWriter(kinds, is_bare=False).write(shown))
+
+
+def _away(directory: Path, error: OSError) -> TargetUnavailable:
+    return TargetUnavailable(f"{directory}: {error.strerror or error}")
+
+
+FILES_DELIVERY: Final = DeliveryKind(_open, _check)

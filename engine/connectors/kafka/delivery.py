@@ -1,0 +1,346 @@
+"""Results in a topic of Kafka, exactly once by transactions.
+
+A transaction holds the records and, as a committed offset of a consumer group of the delivery's own, the position behind them
+(``send_offsets_to_transaction``; KIP-98). ``init_transactions`` ends what an earlier process had open and fences it. A group's offset has no
+consumer, so brokers forget it after ``offsets.retention.minutes``: without an answer the position in the database counts,
+where nothing was under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+import polars as pl
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from engine.connectors.connections.certificates import CertificateUnreadable
+from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
+from engine.connectors.connections.stored import ConnectionMissing, Resolved, load
+from engine.connectors.connections.surroundings import SecretMissing
+from engine.connectors.deliveries import DeliveryKind, DeliverySite, DeliveryStopped, Result, TargetUnavailable, of_kind
+from engine.connectors.formats.port import FormatInvalid
+from engine.connectors.formats.registry.client import Registry
+from engine.connectors.formats.registry.connected import settings_of
+from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
+from engine.connectors.kafka.delivered_records import Records
+from engine.connectors.kafka.delivery_definition import KafkaDelivery
+from engine.connectors.postgres import connect
+from engine.definition.delivery import DeliveryModel
+from engine.errors import DefinitionInvalid, Problem, SourceUnavailable, UserError
+
+ANSWER_S: Final = 30.0
+"""Of one step; the broker keeps a transaction open for as long as ``transaction.timeout.ms`` says."""
+CHECK_S: Final = 8.0
+TRANSACTION_S: Final = 60.0
+_POLL_EVERY: Final = 10_000
+"""Records between two looks at what the broker has said of earlier ones."""
+
+_FENCED: Final = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
+_COORDINATOR: Final = {
+    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}  # fmt: skip
+_REFUSED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "who asks may not write to the topic; allow WRITE on it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "who asks may not use the group; allow READ on groups that begin with slackwater-",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "who asks may not use transactions; allow WRITE and DESCRIBE on transactional ids that "
+    "begin with slackwater-, or say at_least_once",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "who asks may not make topics; make it, or allow CREATE",
+    KafkaError.MSG_SIZE_TOO_LARGE: "a record is larger than the topic takes; raise max.message.bytes",
+    KafkaError.INVALID_RECORD: "the topic does not take such records; a compacted topic takes none without a key",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is not there; make it, or say `create`",
+    KafkaError._UNKNOWN_TOPIC: "the topic is not there; make it, or say `create`",  # noqa: SLF001
+}
+
+
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+
+
+class KafkaDeliverer:
+    """Implements ``Deliverer`` by transactions.
+
+    Args:
+        definition: of the delivery.
+        result: what is delivered.
+        options: of librdkafka, with secrets.
+        store: the registry.
+        without_secrets: takes them out of a text.
+    """
+
+    keeps_position: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        definition: KafkaDelivery,
+        result: Result,
+        options: Mapping[str, Any],
+        store: SchemaStore,
+        without_secrets: Callable[[str], str] = str,
+    ) -> None:
+        self._definition, self._result = definition, result
+        self._options, self._shown = {**_QUIET, **options}, without_secrets
+        self._records = Records(definition, result, store)
+        self._producer: Producer | None = None
+        self._group: Any = None
+        self._failed: list[KafkaError] = []
+
+    def position(self) -> int | None:
+        """See ``Deliverer``."""
+        self.close()
+        name = f"slackwater-{self._result.delivery}"
+        try:
+            self._make_topic()
+            self._producer = self._make_producer({"transactional.id": name, "transaction.timeout.ms": int(TRANSACTION_S * 1_000)})
+            self._producer.init_transactions(ANSWER_S)
+            asker = Consumer(
+                {**self._options, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False},
+                logger=_SILENT,
+            )
+            try:
+                found = self._committed(asker)
+                self._group = asker.consumer_group_metadata()
+            finally:
+                asker.close()
+        except KafkaException as error:
+            raise self._told(error) from error
+        return int(found.offset) if found.offset >= 0 else None
+
+    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the broker has it
+        """See ``Deliverer``."""
+        producer = self._producer
+        if producer is None:
+            raise TargetUnavailable("the position is not known; it is asked for again")
+        try:
+            producer.begin_transaction()
+            self._send(producer, rows)
+            producer.send_offsets_to_transaction([TopicPartition(self._definition.topic, 0, upto)], self._group, ANSWER_S)
+            producer.commit_transaction(ANSWER_S)
+        except (KafkaException, BufferError) as error:
+            # Whether it was committed the next question for the position tells.
+            self.close()
+            raise self._told(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """See ``Deliverer``."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.flush(1.0)
+
+    def _send(self, producer: Producer, rows: pl.DataFrame, headers: Callable[[int], Headers] | None = None) -> None:
+        """Produce rows and wait until they are acknowledged.
+
+        One call a record: ``produce_batch`` of confluent-kafka 2.16 takes neither timestamps nor headers.
+        """
+        end = time.monotonic() + TRANSACTION_S / 2
+        numbers = rows.get_column("_offset").to_list()
+        produce, topic = producer.produce, self._definition.topic
+        for place, (key, value, stamp) in enumerate(self._records.of(rows)):
+            own = None if headers is None else headers(numbers[place])
+            while True:
+                try:
+                    produce(topic, value=value, key=key, timestamp=stamp, headers=own)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+                    self._raise_failed()
+                    if time.monotonic() > end:
+                        raise
+            if place % _POLL_EVERY == 0:
+                producer.poll(0)
+        if producer.flush(max(0.1, end - time.monotonic())):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records are not acknowledged"))  # noqa: SLF001
+        self._raise_failed()
+
+    def _committed(self, asker: Consumer) -> TopicPartition:
+        """Ask for the group's offset, again while its coordinator is being found."""
+        end = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                (found,) = asker.committed([TopicPartition(self._definition.topic, 0)], timeout=ANSWER_S)
+                if found.error is None:
+                    return found
+                error = KafkaException(found.error)
+            except KafkaException as told:
+                error = told
+            if error.args[0].code() not in _COORDINATOR or time.monotonic() > end:
+                raise error
+            time.sleep(0.2)
+
+    def _raise_failed(self) -> None:
+        if self._failed:
+            raise KafkaException(self._failed[0])
+
+    def _make_producer(self, own: Mapping[str, Any]) -> Producer:
+        self._failed.clear()
+        return Producer(
+            {
+                **self._options, "partitioner": "murmur2_random", "enable.idempotence": True, "acks": "all", "linger.ms": 5,
+                "compression.type": "lz4", "queue.buffering.max.kbytes": 65_536, "message.timeout.ms": int(ANSWER_S * 1_000), **own,
+            },
+            logger=_SILENT,
+        )  # fmt: skip
+
+    def _note(self, error: KafkaError | None, _message: Any) -> None:
+        if error is not None and not self._failed:
+            self._failed.append(error)
+
+    def _make_topic(self) -> None:
+        if self._definition.create is None:
+            return
+        admin = AdminClient(self._options, logger=_SILENT)
+        make_topic(admin, self._definition, is_table=self._result.is_table)
+
+    def _told(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
+        found = error.args[0] if error.args else error
+        if not isinstance(found, KafkaError):
+            return TargetUnavailable(self._shown(str(error))[:300])
+        cure, text = _REFUSED.get(found.code()), self._shown(found.str())[:300]
+        if cure is not None:
+            return DeliveryStopped("delivery_refused", f"topic {self._definition.topic}: {cure} ({text})")
+        if found.code() in _FENCED:
+            return TargetUnavailable(f"another process delivers the result ({text})")
+        return TargetUnavailable(f"topic {self._definition.topic}: {text}")
+
+
+class RepeatingKafkaDeliverer(KafkaDeliverer):
+    """At least once: no transactions, and headers by which a reader finds what is there twice."""
+
+    keeps_position: ClassVar[bool] = False
+
+    def position(self) -> int | None:
+        """See ``Deliverer``: the topic keeps none."""
+        self.close()
+        try:
+            self._make_topic()
+            self._producer = self._make_producer({"on_delivery": self._note})
+        except KafkaException as error:
+            raise self._told(error) from error
+        return None
+
+    def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the headers say each number
+        """See ``Deliverer``."""
+        if self._producer is None:
+            raise TargetUnavailable("the producer is closed; it is made again")
+        try:
+            self._send(self._producer, rows, self._headers)
+        except SystemError as error:
+            # The library raises a fatal error inside of the callback that it is about to call.
+            self.close()
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise self._told(error.__cause__) from error
+        except (KafkaException, BufferError) as error:
+            self.close()
+            raise self._told(error) from error
+
+    def _headers(self, number: int) -> Headers:
+        return [
+            ("slackwater-query", self._result.query.encode()),
+            ("slackwater-delivery", str(self._result.delivery).encode()),
+            ("slackwater-sequence", str(number).encode()),
+        ]
+
+
+def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool) -> None:
+    """Make the topic where it is not there.
+
+    Raises:
+        KafkaException: it cannot be made.
+    """
+    wish = definition.create
+    if wish is None or definition.topic in admin.list_topics(timeout=ANSWER_S).topics:
+        return
+    policy = wish.cleanup_policy or ("compact" if is_table else "delete")
+    new = NewTopic(definition.topic, wish.partitions, wish.replication, config={"cleanup.policy": policy})
+    try:
+        admin.create_topics([new], operation_timeout=ANSWER_S)[definition.topic].result(ANSWER_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+_SILENT: Final = logging.getLogger("slackwater.kafka_delivery")  # librdkafka writes to the standard error otherwise
+_SILENT.propagate, _SILENT.disabled = False, True
+_QUIET: Final[Mapping[str, Any]] = {
+    "log_level": 3,
+    "client.id": "slackwater",
+    "socket.keepalive.enable": True,
+    "reconnect.backoff.max.ms": 2_000,
+}
+
+
+def _open(said: DeliveryModel, result: Result, site: DeliverySite) -> KafkaDeliverer:
+    definition = of_kind(said, KafkaDelivery)
+    try:
+        options, resolved, store = _surroundings(definition, site)
+        kind = KafkaDeliverer if definition.guarantee == "exactly_once" else RepeatingKafkaDeliverer
+        return kind(definition, result, options, store, resolved.reader.without_secrets)
+    except (UserError, FormatInvalid) as error:
+        raise DeliveryStopped("delivery_refused", str(error)) from error
+    except SourceUnavailable as error:
+        raise TargetUnavailable(str(error)) from error
+
+
+def _surroundings(definition: KafkaDelivery, site: DeliverySite) -> tuple[dict[str, Any], Resolved, SchemaStore]:
+    """Look connections up; raises ``ConnectionMissing``, ``FormatInvalid``, ``SourceUnavailable``."""
+    registries = {side.registry for side in (definition.key, definition.value) if side is not None and side.registry is not None}
+    if len(registries) > 1:
+        raise FormatInvalid("registry: key and value name two registries; name one")
+    with connect(site.dsn, "slackwater-delivery") as connection:
+        resolved = load(connection, definition.connection, site.surroundings)
+        registry = load(connection, registries.pop(), site.surroundings) if registries else None
+    if not isinstance(resolved.definition, KafkaConnection):
+        raise FormatInvalid(
+            f"the connection '{definition.connection}' is one of type {resolved.definition.type}; name one of type kafka"
+        )
+    try:
+        options: dict[str, Any] = librdkafka_options(resolved.definition, resolved.reader)
+        store = NO_REGISTRY if registry is None else Registry(settings_of(registry, 5.0, 10.0))
+    except (SecretMissing, CertificateUnreadable) as error:
+        raise SourceUnavailable(f"connection '{definition.connection}': {resolved.reader.without_secrets(str(error))}") from error
+    return options, resolved, store
+
+
+def _check(said: DeliveryModel, result: Result, site: DeliverySite) -> None:
+    definition = of_kind(said, KafkaDelivery)
+    try:
+        options, resolved, store = _surroundings(definition, site)
+        Records(definition, result, store)
+        admin = AdminClient({**_QUIET, **options}, logger=_SILENT)
+        there = admin.list_topics(definition.topic, timeout=CHECK_S).topics[definition.topic]
+    except (ConnectionMissing, SourceUnavailable) as error:
+        raise _refused(
+            "/into/connector/connection",
+            "connection_missing" if isinstance(error, ConnectionMissing) else "target_unavailable",
+            error,
+        ) from error
+    except FormatInvalid as error:
+        raise _refused("/into/connector/value", "format_invalid", error) from error
+    except KafkaException as error:
+        text = resolved.reader.without_secrets(error.args[0].str())[:300]
+        raise _refused(
+            "/into/connector/connection",
+            "target_unavailable",
+            f"no broker answers within {CHECK_S:.0f} s ({text}); look at the connection",
+        ) from error
+    if there.error is None:
+        return
+    if there.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC) and definition.create is not None:  # noqa: SLF001
+        return
+    cure = _REFUSED.get(there.error.code(), "")
+    raise _refused("/into/connector/topic", "topic_not_writable", f"topic {definition.topic}: {cure or there.error.str()}")
+
+
+def _refused(pointer: str, code: str, detail: object) -> DefinitionInvalid:
+    return DefinitionInvalid([Problem(pointer, code, str(detail))])
+
+
+KAFKA_DELIVERY: Final = DeliveryKind(_open, _check)

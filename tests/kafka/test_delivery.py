@@ -1,0 +1,123 @@
+"""Results in a topic: by librdkafka's mock cluster, and by a real broker what only that has (transactions that count)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message
+
+from engine.connectors.deliveries import DeliveryStopped, TargetUnavailable
+from engine.connectors.formats.registry.ports import NO_REGISTRY
+from engine.connectors.kafka.delivery import KafkaDeliverer, RepeatingKafkaDeliverer
+from engine.connectors.kafka.delivery_definition import KafkaDelivery
+from tests.kafka.topics import Cluster
+from tests.unit.connectors.deliveries.results import result, rows
+
+
+def delivery(cluster: Cluster, topic: str, *, is_table: bool = False, **fields: Any) -> KafkaDeliverer:
+    definition = KafkaDelivery.model_validate({"type": "kafka", "connection": "c", "topic": topic, **fields})
+    kind = KafkaDeliverer if definition.guarantee == "exactly_once" else RepeatingKafkaDeliverer
+    return kind(definition, result(is_table=is_table), {"bootstrap.servers": cluster.bootstrap}, NO_REGISTRY)
+
+
+def taken(cluster: Cluster, topic: str, count: int, seconds: float = 20.0) -> list[Message]:
+    """Read a topic with ``read_committed`` until it has ``count`` records and a second brings no more."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap, "group.id": f"reader-{time.monotonic_ns()}", "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed", "enable.auto.commit": False, "log_level": 0,
+        }
+    )  # fmt: skip
+    consumer.subscribe([topic])
+    found: list[Message] = []
+    end, quiet = time.monotonic() + seconds, 0
+    try:
+        while time.monotonic() < end and quiet < 5:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message)
+            quiet = quiet + 1 if message is None and len(found) >= count else 0
+    finally:
+        consumer.close()
+    return found
+
+
+def test_records_have_key_value_and_event_time(mock: Cluster) -> None:
+    topic = mock.topic()
+    target = delivery(mock, topic)
+    target.position()
+    target.deliver(rows(0, 4), 0, 4)
+    target.close()
+    found = sorted(taken(mock, topic, 4), key=lambda each: (each.value() or b"")[-2:])
+    assert [each.value() for each in found] == [b'{"item":"i%d","price":%d}' % (n % 3, n) for n in range(4)]
+    assert [each.key() for each in found] == [b'{"item":"i%d"}' % (n % 3) for n in range(4)]
+    # 0 would mean "now" to librdkafka.
+    assert [each.timestamp()[1] for each in found] == [1, 3_600_000, 7_200_000, 10_800_000]
+
+
+def test_a_deleted_row_is_a_record_without_a_value(mock: Cluster) -> None:
+    topic = mock.topic()
+    target = delivery(mock, topic, is_table=True, key={"format": "string"}, value={"format": "json", "has_key": False})
+    target.position()
+    target.deliver(rows(0, 3, deleted=(1,)), 0, 3)
+    target.close()
+    found = {each.key(): each.value() for each in taken(mock, topic, 3)}
+    assert found == {b"i0": b'{"price":0}', b"i1": None, b"i2": b'{"price":2}'}
+
+
+def test_at_least_once_has_headers(mock: Cluster) -> None:
+    topic = mock.topic()
+    target = delivery(mock, topic, guarantee="at_least_once")
+    assert target.position() is None
+    target.deliver(rows(0, 2), 0, 2)
+    target.close()
+    headers = [dict(each.headers() or ()) for each in taken(mock, topic, 2)]
+    assert {each["slackwater-sequence"] for each in headers} == {b"0", b"1"}
+    assert {each["slackwater-query"] for each in headers} == {b"priced"}
+
+
+def test_position_is_kept_with_the_records(kafka: Cluster) -> None:
+    topic = kafka.topic(3)
+    first = delivery(kafka, topic)
+    assert first.position() is None
+    first.deliver(rows(0, 5), 0, 5)
+    first.deliver(rows(5, 6), 5, 6)
+    first.close()
+    second = delivery(kafka, topic)
+    assert second.position() == 6
+    second.close()
+    assert len(taken(kafka, topic, 6)) == 6
+
+
+def test_an_older_process_is_fenced(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    older, newer = delivery(kafka, topic), delivery(kafka, topic)
+    older.position()
+    newer.position()
+    with pytest.raises(TargetUnavailable):
+        older.deliver(rows(0, 3), 0, 3)
+    newer.deliver(rows(0, 3), 0, 3)
+    newer.close()
+    assert len(taken(kafka, topic, 3)) == 3
+
+
+def test_a_topic_is_made_when_asked_for(kafka: Cluster) -> None:
+    topic = f"made{time.monotonic_ns()}"
+    target = delivery(kafka, topic, is_table=True, create={"partitions": 5, "replication": 1})
+    assert target.position() is None
+    target.close()
+    assert len(kafka.admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
+
+
+def test_a_missing_topic_is_told(kafka: Cluster) -> None:
+    target = delivery(kafka, f"missing{time.monotonic_ns()}")
+    with pytest.raises((DeliveryStopped, TargetUnavailable), match="topic"):
+        _deliver_first(target)
+    target.close()
+
+
+def _deliver_first(target: KafkaDeliverer) -> None:
+    target.position()
+    target.deliver(rows(0, 1), 0, 1)
