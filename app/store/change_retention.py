@@ -18,9 +18,9 @@ from app.store.tables import relation
 from app.store.transactions import EDIT_LOCK
 from engine.connectors.log.sequences import trim_sequence
 from engine.connectors.log.storage import trim_in_steps, trim_partition
-from engine.connectors.outputs import change_feed
 from engine.connectors.schemas import schemas_of
 from engine.plan.model import Plan
+from engine.plan.result_feeds import CHANGES, change_feed
 
 _LOGS = """
     SELECT f.id, f.name FROM slackwater.relation r JOIN log.feed f ON f.name = 'changes:' || r.name
@@ -82,7 +82,7 @@ def refuse_forgotten_changes(connection: sa.Connection, plan: Plan) -> None:
     found = connection.execute(
         sa.select(relation.c.name)
         .distinct()
-        .join_from(feed, relation, feed.c.name == sa.literal("changes:") + relation.c.name)
+        .join_from(feed, relation, feed.c.name == sa.literal(CHANGES) + relation.c.name)
         .where(feed.c.name.in_(logs), feed.c.start_sequence > 0, relation.c.kind == "table", relation.c.origin == "derived")
         .order_by(relation.c.name)
     )

@@ -29,6 +29,7 @@ from engine.connectors.views import drop_view
 from engine.definition.relations import SourceDefinition
 from engine.plan.catalog import CatalogEntry, feed_of, source_entry
 from engine.plan.evolution import column_faults
+from engine.plan.result_feeds import named_result_feed
 
 # What stored records were judged by, or where they are: it can change only while there are none. Of columns see `column_faults`.
 _STORED = ("key", "event_time", "event_time_format", "event_time_unit")
@@ -150,7 +151,7 @@ def _make_feed(connection: sa.Connection, name: str, definition: SourceDefinitio
 
 def _derived_owner(connection: sa.Connection, log_feed: str) -> str | None:
     rows = connection.execute(sa.select(relation.c.name, relation.c.kind).where(relation.c.origin == "derived"))
-    feeds = {(row.name if row.kind == "stream" else f"changes:{row.name}"): row.name for row in rows}
+    feeds = {named_result_feed(row.kind, row.name): row.name for row in rows}
     return feeds.get(log_feed)
 
 

@@ -24,10 +24,10 @@ from app.store.transactions import raw
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.log.sequences import make_result_feed
 from engine.connectors.log.storage import find_feed, set_retention
-from engine.connectors.outputs import change_feed, result_feed
 from engine.connectors.taking_over import rename_result
 from engine.connectors.views import add_columns, create_view, drop_view
 from engine.plan.model import Output, Plan
+from engine.plan.result_feeds import named_result_feed, result_feed
 
 
 def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
@@ -140,7 +140,7 @@ def drop_result(connection: sa.Connection, query_id: UUID) -> None:
     for row in _written(connection, query_id):
         if row.kind == "table":
             drop_view(raw(connection), row.name)
-        drop_feed(raw(connection), change_feed(row.name) if row.kind == "table" else row.name)
+        drop_feed(raw(connection), named_result_feed(row.kind, row.name))
         drop_parts(connection, row.name)
         connection.execute(sa.delete(relation).where(relation.c.id == row.id))
         note(connection, Change(Action.DELETE, row.kind, row.name, {"definition": row.definition}, None))

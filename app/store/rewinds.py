@@ -149,7 +149,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
     epoch = _epoch_at_rest(connection, stored)
     refuse_if_read(connection, stored)
     catalog = load_catalog(raw(connection))
-    edit, output = _edited(connection, stored, asked, catalog)
+    edit, output, form = _edited(connection, stored, asked, catalog)
     chosen, before = _chosen(connection, stored, asked, catalog), _newest(connection, stored)
     if before is None:
         raise not_possible(f"query '{name}' has committed nothing")
@@ -163,7 +163,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
             f"the rows of '{output.name}' as of batch {chosen.batch_id} are not known any more: {error}"
         ) from error
     _fence(connection, stored, epoch)
-    row = _store(connection, stored, asked, edit)
+    row = _store(connection, stored, asked.desired_state, form)
     after = place_of(chosen)
     _note(connection, stored, row, (before, after), edit)
     return Rewound(row, edit, before, after, removed)
@@ -218,13 +218,18 @@ def _newest(connection: sa.Connection, stored: QueryRow) -> Place | None:
     return None if row is None else Place(*row)
 
 
-def _edited(connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog) -> tuple[Edit | None, Output]:
-    """Judge the edited definition, and give the result the columns that it gets; returns the result as it is then.
+def _edited(
+    connection: sa.Connection, stored: QueryRow, asked: Rewinding, catalog: Catalog
+) -> tuple[Edit | None, Output, dict[str, Any] | None]:
+    """Judge the edited definition, and give the result the columns that it gets.
+
+    Returns:
+        What it does otherwise; the result as it is then; the definition to store, None: the one that is stored.
 
     The state of each retained commit fits the definition of now: edits that it does not fit begin anew, and forget these commits.
     """
     if asked.definition is None:
-        return None, output_of_query(connection, stored.id)
+        return None, output_of_query(connection, stored.id), None
     functions = opened(QueryDefinition, stored.definition).functions
     definition = normalise(with_functions(connection, asked.definition, functions))
     try:
@@ -235,7 +240,8 @@ def _edited(connection: sa.Connection, stored: QueryRow, asked: Rewinding, catal
     if edit.kind is EditKind.NEEDS_NEW_STATE:
         raise refusal(edit, stored.name)
     update_result(connection, stored, plan.output)
-    return edit, output_of_query(connection, stored.id)
+    form = None if edit.kind is EditKind.NO_OP else stored_form(definition)
+    return edit, output_of_query(connection, stored.id), form
 
 
 def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
@@ -243,11 +249,10 @@ def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
     return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
 
 
-def _store(connection: sa.Connection, stored: QueryRow, asked: Rewinding, edit: Edit | None) -> QueryRow:
-    values: dict[str, Any] = {"desired_state": asked.desired_state or stored.desired_state}
-    if asked.definition is not None and edit is not None and edit.kind is not EditKind.NO_OP:
-        functions = opened(QueryDefinition, stored.definition).functions
-        values["definition"] = stored_form(normalise(with_functions(connection, asked.definition, functions)))
+def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | None, form: dict[str, Any] | None) -> QueryRow:
+    values: dict[str, Any] = {"desired_state": desired_state or stored.desired_state}
+    if form is not None:
+        values["definition"] = form
     # With another generation what has failed is launched again, if it is wished to run.
     connection.execute(
         sa.update(query)

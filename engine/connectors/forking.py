@@ -16,10 +16,10 @@ from psycopg.rows import tuple_row
 from engine.connectors.column_names import columns
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.storage import ensure_feed, find_feed
-from engine.connectors.outputs import result_feed
 from engine.connectors.task_states import NEW_TOKEN
 from engine.connectors.views import IS_DELETED, RESULT_TIME, history_identifier, table_bytes, tables_of
 from engine.plan.model import Output
+from engine.plan.result_feeds import result_feed
 
 Connection = psycopg.Connection[Any]
 

@@ -85,13 +85,3 @@ FORMS: Final[Mapping[str, Callable[[Output], ResultForm]]] = {"stream": LogForm,
 def form_of(output: Output) -> ResultForm:
     """Return how a result is kept beside its log."""
     return FORMS[output.kind](output)
-
-
-def change_feed(table: str) -> str:
-    """Return the name of the log feed that holds every change of a derived table."""
-    return f"changes:{table}"
-
-
-def result_feed(output: Output) -> str:
-    """Return the name of the log feed of a result: that of its changes, or of its records."""
-    return change_feed(output.name) if output.kind == "table" else output.name

@@ -18,12 +18,12 @@ from psycopg.types.json import Jsonb
 from engine.connectors.earlier_rows import STEP_ROWS, Moment, restore_rows
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.storage import find_feed
-from engine.connectors.outputs import result_feed
 from engine.connectors.postgres import Connection
 from engine.connectors.retained_commits import RetainedCommit, forget_retained
 from engine.connectors.task_states import NEW_TOKEN
 from engine.errors import InvariantBroken
 from engine.plan.model import Output
+from engine.plan.result_feeds import result_feed
 
 _HOLD: Final = "SELECT stream_time_ms FROM log.commit WHERE query_id = %s FOR UPDATE"
 _LOCK_FEED: Final = "SELECT FROM log.feed WHERE id = %s FOR NO KEY UPDATE"

@@ -21,7 +21,7 @@ from engine.connectors.commit_row import CommitRow
 from engine.connectors.fence import sink_name
 from engine.connectors.late_log import LateLog
 from engine.connectors.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
-from engine.connectors.outputs import form_of, result_feed
+from engine.connectors.outputs import form_of
 from engine.connectors.packets import Packet
 from engine.connectors.retained_commits import NOTHING_RETAINED, retain
 from engine.connectors.sink_batch import Batch, Committed, Moment, counters_of, read_of
@@ -36,6 +36,7 @@ from engine.core.sequence import numbered
 from engine.errors import DataInvalid, EpochFenced, InvariantBroken, ResultLocked, SinkUnavailable
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
+from engine.plan.result_feeds import result_feed
 
 REJECTS_KEPT = 100_000
 """Rows of rejects kept per relation; the count goes on."""

@@ -13,10 +13,10 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from engine.connectors.log.replay_reader import replay_feed
-from engine.connectors.outputs import result_feed
 from engine.connectors.task_states import NEW_TOKEN
 from engine.connectors.views import rename_view
 from engine.plan.model import Output
+from engine.plan.result_feeds import result_feed
 
 Connection = psycopg.Connection[Any]
 

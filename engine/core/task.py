@@ -7,7 +7,7 @@ operator decides depends on where a batch ended. It also knows when it is idle (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count as count_from
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from engine.core.chain import build_chain, running_schema
-from engine.core.clocks import I64
 from engine.core.conflicts import Conflicts
 from engine.core.frames import (
     KEY_HASH,
@@ -45,6 +44,7 @@ from engine.core.progress import FeedProgress, Reading
 from engine.core.replay import OPERATOR, replayed_rows
 from engine.core.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.core.structures.spans import bounded
+from engine.core.turns import NOTHING, entering, forced_rows, turns
 from engine.errors import EngineError, StateNewer
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Plan, Stage
@@ -59,9 +59,6 @@ OLDEST_FORMAT: Final = 2
 
 MAX_ADVANCES: Final = 256
 """Steps of an advance that are taken one by one. Ticks come when something is due, so more are due only after a pause of the clock."""
-
-
-_NOTHING: Final = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -251,14 +248,14 @@ class Task:
         self._lateness.enter(batch.frames, self._chain)
         frames = self._conflicts.winning(self._hashed(batch.frames), made.counters)
         running = frames.get(self._running)
-        forced = _forced(running) if self._has_idle else _NOTHING
+        forced = forced_rows(running) if self._has_idle else NOTHING
         if step.advance_ms:
             forced = np.append(forced, position + 1)
         moment = Moment(step.now_ms, position, step.advance_ms, self._progress.of(self._inputs), forced, step.is_release)
-        frame = self._empty if running is None else _entering(running, self._empty.columns)
+        frame = self._empty if running is None else entering(running, self._empty.columns)
         for operator in self._chain:
             self._lateness.reach(operator, frame, frames)
-            results = _turns(operator, frame, frames, moment, first)
+            results = turns(operator, frame, frames, moment, first)
             frame = results[0].frame if len(results) == 1 else pl.concat([result.frame for result in results])
             for result in results:
                 made.take(result)
@@ -353,52 +350,6 @@ class Task:
             added += [pl.Series(IS_FORCED, moment.are_forced(frame)), reached.alias(REACHED_AT)]
         service = [KEY_HASH, TS, OFFSET, OP, *(column.name for column in added[2:])]
         return with_series(frame, *added)[[*service, *self._output]]
-
-
-def _entering(running: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Give the running relation's rows to the chain. An emission's own number says nothing to a reader: its origin's offset does."""
-    if ORIGIN in running.columns:
-        running = with_series(running, running.get_column(ORIGIN).alias(OFFSET))
-    return running[columns]
-
-
-def _forced(running: pl.DataFrame | None) -> I64:
-    """Return the positions of the rows that silence let go in a stage before."""
-    if running is None or IS_FORCED not in running.columns:
-        return _NOTHING
-    positions: I64 = running.filter(IS_FORCED).get_column(POS).to_numpy()
-    return positions
-
-
-def _turns(
-    operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: Moment, first: int
-) -> list[OperatorOutput]:
-    """Let an operator handle a batch; where silence is at work timers, records and silence in turn: what each lets go is told apart.
-
-    In an idle task its stream time rises from where it was before the batch. Rows that the operator before let go in the same advance
-    have moved it already; only what is missing then is added.
-
-    Args:
-        operator: whose turn it is.
-        frame: rows of the running relation.
-        inputs: the stage's other records; none where silence is at work.
-        moment: when.
-        first: a position before the batch's records.
-    """
-    if not len(moment.forced) or operator.name is None:
-        return [operator.process(frame, inputs, moment)]
-    turns = []
-    before = operator.clocks.get(operator.name)
-    records = replace(moment, advance_ms=0)
-    if frame.height and operator.wakes_at_ms is not None and operator.wakes_at_ms <= moment.now_ms:
-        turns.append(operator.process(frame.clear(), {}, replace(records, position=first)))
-    turns.append(operator.process(frame, inputs, records))
-    after = operator.clocks.get(operator.name)
-    missing_ms = 0 if before is None or after is None else before + moment.advance_ms - after
-    if missing_ms > 0:
-        silent = replace(moment, position=moment.position + 1, advance_ms=missing_ms)
-        turns.append(operator.process(frame.clear(), {}, silent))
-    return turns
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:

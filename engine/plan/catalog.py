@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.plan.model import Feed, Plan, RelationSchema
+from engine.plan.result_feeds import result_feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,7 @@ def derived_relation(plan: Plan) -> RelationSchema:
 
 def derived_entry(plan: Plan) -> CatalogEntry:
     """Return the catalog entry of a query's result. A table is read by its change feed."""
-    log_feed = plan.output.name if plan.output.kind == "stream" else f"changes:{plan.output.name}"
-    feed = Feed.in_log(log_feed, is_derived=True)
+    feed = Feed.in_log(result_feed(plan.output), is_derived=True)
     reads = frozenset(source.relation.name for source in plan.inputs)
     return CatalogEntry(derived_relation(plan), feed, plan.query, reads, append_to=plan.output.append_to)
 

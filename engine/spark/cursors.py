@@ -15,6 +15,7 @@ from engine.connectors.feeds import FeedReader
 from engine.connectors.task_states import Cursor
 from engine.errors import StateNewer
 from engine.plan.model import Input
+from engine.spark.source_spec import SourceSpec
 
 CURSOR_FORMAT = 1
 """Raised when a cursor's meaning changes."""
@@ -34,6 +35,12 @@ def open_feeds(dsn: str, inputs: Sequence[Input]) -> list[FeedInputs]:
     for item in inputs:
         readers.setdefault(item.feed.name, []).append(item)
     return [(open_feed(dsn, found[0].feed, [item.relation for item in found]), tuple(found)) for found in readers.values()]
+
+
+def feeds_of(spec: SourceSpec) -> list[FeedInputs]:
+    """Open what a query reads, its replays included, which no input reads."""
+    feeds = open_feeds(spec.dsn, spec.inputs)
+    return feeds if spec.replays is None else [*feeds, (spec.replays, ())]
 
 
 def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:

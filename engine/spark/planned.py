@@ -9,7 +9,7 @@ from engine.connectors.backlogs import LogPlace, Looked, unread_behind
 from engine.connectors.postgres import shared_connection
 from engine.connectors.task_states import Cursor
 from engine.errors import SourceUnavailable
-from engine.spark.source import PacketReader
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.source_spec import SourceSpec
 
 Ends = Mapping[str, Mapping[str, int]]
@@ -23,17 +23,17 @@ class Planned:
     Attributes:
         written: its spec, as read from its file.
         spec: what that says; None: it cannot be read.
-        reader: None: its feeds cannot be opened.
+        planner: None: its feeds cannot be opened.
         start: where its next batch begins.
         end: where that ends, within a round.
         next_batch: its number.
         failure: why no further batch is planned.
-        watched: see ``PacketReader.watched``.
+        watched: see ``BatchPlanner.watched``.
     """
 
     written: bytes
     spec: SourceSpec | None = None
-    reader: PacketReader | None = None
+    planner: BatchPlanner | None = None
     start: Cursor | None = None
     end: Cursor | None = None
     next_batch: int = 0
@@ -42,17 +42,26 @@ class Planned:
     is_looked_at: bool = False
     watched: frozenset[str] | None = None
 
+    @property
+    def place(self) -> tuple[BatchPlanner, Cursor] | None:
+        """With what and from where it reads on; None: only a look of its own tells whether there is something new."""
+        if not self.is_looked_at or not self.watched or self.planner is None or self.start is None:
+            return None
+        return self.planner, self.start
+
     def rests(self, ends: Ends) -> bool:
         """Whether there is no need to look at it: it has read everything, and nothing but records concerns it."""
-        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+        if (place := self.place) is None:
             return False
-        return self.reader.has_read(self.start, ends)
+        planner, start = place
+        return planner.has_read(start, ends)
 
     def unread(self, ends: Ends) -> list[LogPlace]:
         """Say what a look at it will ask of logs, where that can be asked beforehand."""
-        if not self.is_looked_at or not self.watched or self.reader is None or self.start is None:
+        if (place := self.place) is None:
             return []
-        return self.reader.unread(self.start, ends)
+        planner, start = place
+        return planner.unread(start, ends)
 
 
 def looked_at(awake: Mapping[int, Planned], ends: Ends) -> dict[int, Looked]:

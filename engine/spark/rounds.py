@@ -30,6 +30,7 @@ from engine.connectors.fetched import Fetched, fetch
 from engine.connectors.packets import PACKET_DDL, Packet, encode_json, packet_batches
 from engine.connectors.postgres import shared_connection
 from engine.errors import SourceUnavailable
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.checkpoint import note_planned
 from engine.spark.failures import marked
 from engine.spark.planned import Ends, Planned, looked_at
@@ -151,9 +152,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_bounded = True
         self._refresh()
         for planned in self._members.values():
-            if planned.reader is not None:
+            if planned.planner is not None:
                 try:
-                    planned.reader.prepare()
+                    planned.planner.prepare()
                 except Exception as error:  # noqa: BLE001 - told to the member
                     planned.failure = carried(error)
 
@@ -209,8 +210,8 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 planned.spec = SourceSpec.decoded(planned.written)
                 planned.start, planned.next_batch = planned.spec.start, planned.spec.next_batch
                 with watch().at_work(planned.spec.bounds, planned.spec.run, None):
-                    planned.reader = PacketReader.of(planned.spec)
-                planned.watched = planned.reader.watched
+                    planned.planner = BatchPlanner.of(planned.spec)
+                planned.watched = planned.planner.watched
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
 
@@ -239,9 +240,7 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Ends:
         """Return how far the feeds reach of those for whom that decides. A database that is away fails all members, after one wait."""
-        known = [
-            planned for planned in self._members.values() if planned.is_looked_at and planned.watched and not planned.failure
-        ]
+        known = [planned for planned in self._members.values() if planned.place is not None and not planned.failure]
         if not known or self._is_bounded:
             return {}
         dsn = next(planned.spec.dsn for planned in known if planned.spec is not None)
@@ -254,9 +253,9 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
 
     def _look_at(self, number: int, planned: Planned, looked: Looked | None) -> None:
-        assert planned.reader is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
+        assert planned.planner is not None and planned.spec is not None and planned.start is not None  # noqa: S101, PT018
         with watch().at_work(planned.spec.bounds, planned.spec.run, None):
-            end = planned.reader.next_cursor(planned.start, looked)
+            end = planned.planner.next_cursor(planned.start, looked)
         if end is not planned.start:
             planned.end = end
             if planned.spec.run is not None:
@@ -267,17 +266,17 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _parts(self, number: int) -> list[MemberPart]:
         planned = self._members[number]
-        reader, spec = planned.reader, planned.spec
+        planner, spec = planned.planner, planned.spec
         if (
             not planned.failure
-            and reader is not None
+            and planner is not None
             and spec is not None
             and planned.start is not None
             and planned.end is not None
         ):
             try:
                 with watch().at_work(spec.bounds, spec.run, None):
-                    groups = reader.groups(planned.start, planned.end)
+                    groups = planner.groups(planned.start, planned.end)
             except Exception as error:  # noqa: BLE001 - told to the member
                 planned.failure = carried(error)
             else:

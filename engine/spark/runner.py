@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from engine.connectors.admission import BatchLimit
 from engine.connectors.blob_files import BlobFolder
 from engine.connectors.log.replay_reader import ReplayReader, can_replay, replay_feed
-from engine.connectors.outputs import result_feed
 from engine.connectors.packets import Packet
 from engine.connectors.postgres import connect
 from engine.connectors.retained_commits import retain
@@ -29,6 +28,7 @@ from engine.definition.connector_list import DEFAULT
 from engine.errors import EmissionTooLarge, EngineError
 from engine.plan.clock import held_feeds, needs_ticks
 from engine.plan.model import Feed, Plan
+from engine.plan.result_feeds import result_feed
 from engine.spark.batch_size import BatchSize
 from engine.spark.carrier import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, Carrier, Ride
 from engine.spark.checkpoint import begin_run, planned_batch, time_since_planned

@@ -177,9 +177,10 @@ class Watch:
         if still_s > work.bounds.stall_s:
             return Ended("stalled", work.batch_id, round(still_s, 1), work.bounds.stall_s)
         most = work.bounds.memory_bytes or own_share()
-        if self._memory_bytes() > most:
-            self._give_back()
         found = self._memory_bytes()
+        if found > most:
+            self._give_back()
+            found = self._memory_bytes()
         return Ended("memory", work.batch_id, found, most) if found > most else None
 
     def _has_ended(self) -> bool:

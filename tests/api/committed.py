@@ -11,7 +11,6 @@ import psycopg
 
 from app.store.catalog import load_catalog
 from engine.connectors.fence import claim_epoch
-from engine.connectors.outputs import result_feed
 from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.retained_commits import Retaining, retain
 from engine.connectors.sink import Sink
@@ -19,6 +18,7 @@ from engine.core.frames import Emission, empty_late
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
+from engine.plan.result_feeds import result_feed
 from tests.derived_log import caused
 
 NOW_MS = 1_400_000_000_000

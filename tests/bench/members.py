@@ -33,7 +33,6 @@ from app.store.embedded_postgres import EmbeddedPostgres
 from engine.connectors.fence import claim_epoch
 from engine.connectors.log.sequences import make_result_feed
 from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed
-from engine.connectors.outputs import change_feed
 from engine.connectors.packets import unpack
 from engine.connectors.postgres import close_shared_connections, connect
 from engine.connectors.sink_link import SinkLink
@@ -44,6 +43,7 @@ from engine.definition.relations import StreamDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
+from engine.plan.result_feeds import change_feed
 from engine.spark.carrier import Ride
 from engine.spark.committing import MemberBatch, commit_round
 from engine.spark.cursors import new_cursor, start_positions

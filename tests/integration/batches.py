@@ -14,6 +14,7 @@ from engine.connectors.packets import decode_frame
 from engine.core.frames import HEAD, POS
 from engine.core.order import Slice, order_batch
 from engine.plan.model import Input
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.cursors import new_cursor, open_feeds, start_positions
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec, SplitGroup
@@ -46,11 +47,12 @@ class Backlog:
         """Return all records in the order in which a query with one task handles them."""
         limit = BatchLimit(self.max_rows, self.max_bytes)
         spec = SourceSpec(self.dsn, self.inputs, 1, new_cursor(start_positions(self.dsn, self.inputs), 0, 0), limit, 2)
-        reader = PacketReader(spec, open_feeds(self.dsn, self.inputs))
-        offset = reader.start
+        feeds = open_feeds(self.dsn, self.inputs)
+        planner, reader = BatchPlanner(spec, feeds), PacketReader(spec, feeds)
+        offset = planner.start
         order: list[Record] = []
-        while (end := reader.next_cursor(offset)) is not offset:
-            groups = reader.groups(offset, end)
+        while (end := planner.next_cursor(offset)) is not offset:
+            groups = planner.groups(offset, end)
             self.batches, self.splits = self.batches + 1, self.splits + sum(len(group.splits) for group in groups)
             order += self._ordered([item for group in groups for item in self._slices(reader, group)])
             offset = end

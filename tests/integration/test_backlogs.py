@@ -15,8 +15,8 @@ from engine.connectors.feeds import Limit
 from engine.connectors.log import storage as log
 from engine.connectors.log.reader import LogReader
 from engine.errors import DataInvalid, SourceUnavailable
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.cursors import new_cursor, open_feeds
-from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec
 from engine.spark.wall_clock import WallClock
 from tests.integration.test_log import FEED, input_of, post
@@ -39,13 +39,13 @@ def reader(conn: Connection, dsn: str) -> LogReader:
     return LogReader(dsn, FEED)
 
 
-def packet_reader(dsn: str, max_rows: int = 100) -> PacketReader:
+def planner_of(dsn: str, max_rows: int = 100) -> BatchPlanner:
     inputs = (input_of(),)
     spec = SourceSpec(dsn, inputs, 1, new_cursor({FEED.name: {"0": 0}}, 0, 0), BatchLimit(max_rows, 1 << 20), 0)
-    return PacketReader(spec, open_feeds(dsn, inputs), WallClock(lambda: 5.0))
+    return BatchPlanner(spec, open_feeds(dsn, inputs), WallClock(lambda: 5.0))
 
 
-def looked_by(conn: Connection, reader: PacketReader, cursor: Any) -> Looked:
+def looked_by(conn: Connection, reader: BatchPlanner, cursor: Any) -> Looked:
     ends = feed_ends(conn, [FEED.log_feed])
     return Looked(ends, unread_behind(conn, reader.unread(cursor, ends)))
 
@@ -74,7 +74,7 @@ def test_what_retention_removed_is_refused(conn: Connection, reader: LogReader) 
 
 @pytest.mark.parametrize("max_rows", [1, 4, 100])
 def test_batches_end_where_they_end_without(conn: Connection, dsn: str, reader: LogReader, max_rows: int) -> None:
-    plain, prepared = packet_reader(dsn, max_rows), packet_reader(dsn, max_rows)
+    plain, prepared = planner_of(dsn, max_rows), planner_of(dsn, max_rows)
     cursor = plain.start
     while (end := plain.next_cursor(cursor)) is not cursor:
         assert prepared.next_cursor(cursor, looked_by(conn, prepared, cursor)) == end
@@ -84,7 +84,7 @@ def test_batches_end_where_they_end_without(conn: Connection, dsn: str, reader: 
 
 
 def test_a_feed_that_is_gone_is_looked_at_by_its_reader(conn: Connection, dsn: str, reader: LogReader) -> None:
-    packets = packet_reader(dsn)
+    packets = planner_of(dsn)
     conn.execute("DELETE FROM log.feed")
     ends = feed_ends(conn, [FEED.log_feed])
     assert ends == {}
@@ -94,7 +94,7 @@ def test_a_feed_that_is_gone_is_looked_at_by_its_reader(conn: Connection, dsn: s
 
 
 def test_a_feed_that_ends_before_what_was_read_is_looked_at_by_its_reader(conn: Connection, dsn: str, reader: LogReader) -> None:
-    packets = packet_reader(dsn)
+    packets = planner_of(dsn)
     read = packets.next_cursor(packets.start)
     conn.execute("UPDATE log.head SET next_offset = 7")
     assert packets.unread(read, feed_ends(conn, [FEED.log_feed])) == []

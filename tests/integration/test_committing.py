@@ -16,7 +16,6 @@ import pytest
 from engine.connectors.fence import claim_epoch, cut_off_older
 from engine.connectors.log.sequences import make_result_feed
 from engine.connectors.log.storage import ensure_feed
-from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.sink_link import SinkLink
 from engine.connectors.task_states import TaskState, begin_state, load_states, new_layout
@@ -26,6 +25,7 @@ from engine.definition.relations import StreamDefinition
 from engine.errors import BufferFull, DataInvalid, EpochFenced, ResultLocked, SinkUnavailable
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
+from engine.plan.result_feeds import change_feed
 from engine.spark.carrier import Ride
 from engine.spark.committing import MemberBatch, commit_round
 from engine.spark.cursors import new_cursor

@@ -20,7 +20,6 @@ from engine.connectors.fence import claim_epoch
 from engine.connectors.log.replay_reader import replay_feed
 from engine.connectors.log.sequences import make_result_feed, trim_sequence
 from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed
-from engine.connectors.outputs import result_feed
 from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.postgres import connect
 from engine.connectors.retained_commits import Retaining, hold_retained, retain, retained_commits
@@ -32,6 +31,7 @@ from engine.core.frames import LATE_SCHEMA
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import LateRecords, Output, Plan, Stage
 from engine.plan.operators.row_operators import Projection
+from engine.plan.result_feeds import result_feed
 from tests.derived_log import caused, read_derived
 
 HOUR_MS = 3_600_000

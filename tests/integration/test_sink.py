@@ -16,7 +16,6 @@ import pytest
 
 from engine.connectors.fence import claim_epoch
 from engine.connectors.log.sequences import make_result_feed
-from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.sink import Sink
 from engine.connectors.task_states import Kept, Layout, TaskState, begin_state, load_changed, load_kept, load_states
@@ -27,6 +26,7 @@ from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSc
 from engine.plan.operators.foreign_key_join import ForeignKeyResult
 from engine.plan.operators.row_operators import Projection
 from engine.plan.operators.suppression import TimeLimitSuppression
+from engine.plan.result_feeds import change_feed
 from tests.derived_log import caused, derived_rows, read_derived
 
 QUERY, CHECKPOINT = uuid4(), uuid4()

@@ -10,10 +10,10 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet, encode_frame
 from engine.connectors.views import drop_view
 from engine.core.frames import OPEN_DELETE, OPEN_ROW
+from engine.plan.result_feeds import change_feed
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import data, plan, sink_for, table
 

@@ -11,7 +11,6 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.connectors.outputs import change_feed
 from engine.connectors.packets import Packet
 from engine.connectors.sink import REPLAYED
 from engine.connectors.views import drop_view
@@ -19,6 +18,7 @@ from engine.core.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
 from engine.core.order import CAUSE_COLUMNS, NO_LANE
 from engine.definition.types import Schema, parse_type
 from engine.plan.model import Feed, Input, Plan, RelationSchema
+from engine.plan.result_feeds import change_feed
 from tests.derived_log import derived_rows, read_derived
 from tests.integration.test_sink import QUERY, data, plan, sink_for, table
 

@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from engine.connectors.fence import claim_epoch
 from engine.connectors.log.sequences import make_result_feed
 from engine.connectors.log.storage import append_batches, encode_batch, ensure_feed, route
-from engine.connectors.outputs import change_feed
 from engine.connectors.postgres import close_shared_connections
 from engine.connectors.task_states import Kept, load_kept
 from engine.connectors.views import create_view
@@ -26,6 +25,7 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Plan
+from engine.plan.result_feeds import change_feed
 from engine.spark.launch_state import Launch
 from engine.spark.run_options import RunOptions
 from engine.spark.runner import RunningQuery

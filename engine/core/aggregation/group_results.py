@@ -158,7 +158,7 @@ class GroupResults:
         chain = lifted
         if held:
             known = self._merge(pl.concat(held, how="diagonal"))
-            nothing = pl.Series(MESSAGE, [None] * known.height, dtype=pl.Int64)
+            nothing = pl.Series(MESSAGE, [], dtype=pl.Int64).extend_constant(None, known.height)
             chain = pl.concat([with_series(known, nothing), lifted], how="diagonal")
         chain, groups = grouped(chain, HASH, self._grouping.own)
         is_state = ends_message(chain, groups)

@@ -118,9 +118,36 @@ def test_a_service_made_anew_has_the_name_by_which_it_finds_what_the_one_before_
     assert interpolated({})["services"]["slackwater"]["hostname"] == "slackwater"
 
 
-def test_only_the_cluster_needs_its_profile() -> None:
+def test_all_but_the_service_and_its_database_needs_a_profile() -> None:
     profiles = {name: service.get("profiles", []) for name, service in interpolated({})["services"].items()}
-    assert profiles == {"postgres": [], "slackwater": [], "spark-master": ["cluster"], "spark-worker": ["cluster"]}
+    assert profiles == {
+        "postgres": [],
+        "slackwater": [],
+        "spark-master": ["cluster"],
+        "spark-worker": ["cluster"],
+        "kafka": ["kafka"],
+        "registry": ["kafka"],
+        "orders": ["cdc"],
+        "debezium": ["cdc"],
+    }
+
+
+def test_the_registry_and_debezium_find_what_they_talk_to() -> None:
+    services = interpolated({})["services"]
+    listeners = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert services["registry"]["environment"]["SCHEMA_REGISTRY_KAFKASTORE_BOOTSTRAP_SERVERS"] in listeners.split(",")
+    source = services["debezium"]["environment"]
+    assert source["DEBEZIUM_SOURCE_DATABASE_HOSTNAME"] in services
+    assert source["DEBEZIUM_SOURCE_DATABASE_USER"] == services["orders"]["environment"]["POSTGRES_USER"]
+    assert source["DEBEZIUM_SOURCE_DATABASE_PASSWORD"] == services["orders"]["environment"]["POSTGRES_PASSWORD"] == PASSWORD
+    assert "wal_level=logical" in services["orders"]["command"]
+    assert httpx.URL(source["DEBEZIUM_SINK_HTTP_URL"]).host == services["slackwater"]["hostname"]
+
+
+def test_no_port_is_open_beyond_this_machine() -> None:
+    ports = [port for service in interpolated({})["services"].values() for port in service.get("ports", ())]
+    assert len(ports) == 4
+    assert all(port.startswith("127.0.0.1:") for port in ports), ports
 
 
 def test_there_is_no_default_password() -> None:

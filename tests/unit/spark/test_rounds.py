@@ -17,11 +17,10 @@ from engine.connectors.feeds import ReadRequest, Split
 from engine.connectors.packets import Packet, packets_in
 from engine.errors import DataInvalid, SourceUnavailable
 from engine.spark.checkpoint import planned_batch
-from engine.spark.cursors import new_cursor
+from engine.spark.cursors import FeedInputs, new_cursor
 from engine.spark.failures import BatchFailed, decoded
 from engine.spark.rounds import LOOKED, RoundPart, RoundReader
 from engine.spark.silence import Silence
-from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec
 from tests.unit.spark.test_source import FakeFeed, a_feed, an_input
 
@@ -83,14 +82,14 @@ class Rounds:
 def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
     made = Rounds(tmp_path)
 
-    def opened(spec: SourceSpec) -> PacketReader:
-        feed = made.feeds[spec.inputs[0].feed.log_feed]
-        return PacketReader(spec, [(feed, spec.inputs)])
+    def feeds_of(spec: SourceSpec) -> list[FeedInputs]:
+        return [(made.feeds[spec.inputs[0].feed.log_feed], spec.inputs)]
 
     def ends_of(_dsn: str, names: frozenset[str]) -> dict[str, dict[str, int]]:
         return {name: {str(part): end for part, end in made.feeds[name].length.items()} for name in names if name in made.feeds}
 
-    monkeypatch.setattr(PacketReader, "of", opened)
+    monkeypatch.setattr("engine.spark.batch_planner.feeds_of", feeds_of)
+    monkeypatch.setattr("engine.spark.source.feeds_of", feeds_of)
     monkeypatch.setattr("engine.spark.rounds._ends_of", ends_of)
     monkeypatch.setattr("engine.spark.rounds._readers", OrderedDict())
     return made

@@ -17,6 +17,7 @@ from engine.connectors.task_states import Cursor
 from engine.definition.types import Schema, parse_type
 from engine.errors import SourceUnavailable, StateCorrupt
 from engine.plan.model import Feed, Input, RelationSchema
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.cursors import new_cursor, open_feeds
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import Clock, SourceSpec
@@ -73,20 +74,20 @@ class FakeFeed(UsualAnswers):
         yield Packet(0, "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
 
 
-def a_reader(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0) -> PacketReader:
+def a_planner(*feeds: FakeFeed, cores: int = 2, max_rows: int = 10**6, release: int = 0) -> BatchPlanner:
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {str(partition): 0 for partition in feed.length} for feed in feeds}
     spec = SourceSpec("", inputs, 2, new_cursor(start, release, 0), BatchLimit(max_rows, 10**9), cores, release=release)
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
-    return PacketReader(spec, pairs)
+    return BatchPlanner(spec, pairs)
 
 
 def a_feed(name: str, **length: int) -> FakeFeed:
     return FakeFeed(Feed(f"log:{name}", "log", name), {int(key[1:]): value for key, value in length.items()})
 
 
-def latest(reader: PacketReader, start: Cursor) -> Cursor:
-    return reader.next_cursor(start)
+def latest(planner: BatchPlanner, start: Cursor) -> Cursor:
+    return planner.next_cursor(start)
 
 
 class Frozen(FakeFeed):
@@ -109,54 +110,54 @@ def test_a_stream_is_never_read_further_than_what_was_in_the_table_then(is_avail
     spec = SourceSpec(
         "", inputs, 1, new_cursor({"log:prices": {"0": 0}, "log:orders": {"0": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2
     )
-    reader = PacketReader(spec, [(table, inputs[:1]), (stream, inputs[1:])])
+    planner = BatchPlanner(spec, [(table, inputs[:1]), (stream, inputs[1:])])
     if is_available_now:
-        reader.prepare()
-    assert latest(reader, reader.start)["feeds"] == {"log:prices": {"0": 60}, "log:orders": {"0": 10}}
+        planner.prepare()
+    assert latest(planner, planner.start)["feeds"] == {"log:prices": {"0": 60}, "log:orders": {"0": 10}}
 
 
 def test_without_new_records_the_offset_is_the_start_itself() -> None:
-    reader = a_reader(a_feed("a", p0=0))
-    start = reader.start
-    assert latest(reader, start) is start
+    planner = a_planner(a_feed("a", p0=0))
+    start = planner.start
+    assert latest(planner, start) is start
 
 
 def test_positions_and_clock_move_together() -> None:
-    reader = a_reader(a_feed("a", p0=30, p1=0), a_feed("b", p0=10))
-    offset = latest(reader, reader.start)
+    planner = a_planner(a_feed("a", p0=30, p1=0), a_feed("b", p0=10))
+    offset = latest(planner, planner.start)
     assert offset["feeds"] == {"log:a": {"0": 30, "1": 0}, "log:b": {"0": 10}}
     assert offset["now_ms"] > 0
-    assert latest(reader, offset) is offset
+    assert latest(planner, offset) is offset
 
 
 def test_a_request_to_release_makes_one_batch_that_tells_every_task() -> None:
     feed = a_feed("a", p0=30)
-    before = latest(first := a_reader(feed), first.start)
-    reader = a_reader(feed, release=1)
-    after = latest(reader, before)
+    before = latest(first := a_planner(feed), first.start)
+    planner = a_planner(feed, release=1)
+    after = latest(planner, before)
     assert after["feeds"] == before["feeds"]
-    (group,) = reader.groups(before, after)
-    packets = list(reader.read(group))
+    (group,) = planner.groups(before, after)
+    packets = list(PacketReader(planner._spec, planner._feeds).read(group))
     assert [packet.kind for packet in packets] == ["cursor", "tick", "tick"]
     assert [packet.task for packet in packets[1:]] == [0, 1]
     assert [json.loads(packet.blob)["is_release"] for packet in packets[1:]] == [True, True]
-    assert latest(reader, after) is after
+    assert latest(planner, after) is after
 
 
 def test_a_release_goes_with_the_records_that_are_there_and_a_new_beginning_needs_none() -> None:
     feed = a_feed("a", p0=30)
-    reader = a_reader(feed, release=1)
-    end = latest(reader, {"feeds": {"log:a": {"0": 0}}, "now_ms": 1})
-    (group,) = reader.groups({"feeds": {"log:a": {"0": 0}}, "now_ms": 1}, end)
+    planner = a_planner(feed, release=1)
+    end = latest(planner, {"feeds": {"log:a": {"0": 0}}, "now_ms": 1})
+    (group,) = planner.groups({"feeds": {"log:a": {"0": 0}}, "now_ms": 1}, end)
     assert (group.is_release, len(group.splits)) == (True, 1)
-    begun = reader.start
-    (group,) = reader.groups(begun, latest(reader, begun))
+    begun = planner.start
+    (group,) = planner.groups(begun, latest(planner, begun))
     assert not group.is_release
 
 
 def test_the_clock_never_goes_backwards() -> None:
-    reader = a_reader(a_feed("a", p0=30))
-    assert latest(reader, {"feeds": {"log:a": {"0": 0}}, "now_ms": FUTURE_MS})["now_ms"] == FUTURE_MS
+    planner = a_planner(a_feed("a", p0=30))
+    assert latest(planner, {"feeds": {"log:a": {"0": 0}}, "now_ms": FUTURE_MS})["now_ms"] == FUTURE_MS
 
 
 def test_a_launch_wakes_every_task_also_where_the_hosts_clock_was_set_back_before_it() -> None:
@@ -164,43 +165,43 @@ def test_a_launch_wakes_every_task_also_where_the_hosts_clock_was_set_back_befor
     inputs = (an_input(0, "a", "a"),)
     spec = SourceSpec("", inputs, 2, new_cursor({"log:a": {"0": 0}}, 0, 0), BatchLimit(10, 10**9), 2, Clock(uuid4(), frozenset()))
     elapsed_ms = iter((0, 0, 10))
-    reader = PacketReader(spec, [(feed, inputs)], WallClock(lambda: 1_000, lambda: next(elapsed_ms)))
+    planner = BatchPlanner(spec, [(feed, inputs)], WallClock(lambda: 1_000, lambda: next(elapsed_ms)))
     start = {"feeds": {"log:a": {"0": 0}}, "now_ms": 5_000}
-    assert latest(reader, start) is start
-    assert latest(reader, start) is start
-    assert latest(reader, start)["now_ms"] == 5_005
+    assert latest(planner, start) is start
+    assert latest(planner, start) is start
+    assert latest(planner, start)["now_ms"] == 5_005
 
 
 def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
-    reader = a_reader(a_feed("a", p0=100), max_rows=30)
-    first = latest(reader, reader.start)
+    planner = a_planner(a_feed("a", p0=100), max_rows=30)
+    first = latest(planner, planner.start)
     assert first["feeds"]["log:a"]["0"] == 30
-    assert latest(reader, first)["feeds"]["log:a"]["0"] == 60
+    assert latest(planner, first)["feeds"]["log:a"]["0"] == 60
 
 
 @pytest.mark.parametrize("feeds", [1, 2])
 def test_a_cursor_says_whether_the_bound_of_its_batch_left_records_unread(feeds: int) -> None:
-    reader = a_reader(*(a_feed(name, p0=30) for name in "ab"[:feeds]), max_rows=20 * feeds)
-    full = latest(reader, reader.start)
-    rest = latest(reader, full)
+    planner = a_planner(*(a_feed(name, p0=30) for name in "ab"[:feeds]), max_rows=20 * feeds)
+    full = latest(planner, planner.start)
+    rest = latest(planner, full)
     assert [full.get("is_full"), rest.get("is_full")] == [True, None]
-    assert latest(reader, rest) is rest
+    assert latest(planner, rest) is rest
 
 
 def test_available_now_reads_what_was_there_at_the_start_and_no_more() -> None:
     feed = a_feed("a", p0=25)
-    reader = a_reader(feed)
-    reader.prepare()
+    planner = a_planner(feed)
+    planner.prepare()
     feed.length[0] = 95
-    offset = latest(reader, reader.start)
+    offset = latest(planner, planner.start)
     assert offset["feeds"]["log:a"]["0"] == 25
-    assert latest(reader, offset) is offset
+    assert latest(planner, offset) is offset
 
 
 def test_a_small_batch_is_one_spark_task_with_all_its_stages() -> None:
-    reader = a_reader(a_feed("a", p0=100, p1=100), a_feed("b", p0=10))
-    end = latest(reader, reader.start)
-    (group,) = reader.groups(reader.start, end)
+    planner = a_planner(a_feed("a", p0=100, p1=100), a_feed("b", p0=10))
+    end = latest(planner, planner.start)
+    (group,) = planner.groups(planner.start, end)
     assert (group.now_ms, group.is_whole) == (end["now_ms"], True)
     assert {(index, split.partition, split.start, split.end) for index, split in group.splits} == {
         (0, 0, 0, 50), (0, 0, 50, 100), (0, 1, 0, 50), (0, 1, 50, 100), (1, 0, 0, 10)
@@ -208,9 +209,9 @@ def test_a_small_batch_is_one_spark_task_with_all_its_stages() -> None:
 
 
 def test_a_large_batch_is_read_in_equal_groups_one_for_each_core() -> None:
-    reader = a_reader(a_feed("a", p0=0), cores=3)
+    planner = a_planner(a_feed("a", p0=0), cores=3)
     start, end = {"feeds": {"log:a": {"0": 0}}, "now_ms": 0}, {"feeds": {"log:a": {"0": 200_000}}, "now_ms": 1}
-    groups = reader.groups(start, end)
+    groups = planner.groups(start, end)
     assert len(groups) == 3
     assert not any(group.is_whole for group in groups), "stages follow behind a shuffle"
     sizes = [sum(split.end - split.start for _, split in group.splits) for group in groups]
@@ -219,9 +220,9 @@ def test_a_large_batch_is_read_in_equal_groups_one_for_each_core() -> None:
 
 
 def test_packets_carry_the_clock_of_their_batch() -> None:
-    reader = a_reader(a_feed("a", p0=10))
-    (group,) = reader.groups(reader.start, {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
-    packets = list(reader.read(group))
+    planner = a_planner(a_feed("a", p0=10))
+    (group,) = planner.groups(planner.start, {"feeds": {"log:a": {"0": 10}}, "now_ms": 77})
+    packets = list(PacketReader(planner._spec, planner._feeds).read(group))
     assert [packet.now_ms for packet in packets] == [77, 77]
     assert [packet.kind for packet in packets] == ["cursor", "progress"]
     assert json.loads(packets[0].blob) == {"feeds": {"log:a": {"0": 10}}, "now_ms": 77}
@@ -243,32 +244,32 @@ def test_the_specification_survives_its_way_as_an_option() -> None:
 
 def test_a_backlog_is_looked_at_before_it_is_needed_and_once() -> None:
     feed = a_feed("a", p0=100)
-    reader = a_reader(feed, max_rows=30)
-    first = latest(reader, reader.start)
-    second = latest(reader, first)
-    third = latest(reader, second)
+    planner = a_planner(feed, max_rows=30)
+    first = latest(planner, planner.start)
+    second = latest(planner, first)
+    third = latest(planner, second)
     assert [offset["feeds"]["log:a"]["0"] for offset in (first, second, third)] == [30, 60, 90]
-    latest(reader, third)
+    latest(planner, third)
     assert sorted(feed.looked_at) == [0, 30, 60, 90]
 
 
 def test_what_arrived_after_the_look_is_read_later() -> None:
     feed = a_feed("a", p0=50)
-    reader = a_reader(feed, max_rows=30)
-    first = latest(reader, reader.start)
+    planner = a_planner(feed, max_rows=30)
+    first = latest(planner, planner.start)
     feed.length[0] = 200
-    second = latest(reader, first)
+    second = latest(planner, first)
     assert second["feeds"]["log:a"]["0"] in (50, 60)
-    assert latest(reader, second)["feeds"]["log:a"]["0"] > second["feeds"]["log:a"]["0"]
+    assert latest(planner, second)["feeds"]["log:a"]["0"] > second["feeds"]["log:a"]["0"]
 
 
 def test_a_feed_that_was_put_back_behind_what_a_launch_has_read_is_left_to_the_next_launch() -> None:
     feed = a_feed("orders", p0=30)
-    reader = a_reader(feed)
-    read = latest(reader, reader.start)
+    planner = a_planner(feed)
+    read = latest(planner, planner.start)
     feed.length[0] = 20
     with pytest.raises(Exception, match="was read up to 30, and now ends at 20") as refused:
-        latest(reader, read)
+        latest(planner, read)
     assert isinstance(refused.value, SourceUnavailable)
 
 
@@ -276,7 +277,7 @@ def test_a_launch_that_would_begin_behind_the_end_of_a_feed_is_refused() -> None
     feed = a_feed("orders", p0=20)
     inputs = (an_input(0, "orders", "orders"),)
     spec = SourceSpec("", inputs, 1, new_cursor({"log:orders": {"0": 30}}, 0, 0), BatchLimit(10, 10**9), 2)
-    reader = PacketReader(spec, [(feed, inputs)])
+    planner = BatchPlanner(spec, [(feed, inputs)])
     with pytest.raises(Exception, match="reading goes on at 30, but the feed ends at 20") as refused:
-        latest(reader, reader.start)
+        latest(planner, planner.start)
     assert isinstance(refused.value, StateCorrupt)

@@ -12,10 +12,11 @@ from engine.connectors.feeds import FeedReader, Limit, Split
 from engine.connectors.task_states import Cursor
 from engine.core.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
+from engine.spark.batch_planner import BatchPlanner
 from engine.spark.cursors import new_cursor
 from engine.spark.source import PacketReader
 from engine.spark.source_spec import SourceSpec, SplitGroup
-from tests.unit.spark.test_source import FakeFeed, a_feed, a_reader, an_input, latest
+from tests.unit.spark.test_source import FakeFeed, a_feed, a_planner, an_input, latest
 
 Offset = dict[str, Any]
 
@@ -30,28 +31,28 @@ def splits_of(groups: Sequence[Any]) -> list[tuple[int, Split]]:
 def test_feeds_of_one_query_end_at_one_event_time() -> None:
     slow, fast = a_feed("slow", p0=100), a_feed("fast", p0=100, p1=40)
     fast.step_ms = 3
-    reader = a_reader(slow, fast, max_rows=60)
-    first = latest(reader, reader.start)
+    planner = a_planner(slow, fast, max_rows=60)
+    first = latest(planner, planner.start)
     assert first["feeds"] == {"log:slow": {"0": 40}, "log:fast": {"0": 14, "1": 14}}, "all that is before 40 ms"
-    second = latest(reader, first)
+    second = latest(planner, first)
     assert second["feeds"] == {"log:slow": {"0": 80}, "log:fast": {"0": 27, "1": 27}}, "all that is before 80 ms"
     assert "heads" not in second
 
 
 def test_one_partition_is_neither_dated_nor_has_it_heads() -> None:
     only = a_feed("a", p0=100)
-    reader = a_reader(only, max_rows=30)
-    begun = reader.start
-    end = latest(reader, begun)
-    latest(reader, end)
+    planner = a_planner(only, max_rows=30)
+    begun = planner.start
+    end = latest(planner, begun)
+    latest(planner, end)
     assert (end["feeds"]["log:a"]["0"], only.are_dated) == (30, {False})
-    assert {split.head for _, split in splits_of(reader.groups(begun, end))} == {None}
+    assert {split.head for _, split in splits_of(planner.groups(begun, end))} == {None}
 
 
 def test_the_first_splits_of_several_partitions_begin_before_all_time() -> None:
-    reader = a_reader(a_feed("a", p0=20), a_feed("b", p0=20))
-    begun = reader.start
-    splits = splits_of(reader.groups(begun, latest(reader, begun)))
+    planner = a_planner(a_feed("a", p0=20), a_feed("b", p0=20))
+    begun = planner.start
+    splits = splits_of(planner.groups(begun, latest(planner, begun)))
     assert [split.head for _, split in splits] == [BEFORE_ALL_TIME] * 2
 
 
@@ -59,11 +60,11 @@ def test_replayed_late_records_are_no_partition_to_be_merged_with() -> None:
     only, replays = a_feed("a", p0=30), a_feed("replays", p0=30)
     inputs = (an_input(0, "a", "a"),)
     spec = SourceSpec("", inputs, 1, new_cursor({"log:a": {"0": 0}, "log:replays": {"0": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2)
-    reader = PacketReader(spec, [(only, inputs), (replays, ())])
-    begun = reader.start
-    end = latest(reader, begun)
+    planner = BatchPlanner(spec, [(only, inputs), (replays, ())])
+    begun = planner.start
+    end = latest(planner, begun)
     assert (end["feeds"], only.are_dated) == ({"log:a": {"0": 30}, "log:replays": {"0": 30}}, {False})
-    assert {split.head for _, split in splits_of(reader.groups(begun, end))} == {None}
+    assert {split.head for _, split in splits_of(planner.groups(begun, end))} == {None}
 
 
 @dataclass
@@ -80,34 +81,34 @@ class Standing(FakeFeed):
         return start if bound_ms <= 7 else max(start, min(end, last)) if bound_ms <= 99 else end
 
 
-def standing(max_rows: int = 20) -> PacketReader:
+def standing(max_rows: int = 20) -> BatchPlanner:
     feeds = [Standing(Feed(f"log:{name}", "log", name), {0: 100}) for name in ("a", "b")]
     inputs = tuple(an_input(index, feed.feed.log_feed, feed.feed.log_feed) for index, feed in enumerate(feeds))
     start = {feed.feed.name: {"0": 0} for feed in feeds}
     pairs: list[tuple[FeedReader, tuple[Input, ...]]] = [(feed, (item,)) for feed, item in zip(feeds, inputs, strict=True)]
-    return PacketReader(SourceSpec("", inputs, 2, new_cursor(start, 0, 0), BatchLimit(max_rows, 10**9), 2), pairs)
+    return BatchPlanner(SourceSpec("", inputs, 2, new_cursor(start, 0, 0), BatchLimit(max_rows, 10**9), 2), pairs)
 
 
-def batches(reader: PacketReader) -> list[Cursor]:
-    offsets = [reader.start]
-    while (offset := latest(reader, offsets[-1])) is not offsets[-1]:
+def batches(planner: BatchPlanner) -> list[Cursor]:
+    offsets = [planner.start]
+    while (offset := latest(planner, offsets[-1])) is not offsets[-1]:
         offsets.append(offset)
     return offsets
 
 
 def test_a_partition_that_is_cut_inside_one_event_time_goes_on_with_its_head() -> None:
-    reader = standing()
-    begun, first, second, *_ = batches(reader)
+    planner = standing()
+    begun, first, second, *_ = batches(planner)
     assert (first["feeds"], first["heads"]) == ({"log:a": {"0": 20}, "log:b": {"0": 0}}, {"log:a": {"0": 7}})
-    [(_, split)] = splits_of(reader.groups(begun, first))
+    [(_, split)] = splits_of(planner.groups(begun, first))
     assert split.head == BEFORE_ALL_TIME
-    [(_, split)] = splits_of(reader.groups(first, second))
+    [(_, split)] = splits_of(planner.groups(first, second))
     assert (split.start, split.head) == (20, 7)
 
 
 def test_ties_are_read_in_the_order_of_feeds_and_each_record_once() -> None:
-    reader = standing()
-    offsets = batches(reader)
+    planner = standing()
+    offsets = batches(planner)
     positions = [(offset["feeds"]["log:a"]["0"], offset["feeds"]["log:b"]["0"]) for offset in offsets]
     assert positions == sorted(positions)
     assert positions[-1] == (100, 100)
@@ -116,20 +117,24 @@ def test_ties_are_read_in_the_order_of_feeds_and_each_record_once() -> None:
 
 
 def test_a_batch_that_leaves_a_partition_alone_keeps_its_head() -> None:
-    reader = standing()
-    start = reader._cursor({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})
-    after = latest(reader, start)
+    planner = standing()
+    start = planner._cursor({"log:a": {"0": 20}, "log:b": {"0": 0}}, 1, 1, {"log:b": {"0": 50}})
+    after = latest(planner, start)
     assert (after["feeds"]["log:a"]["0"], after["feeds"]["log:b"]["0"]) == (40, 0)
     assert after["heads"] == {"log:a": {"0": 7}, "log:b": {"0": 50}}
 
 
 def test_cuts_inside_one_event_time_are_counted_once_per_batch() -> None:
-    reader = standing()
-    begun, first, *_ = batches(reader)
-    packets = [packet for group in reader.groups(begun, first) for packet in reader.read(group)]
+    planner = standing()
+    begun, first, *_ = batches(planner)
+    packets = [
+        packet for group in planner.groups(begun, first) for packet in PacketReader(planner._spec, planner._feeds).read(group)
+    ]
     counted = [json.loads(packet.blob)["counters"] for packet in packets if packet.kind == "stats"]
     assert counted == [[["a", "cut_inside_time", 1]]]
-    reader = a_reader(a_feed("a", p0=20), a_feed("b", p0=20))
-    begun, end = batches(reader)
-    kinds = [packet.kind for group in reader.groups(begun, end) for packet in reader.read(group)]
+    planner = a_planner(a_feed("a", p0=20), a_feed("b", p0=20))
+    begun, end = batches(planner)
+    kinds = [
+        packet.kind for group in planner.groups(begun, end) for packet in PacketReader(planner._spec, planner._feeds).read(group)
+    ]
     assert "stats" not in kinds
