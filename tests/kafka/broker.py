@@ -1,7 +1,7 @@
 """A real broker for tests: Apache Kafka with one node (KRaft, broker and controller in one), from the jars of Maven Central alone.
 
-It needs Java 17 and Maven; ``why_not`` says what is missing. The jars are fetched once per user. The broker has ports and a directory of its own, so
-that several can run beside each other, and may be killed and started again on the same data.
+It needs Java 17 and Maven; ``why_not`` says what is missing. The jars are fetched once per user. The broker has ports and a directory
+of its own, so that several can run beside each other, and may be killed and started again on the same data.
 """
 
 from __future__ import annotations
@@ -172,7 +172,10 @@ class Broker:
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in {**usual, **self.lines}.items()))
 
     def _java(self, heap: str, *arguments: str) -> list[str]:
-        quiet = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info")
+        quiet = (
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+        )
         return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *quiet, "-cp", f"{jars()}/*", *arguments]
 
     def _run(self, *arguments: str) -> None:
