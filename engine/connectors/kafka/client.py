@@ -180,7 +180,9 @@ class Client:
             if good or position > start:
                 return Taken(good, min(position, end))
             if time.monotonic() > silent_at:
-                raise SourceUnavailable(f"topic {self._topic!r}, partition {partition}: no record comes from the broker{self._why()}")
+                raise SourceUnavailable(
+                    f"topic {self._topic!r}, partition {partition}: no record comes from the broker{self._why()}"
+                )
 
     def _sorted(self, messages: list[Message], partition: int, start: int) -> tuple[list[Message], int]:
         """Return records and the position behind them."""

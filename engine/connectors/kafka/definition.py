@@ -22,7 +22,8 @@ OnLost = Literal["stop", "skip"]
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER: Final = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _FACTS: Final = ("timestamp", "partition", "offset", "headers")
-_HEADER: Final = "header:"
+HEADER: Final = "header:"
+"""Before the name of one header in ``record_columns``."""
 
 _FORMATS: Final[Mapping[str, dict[str, Any]]] = {
     "JSON": {"format": "json_lenient"},
@@ -83,7 +84,10 @@ class SideFormat(Model):
         description="Name of a connection of type registry: payloads begin with the number of a schema that it has (json, avro, protobuf).",
     )
     schema_: str | None = Field(
-        default=None, alias="schema", max_length=1 << 20, description="An Avro schema or a `.proto` file, where no registry has it."
+        default=None,
+        alias="schema",
+        max_length=1 << 20,
+        description="An Avro schema or a `.proto` file, where no registry has it.",
     )
     message: str = Field(default="", max_length=1_000, description="Of protobuf: which message of the file; empty: the first.")
     unwrapped: bool = Field(
@@ -105,7 +109,8 @@ class ValueFormat(SideFormat):
     """How values are written."""
 
     has_key: bool = Field(
-        default=False, description="Key columns stand in the value as well; where `key` is read they must agree. Without `key` they always do."
+        default=False,
+        description="Key columns stand in the value as well; where `key` is read they must agree. Without `key` they always do.",
     )
 
 
@@ -139,7 +144,8 @@ class KafkaConnector(ConnectorModel):
         examples=["broker-1:9092,broker-2:9092"],
     )
     key: SideFormat | None = Field(
-        default=None, description="How keys are written: they hold the columns of the relation's `key`. null: keys are not looked at."
+        default=None,
+        description="How keys are written: they hold the columns of the relation's `key`. null: keys are not looked at.",
     )
     value: ValueFormat | None = Field(
         default=None, description="How values are written: they hold the other columns. null: values are not looked at."
@@ -176,7 +182,9 @@ class KafkaConnector(ConnectorModel):
         """See ``ConnectorModel``."""
         if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
             yield Problem(
-                "/connector/topic", "invalid_value", "the name of a topic has up to 249 letters, digits, dots, _ and -; write such a name"
+                "/connector/topic",
+                "invalid_value",
+                "the name of a topic has up to 249 letters, digits, dots, _ and -; write such a name",
             )
         if (self.connection is None) == (self.bootstrap is None):
             yield Problem(
@@ -186,13 +194,15 @@ class KafkaConnector(ConnectorModel):
             )
         servers = [] if self.bootstrap is None else self.bootstrap.split(",")
         if not all(_SERVER.fullmatch(server.strip()) for server in servers):
-            yield Problem("/connector/bootstrap", "invalid_value", "write host:port, with commas between several, such as broker-1:9092")
+            yield Problem(
+                "/connector/bootstrap", "invalid_value", "write host:port, with commas between several, such as broker-1:9092"
+            )
         if self.key is None and self.value is None and not self.record_columns:
             yield Problem(
                 "/connector/value", "invalid_value", 'say how values are written, such as {"format": "json"}, or keys in `key`'
             )
         for column, what in self.record_columns.items():
-            if what not in _FACTS and not (what.startswith(_HEADER) and what != _HEADER):
+            if what not in _FACTS and not (what.startswith(HEADER) and what != HEADER):
                 yield Problem(
                     f"/connector/record_columns/{column}",
                     "invalid_value",
@@ -200,7 +210,9 @@ class KafkaConnector(ConnectorModel):
                 )
         for name, side in (("key", self.key), ("value", self.value)):
             if side is not None and side.registry is not None and side.schema_ is not None:
-                yield Problem(f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`")
+                yield Problem(
+                    f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`"
+                )
 
     @classmethod
     def said_by_topic(cls, words: TopicWords) -> Mapping[str, Any]:
@@ -213,5 +225,9 @@ class KafkaConnector(ConnectorModel):
         key = _FORMATS.get(words.key_format)
         if key is not None and words.has_key:
             delimiter = {} if words.key_delimiter == "," else {"delimiter": words.key_delimiter}
-            found["key"] = {**key, **delimiter, **({"unwrapped": True} if words.is_single_key and words.key_format == "JSON" else {})}
+            found["key"] = {
+                **key,
+                **delimiter,
+                **({"unwrapped": True} if words.is_single_key and words.key_format == "JSON" else {}),
+            }
         return found

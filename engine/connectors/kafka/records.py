@@ -5,7 +5,7 @@ Of a batch each property is asked for in one pass of ``map``: no Python code run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Final
@@ -15,14 +15,14 @@ import polars as pl
 import pyarrow as pa
 from confluent_kafka import Message
 
-from engine.connectors.canonical import TYPED_FILE, canonicalise
+from engine.connectors.canonical import TYPED_FILE, canonicalise, empty_rejects, reject_rows
 from engine.connectors.files.dating import Dated
+from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.records import TopicReader
+from engine.connectors.kafka.definition import HEADER
 from engine.core.clocks import I64
-from engine.definition.types import Schema
 from engine.plan.model import RelationSchema
 
-HEADER: Final = "header:"
 NO_TIMESTAMP_MS: Final = -1
 """Of records that were written before Kafka had timestamps: refused as out of range, wherever a timestamp is needed."""
 
@@ -85,7 +85,12 @@ class Records:
         added += [self._fact(name, what, places, partition) for name, what in columns if name in relation.columns]
         if rejects.height:
             rejects = rejects.with_columns(pl.Series("offset", self.offsets[rejects.get_column("offset").to_numpy()]))
-        return raw.with_columns(added), rejects
+        raw = raw.with_columns(added)
+        for name, what in columns:
+            if what.startswith(HEADER) and name in relation.columns and relation.columns[name].kind == "string":
+                raw, bad = _as_text(raw, name)
+                rejects = pl.concat([rejects, bad])
+        return raw, rejects
 
     def _fact(self, name: str, what: str, places: I64, partition: int) -> pl.Series:
         match what:
@@ -104,22 +109,38 @@ class Records:
         return pl.Series(name, [each.get(wanted) for each in found], dtype=pl.Binary)
 
 
-def date_records(records: Records, reader: TopicReader, relation: RelationSchema, partition: int, now_ms: int) -> Dated:
-    """Return the event times that records have for a relation of ``dating_relations``."""
-    raw, _ = records.raw(reader, relation, (), partition)
+def date_records(
+    records: Records,
+    reader: TopicReader,
+    relation: RelationSchema,
+    columns: Sequence[tuple[str, str]],
+    partition: int,
+    now_ms: int,
+) -> Dated:
+    """Return the event times that records have for a relation of ``dating_relations``; see ``Records.raw``."""
+    raw, _ = records.raw(reader, relation, columns, partition)
     accepted, _ = canonicalise(raw, relation, now_ms, SOURCE_KIND)
     return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
-
-
-def in_value(columns: Schema, key: Sequence[str], taken: Sequence[str], *, has_key: bool) -> Schema:
-    """Return the columns that values hold: all but those of the record and, unless they are there as well, of the key."""
-    return columns.select([name for name in columns.names if name not in taken and (has_key or name not in key)])
 
 
 def _time(kind: int, time_ms: int) -> int:
     return time_ms if kind else NO_TIMESTAMP_MS
 
 
-def _binary(name: str, payloads: object) -> pl.Series:
-    found = pl.Series(name, pa.array(list(payloads), pa.large_binary()))  # type: ignore[call-overload]
-    return found
+def _binary(name: str, payloads: Iterable[bytes | None]) -> pl.Series:
+    return pl.Series(name, pa.array(list(payloads), pa.large_binary()))
+
+
+def _as_text(raw: pl.DataFrame, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Make texts of a header's bytes; refuse records where they are none."""
+    payloads = raw.get_column(name)
+    texts = payloads.cast(pl.String, strict=False)
+    bad = texts.is_null() & payloads.is_not_null()
+    raw = raw.with_columns(texts)
+    if not bad.any():
+        return raw, empty_rejects()
+    rows = [
+        (offset, "invalid_string", f"the header of column {name!r} is not UTF-8", excerpt_of_bytes(payload))
+        for offset, payload in zip(raw.get_column("_offset").filter(bad), payloads.filter(bad), strict=True)
+    ]
+    return raw.filter(~bad), reject_rows(rows)
