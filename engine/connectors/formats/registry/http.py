@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import httpx
 
+from engine.connectors.formats.registry.bounded import BoundedTransport, until
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.settings import RegistrySettings
 
@@ -23,6 +24,8 @@ _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers of a registry that starts, has no leader, or is asked too much."""
 
 _SHOWN_CHARS: Final = 300
+_MOST_CONNECTIONS: Final = 4
+_HEADERS: Final = {"Accept": _MEDIA_TYPE, "Accept-Encoding": "identity"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,12 @@ class Answer:
     Attributes:
         status: of HTTP.
         body: the JSON.
+        says: the registry's own message, bounded and without secrets.
     """
 
     status: int
     body: Any
-
-    @property
-    def says(self) -> str:
-        """The registry's own message, bounded."""
-        message = self.body.get("message") if isinstance(self.body, dict) else None
-        return str(message or f"status {self.status}")[:_SHOWN_CHARS]
+    says: str
 
 
 class RegistryHttp:
@@ -99,16 +98,19 @@ class RegistryHttp:
     def _once(self, method: str, url: str, body: Any) -> tuple[Answer | None, str]:
         """Return the answer, or None and why there is none."""
         try:
-            with self._connected().stream(method, url, json=body, headers={"Accept": _MEDIA_TYPE}) as response:
+            with (
+                until(self._settings.timeout_seconds),
+                self._connected().stream(method, url, json=body, headers=_HEADERS) as response,
+            ):
                 content = self._content(response)
                 status = response.status_code
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return None, f"{httpx.URL(url).host}: {str(error)[:_SHOWN_CHARS] or type(error).__name__}"
+            return None, f"{httpx.URL(url).host}: {self._shown(str(error)) or type(error).__name__}"
         try:
             parsed = json.loads(content)
         except (ValueError, RecursionError):
             parsed = None
-        answer = Answer(status, parsed)
+        answer = Answer(status, parsed, self._shown(_message(parsed, status)))
         if status in (401, 403):
             raise RegistryRefused(
                 f"the schema registry refuses who asks ({status}): {answer.says}; mend the credentials of the registry"
@@ -120,16 +122,23 @@ class RegistryHttp:
         return answer, ""
 
     def _content(self, response: httpx.Response) -> bytes:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):  # what is compressed could be of any size
+            raise RegistryRefused(
+                f"the schema registry answers with Content-Encoding: {self._shown(encoding)[:20]}, which was not asked for; let it send schemas as they are"
+            )
         most = self._settings.max_schema_bytes
-        found, size, end = [], 0, self._now() + self._settings.timeout_seconds
-        for part in response.iter_bytes():
+        found, size = [], 0
+        for part in response.iter_raw():
             size += len(part)
             if size > most:
                 raise RegistryRefused(f"the schema registry answers with more than {most:,} bytes; such a schema is not read")
-            if self._now() > end:
-                raise httpx.ReadTimeout("the answer comes too slowly")
             found.append(part)
         return b"".join(found)
+
+    def _shown(self, text: str) -> str:
+        """Return what others say as errors show it: a proxy or a registry may repeat what it was sent."""
+        return self._settings.shown(text)[:_SHOWN_CHARS]
 
     def _connected(self) -> httpx.Client:
         with self._lock:
@@ -144,12 +153,17 @@ class RegistryHttp:
             headers["Authorization"] = f"Bearer {settings.token}"
         auth = None if settings.user is None else httpx.BasicAuth(settings.user, settings.password or "")
         is_secure = any(url.startswith("https:") for url in settings.urls)
+        context = settings.context or settings.tls.context() if is_secure else None
         return httpx.Client(
-            auth=auth,
+            auth=settings.auth or auth,
             headers=headers,
             timeout=settings.timeout_seconds,
-            verify=settings.tls.context() if is_secure else True,
+            transport=BoundedTransport(context, _MOST_CONNECTIONS),
             follow_redirects=False,
             trust_env=False,  # a proxy of the environment would see the credentials
-            limits=httpx.Limits(max_connections=4),
         )
+
+
+def _message(body: Any, status: int) -> str:
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or f"status {status}")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
+
+import httpx
 
 from engine.connectors.formats.port import FormatInvalid, SideName
 
@@ -57,6 +60,9 @@ class RegistrySettings:
         token: bearer authentication.
         headers: sent with each request (an identity pool's, for instance).
         tls: see there.
+        auth: what signs requests, instead of user and password.
+        context: how the registry's certificate is checked, instead of ``tls``.
+        shown: takes secrets out of what others say, before errors show it.
         timeout_seconds: of one request.
         deadline_seconds: of one question, with all that is asked again.
         max_schema_bytes: of one answer.
@@ -73,6 +79,9 @@ class RegistrySettings:
     token: str | None = field(default=None, repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls: Tls = Tls()
+    auth: httpx.Auth | None = field(default=None, repr=False)
+    context: ssl.SSLContext | None = field(default=None, repr=False)
+    shown: Callable[[str], str] = field(default=str, repr=False)
     timeout_seconds: float = 5.0
     deadline_seconds: float = 20.0
     max_schema_bytes: int = 1 << 20

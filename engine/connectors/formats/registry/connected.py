@@ -1,0 +1,37 @@
+"""A registry's client of a stored connection: its secrets are read here, and taken out of what errors show."""
+
+from __future__ import annotations
+
+from engine.connectors.connections.registry import RegistryConnection, httpx_options
+from engine.connectors.connections.stored import Resolved
+from engine.connectors.formats.port import FormatInvalid
+from engine.connectors.formats.registry.settings import RegistrySettings
+
+
+def settings_of(resolved: Resolved, timeout_seconds: float, deadline_seconds: float) -> RegistrySettings:
+    """Return how the registry of a connection is asked.
+
+    Args:
+        resolved: the connection, at the moment of its use.
+        timeout_seconds: of one request.
+        deadline_seconds: of one question.
+
+    Raises:
+        FormatInvalid: the connection is of another kind.
+        SecretMissing, CertificateUnreadable: see ``httpx_options``.
+    """
+    definition = resolved.definition
+    if not isinstance(definition, RegistryConnection):
+        raise FormatInvalid(
+            f"the connection '{resolved.name}' is one of type {definition.type}, and `registry` names one of type registry"
+        )
+    options = httpx_options(definition, resolved.reader)
+    return RegistrySettings(
+        options.urls,
+        headers=tuple(options.headers.items()),
+        auth=options.auth,
+        context=None if isinstance(options.verify, bool) else options.verify,
+        shown=resolved.reader.without_secrets,
+        timeout_seconds=timeout_seconds,
+        deadline_seconds=deadline_seconds,
+    )
