@@ -53,6 +53,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         ),
         "malformed_body": ("The body could not be read to its end.", "Send it again, whole."),
         "malformed_json": ("The body is not JSON.", "Mend it at the place that the detail names; JSON is UTF-8 without NaN."),
+        "malformed_records": (
+            "The body cannot be cut into records of the format that `format` names.",
+            "See the detail for what is expected, and where.",
+        ),
         "malformed_request": ("The request itself cannot be read.", "Send a request as HTTP has it; see the detail."),
         "not_windowed": ("The parameter is for tables with windows.", "Leave it out."),
         "table_without_key": ("The table has one row and no key.", "Read `/rows`."),
@@ -210,6 +214,10 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "definition_invalid": ("The definition has several faults.", "See `errors`: each has a pointer, a code and a detail."),
         "idempotency_key_reused": ("The Idempotency-Key belongs to another request.", "Use a new key for a new request."),
         "name_mismatch": ("The body names another resource than the path.", "Leave the name out of the body."),
+        "format_unfit": (
+            "The format that `format` names does not fit the relation or its schema.",
+            "See the detail for what to say.",
+        ),
         "records_rejected": ("Every record was refused.", "See `errors` for each one's reason; `GET …/rejects` keeps them."),
         "unknown_feed": ("The position names a feed that the table never reads.", "Take a position of this table's answers."),
         "unknown_partition": ("The position names a partition that there is not.", "Take a position of this table's answers."),
@@ -319,6 +327,26 @@ _DEFINITION: _Texts = {
 }  # fmt: skip
 
 _RECORD: _Texts = {
+    "change_forgotten": (
+        "The change may be older than one whose position is no longer kept.",
+        "Let Debezium take a new snapshot of the table.",
+    ),
+    "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
+    "key_mismatch": ("A column is one thing in the key and another in the value.", "Look at who writes the records."),
+    "malformed_avro": ("The record is not of its Avro schema.", "Look at who writes the records."),
+    "malformed_delimited": ("The line does not have the relation's columns.", "Mend its delimiters and quotes."),
+    "malformed_protobuf": ("The record is not of its message.", "Look at who writes the records."),
+    "no_schema_id": (
+        "The record does not begin with the number of a schema.",
+        "Write it with a schema registry, or leave `registry` out.",
+    ),
+    "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
+    "row_missing": ("The change has no row.", "Set REPLICA IDENTITY, and do not drop `before` and `after`."),
+    "schema_not_read": ("The record's schema has something that is not read.", "See the detail for what to send instead."),
+    "table_truncated": (
+        "The table was truncated at its source; its rows are still here.",
+        "Delete them, or let Debezium skip truncations (`skipped.operations=t`).",
+    ),
     "event_time_missing": ("The record has no event time.", "Send the column that `event_time` names."),
     "event_time_out_of_range": (
         "The event time is not between 1970 and 9999.",

@@ -17,6 +17,7 @@ from app.api import (
     audit,
     changes,
     connections,
+    debezium,
     error_pages,
     explain,
     forks,
@@ -55,6 +56,7 @@ from app.store.database import Database
 from app.store.gates import Gates
 from app.store.readable import Readables
 from app.store.refusals import RefusalLog
+from app.store.registries import Registries
 from app.store.retention import Kept, trim_periodically
 from app.store.sql import transient
 from app.store.tails import Tails
@@ -66,6 +68,7 @@ ROUTERS = (
     relations.streams,
     relations.tables,
     appending.router,
+    debezium.router,
     records.router,
     reads.router,
     changes.streams,
@@ -121,6 +124,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
         asyncio.Semaphore(settings.limits.planning),
+        Registries(database, settings.surroundings),
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None
     app = FastAPIOffline(
@@ -166,6 +170,7 @@ def _lifespan(
                 stack.push_async_callback(asyncio.to_thread, tracing.close)
             await services.database.open()
             stack.push_async_callback(services.database.close)
+            stack.callback(services.registries.close)
             stack.push_async_callback(app.state.refusals.close)
             background = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [

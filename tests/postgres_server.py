@@ -23,15 +23,20 @@ def named_servers() -> list[Path]:
 
 
 @contextmanager
-def running(programs: Path) -> Iterator[str]:
-    """Run a server of one's own for the length of the block; yields its URL."""
+def running(programs: Path, more: str = "") -> Iterator[str]:
+    """Run a server of one's own for the length of the block; yields its URL.
+
+    Args:
+        programs: directory of its programs.
+        more: options that it is started with besides; of two the last counts.
+    """
     # A Unix socket's path is limited to 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="slackwater-pg-"))
     data = folder / "data"
     user = _user()
     if user is not None:
         shutil.chown(folder, user)
-    options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+    options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off {more}"
 
     def run(program: str, *arguments: str) -> None:
         subprocess.run([programs / program, *arguments], check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)

@@ -131,7 +131,7 @@ def _presented(request: Request) -> str:
         Unauthorized: ``api_key_missing``.
     """
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
+    if scheme.lower().removesuffix(":") != "bearer":  # Debezium's HTTP sink writes "Bearer: …"
         raise Unauthorized("api_key_missing", "send an API key or a token: Authorization: Bearer …", is_missing=True)
     return text.strip()
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 
 from app.api.access import recheck_of
 from app.api.bodies import media_type_of, refuse_encoding
+from app.api.body_formats import AskedFormat, with_registry
 from app.api.conditions import IdempotencyKey
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, body_examples, problems
@@ -17,7 +18,8 @@ from app.api.warned import shown_warnings
 from app.errors import BadRequest, Fault, Unprocessable, UnsupportedMediaType
 from app.store.append_transaction import Appended
 from app.store.gates import Passing
-from engine.connectors.bodies import ARROW_TYPES, MEDIA_TYPES
+from engine.connectors.bodies import ARROW_TYPES, JSON_TYPES, MEDIA_TYPES
+from engine.connectors.formats.posted import Asked
 from engine.connectors.json_records import BodyMalformed
 
 router = APIRouter(prefix="/v1", tags=["records"], dependencies=[OnlyKnownParameters])
@@ -76,7 +78,7 @@ _RESPONSES = {200: answered(APPENDED, "Appended, as far as they were accepted.")
     openapi_extra=_BODY,
 )
 async def post_stream_records(
-    name: Name, request: Request, services: ServicesOf, idempotency_key: IdempotencyKey = None
+    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
     """Append records; they are durable when the answer comes, with their offsets.
 
@@ -86,7 +88,7 @@ async def post_stream_records(
     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
     refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
     """
-    return await _append("stream", name, request, services, idempotency_key)
+    return await _append("stream", name, request, services, asked, idempotency_key)
 
 
 @router.post(
@@ -97,7 +99,7 @@ async def post_stream_records(
     openapi_extra=_BODY,
 )
 async def post_table_records(
-    name: Name, request: Request, services: ServicesOf, idempotency_key: IdempotencyKey = None
+    name: Name, request: Request, services: ServicesOf, asked: AskedFormat, idempotency_key: IdempotencyKey = None
 ) -> AppendAnswer:
     """Append upserts and deletes (`"$op": "delete"`); they are durable when the answer comes, with their offsets.
 
@@ -106,26 +108,41 @@ async def post_table_records(
 
     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
     refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+
+    With `format=debezium` come change events, as Debezium Server's HTTP sink posts them. A change that is older in its database's log than one
+    of its key, or the same, is left out (`older_count`), however long ago that came; so a repeated request appends nothing. What cannot be
+    read is kept as a reject and answered 200, for Debezium would send it again for ever; with `on_bad_record: stop` the answer is 422, and
+    it does.
     """
-    return await _append("table", name, request, services, idempotency_key)
+    return await _append("table", name, request, services, asked, idempotency_key)
 
 
-async def _append(kind: str, name: str, request: Request, services: Services, idempotency_key: str | None) -> AppendAnswer:
+async def _append(
+    kind: str, name: str, request: Request, services: Services, asked: Asked | None, idempotency_key: str | None
+) -> AppendAnswer:
     refuse_encoding(request)
     media_type = media_type_of(request, *MEDIA_TYPES)
-    if media_type not in MEDIA_TYPES:
+    if asked is None and media_type not in MEDIA_TYPES:
         raise UnsupportedMediaType(
-            "unsupported_media_type", f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}"
+            "unsupported_media_type",
+            f"records can be sent as {', '.join(MEDIA_TYPES)}, not as {media_type}; other formats by `format`",
         )
     try:
         with services.gates.append_bytes.passed(_declared_bytes(request, services.settings.max_body_bytes)) as passing:
             body = await _body(request, passing)
             await recheck_of(request)()  # a body may take its time
-            appended = await services.appender.append(kind, name, body, media_type, idempotency_key)
+            async with with_registry(services, asked) as posted:
+                appended = await services.appender.append(kind, name, body, media_type, idempotency_key, posted)
     except BodyMalformed as error:
-        code = "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
+        code = _malformed_code(media_type, asked)
         raise BadRequest(code, str(error), [Fault("", code, str(error))]) from error
-    return _answer(appended)
+    return _answer(appended, is_resent=asked is not None and asked.format == "debezium")
+
+
+def _malformed_code(media_type: str, asked: Asked | None) -> str:
+    if asked is not None and media_type not in JSON_TYPES:
+        return "malformed_records"
+    return "malformed_arrow" if media_type in ARROW_TYPES else "malformed_json"
 
 
 def _declared_bytes(request: Request, max_body_bytes: int) -> int:
@@ -143,8 +160,10 @@ async def _body(request: Request, passing: Passing) -> bytes:
     return b"".join(parts)
 
 
-def _answer(appended: Appended) -> AppendAnswer:
-    if not appended.ranges and appended.rejected_count:
+def _answer(appended: Appended, *, is_resent: bool) -> AppendAnswer:
+    """Answer; ``is_resent``: who sent it sends everything again that is not answered 200, until it is."""
+    has_none = not appended.ranges and not appended.older
+    if appended.rejected_count and (appended.is_stopping if is_resent else has_none):
         raise _all_refused(appended)
     return AppendAnswer(
         appended=appended.count,
@@ -159,6 +178,7 @@ def _answer(appended: Appended) -> AppendAnswer:
         ],
         rejected_count=appended.rejected_count,
         rejected=[RejectedRecord(index=record.index, code=record.code, detail=record.detail) for record in appended.rejected],
+        older_count=appended.older,
         warnings=shown_warnings(appended.warnings),
     )
 

@@ -26,6 +26,7 @@ from app.store.bell import Bell
 from app.store.database import Database
 from app.store.gates import Gates
 from app.store.readable import Readables
+from app.store.registries import Registries
 from app.store.tails import Tails
 from app.telemetry import Metrics
 from engine.definition.patience import patience
@@ -55,6 +56,7 @@ class Services:
     tails: Tails
     gates: Gates
     planning: asyncio.Semaphore
+    registries: Registries
 
 
 async def services_of(request: Request) -> Services:

@@ -217,6 +217,7 @@ APPENDED: dict[str, Any] = {
     ],
     "rejected_count": 1,
     "rejected": [{"index": 2, "code": "event_time_missing", "detail": "column 'departed_at' is null and holds the event time"}],
+    "older_count": 0,
     "warnings": [],
 }
 STATUS: dict[str, Any] = {

@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from app.api.access import document_access
 from app.api.api_keys import ApiKeyBody
 from app.api.connection_schemas import ConnectionDefinition
+from app.api.debezium import DebeziumCredentials, DebeziumRefresh
 from app.api.documented import TOO_EXPENSIVE, unpacked
 from app.api.fork_schemas import ForkBody
 from app.api.late_records_schemas import ReplayBody
@@ -55,6 +56,8 @@ TAGS = [
 _BODIES = (
     ApiKeyBody,
     ConnectionDefinition,
+    DebeziumCredentials,
+    DebeziumRefresh,
     ReplayBody,
     StreamDefinition,
     TableDefinition,

@@ -110,6 +110,10 @@ class AppendAnswer(Answer):
     offsets: list[AppendedRange] = Field(description="Where they are, by partition; empty where none was appended.")
     rejected_count: int = Field(description="Number of refused records.", examples=[1])
     rejected: list[RejectedRecord] = Field(description="The refused records, the first thousand of them.")
+    older_count: int = Field(
+        description="Of change events: how many were left out, because a newer change of their key, or the same one, came before.",
+        examples=[0],
+    )
     warnings: list[WarningItem] = Field(
         description="`event_times_before_1990`: the event times of all appended records lie before 1990, as seconds do that are read as"
         " milliseconds."

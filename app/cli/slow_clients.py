@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.edge import REQUEST_ID_HEADER
 from app.api.problems import MEDIA_TYPE, problem_body
+from app.cli.http2_offers import without_offer
 from app.errors import AppError, BadRequest, HeadTooLarge
 
 # A telephone line of the nineties brings five times as much.
@@ -49,7 +50,7 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             self._received += len(data)
-            super().data_received(data)
+            super().data_received(data if self._part == "body" else without_offer(data))
             # Between requests nothing but line ends can come without a request's beginning; the keep-alive timer is off by then.
             is_between = self._part is None and (self.cycle is None or self.cycle.response_complete)
             part = "head" if is_between else self._part

@@ -101,6 +101,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "PUT /v1/tables/{name}": Rule(WRITE, Reach.NAME),
         "DELETE /v1/tables/{name}": Rule(WRITE, Reach.NAME),
         "POST /v1/tables/{name}/records": Rule(WRITE, Reach.FEED),
+        "POST /v1/debezium/auth/authenticate": Rule(OPEN, Reach.NOTHING),
+        "POST /v1/debezium/auth/refreshToken": Rule(OPEN, Reach.NOTHING),
         "GET /v1/tables/{name}/rows": Rule(READ, Reach.NAME),
         "GET /v1/tables/{name}/rows/{key}": Rule(READ, Reach.NAME),
         "POST /v1/tables/{name}/rows:lookup": Rule(READ, Reach.NAME),

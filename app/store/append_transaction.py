@@ -18,6 +18,7 @@ from app.domain.idempotency import TTL_MS, key_reused
 from app.domain.values import instant
 from app.errors import Unprocessable
 from app.store.append_targets import Target
+from app.store.change_positions import newer_alone
 from engine.connectors.log.storage import (
     APPEND_SQL,
     BATCH_BYTES,
@@ -55,6 +56,8 @@ class AppendItem:
         key: idempotency key, or None.
         digest: of the request; means nothing without a key.
         now_ms: when it arrived.
+        changes: where each accepted record stands in its database's log; None: these are no change events.
+        older: events that were left out, because a newer change of their key, or the same one, came before.
     """
 
     target: Target
@@ -63,6 +66,8 @@ class AppendItem:
     key: str | None
     digest: bytes
     now_ms: int
+    changes: pl.DataFrame | None = None
+    older: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ class Appended:
         rejected: the first ``LISTED_REJECTS`` refused records.
         reasons: reason to number of refused records.
         warnings: what is strange about the accepted ones.
+        older: change events that were left out (``AppendItem``).
+        is_stopping: a record was refused, and the relation says ``on_bad_record: stop``.
         is_repeated: nothing was appended now: this is the answer of an earlier request with the same idempotency key.
     """
 
@@ -98,6 +105,8 @@ class Appended:
     rejected: tuple[Rejected, ...]
     reasons: dict[str, int] = field(default_factory=dict)
     warnings: tuple[DefinitionWarning, ...] = ()
+    older: int = 0
+    is_stopping: bool = False
     is_repeated: bool = False
 
     @property
@@ -117,6 +126,8 @@ class Appended:
             "rejected": [[record.index, record.code, record.detail] for record in self.rejected],
             "reasons": self.reasons,
             "warnings": [list(astuple(warning)) for warning in self.warnings],
+            "older": self.older,
+            "is_stopping": self.is_stopping,
         }
 
     @staticmethod
@@ -125,7 +136,8 @@ class Appended:
         ranges = tuple(Range(*part) for part in kept["ranges"])
         rejected = tuple(Rejected(*record) for record in kept["rejected"])
         warnings = tuple(DefinitionWarning(*values) for values in kept.get("warnings", ()))  # an earlier version kept none
-        return Appended(ranges, rejected, kept["reasons"], warnings, is_repeated=True)
+        later = {"older": kept.get("older", 0), "is_stopping": kept.get("is_stopping", False)}
+        return Appended(ranges, rejected, kept["reasons"], warnings, **later, is_repeated=True)
 
 
 Outcome = Appended | StaleTarget | Unprocessable
@@ -152,6 +164,7 @@ async def append_group(connection: Connection, items: Sequence[AppendItem]) -> l
                 outcomes[index] = StaleTarget()
         followers = await _claim_keys(cursor, items, outcomes)
         writing = [index for index in range(len(items)) if index not in outcomes and index not in followers]
+        items = await _newer_alone(cursor, items, writing)
         ranges = await _append_records(cursor, items, writing)
         await _keep_rejects(cursor, [items[index] for index in writing])
         for index in writing:
@@ -198,6 +211,20 @@ def _same_answer(item: AppendItem, digest: bytes, outcome: Outcome) -> Outcome:
     if item.digest != digest:
         return key_reused(item.key or "")
     return replace(outcome, is_repeated=True) if isinstance(outcome, Appended) else outcome
+
+
+async def _newer_alone(cursor: Cursor, items: Sequence[AppendItem], writing: Sequence[int]) -> list[AppendItem]:
+    """Leave change events out that are older than what came before: of one table in the order of arrival, tables in the order of ids."""
+    found = list(items)
+    for index in sorted(writing, key=lambda index: (items[index].target.relation_id, index)):
+        item = items[index]
+        if item.changes is None or not item.accepted.height:
+            continue
+        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, item.changes)
+        left_out = item.accepted.height - accepted.height - forgotten.height
+        rejects = pl.concat([item.rejects, forgotten]).sort("offset", maintain_order=True) if forgotten.height else item.rejects
+        found[index] = replace(item, accepted=accepted, rejects=rejects, older=left_out)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +296,13 @@ async def _keep_rejects(cursor: Cursor, items: Iterable[AppendItem]) -> None:
 
 async def _answered(cursor: Cursor, item: AppendItem, ranges: tuple[Range, ...]) -> Appended:
     warnings = warnings_of(item.target.schema, cast("int | None", item.accepted["_ts"].max()))
-    appended = Appended(ranges, (), warnings=warnings)
+    appended = Appended(ranges, (), warnings=warnings, older=item.older)
     if item.rejects.height:
         listed = item.rejects.head(LISTED_REJECTS).select("offset", "reason", "detail")
         reasons = item.rejects.group_by("reason").len().sort("reason")
-        appended = Appended(ranges, tuple(Rejected(*row) for row in listed.iter_rows()), dict(reasons.iter_rows()), warnings)
+        is_stopping = item.target.schema.is_stop_on_bad_record
+        rejected = tuple(Rejected(*row) for row in listed.iter_rows())
+        appended = Appended(ranges, rejected, dict(reasons.iter_rows()), warnings, item.older, is_stopping)
     if item.key is not None:
         params = {"response": Jsonb(appended.to_json()), "feed_id": item.target.feed_id, "key": item.key}
         await cursor.execute(STORE_RESPONSE_SQL, params)

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -22,8 +23,12 @@ from app.domain.idempotency import digest_of
 from app.errors import Unavailable
 from app.store.append_targets import Target, TargetCache
 from app.store.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group
-from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_together, small_body
+from app.store.gates import MOST_REGISTRY_LOOKUPS
+from app.store.judging import SMALL_BYTES, Judged, SmallBody, judge, judge_posted, judge_together, small_body
 from app.telemetry import Metrics
+from engine.connectors.formats.posted import Asked
+from engine.connectors.formats.registry.client import Registry
+from engine.connectors.formats.registry.ports import NO_REGISTRY
 from engine.errors import InvariantBroken
 
 # One transaction takes at most this many rows: a reader's batch stays small enough to send, and a waiting client's answer near.
@@ -32,6 +37,19 @@ GROUP_ROWS = 65_536
 STALE_RETRIES = 3
 # Bodies parsed at the same time: more would only fight over the cores and hold memory.
 PARSING_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A body in a format that its request names.
+
+    Attributes:
+        asked: what the request says.
+        registry: the schema registry that it names, or None.
+    """
+
+    asked: Asked
+    registry: Registry | None
 
 
 @dataclass(slots=True)
@@ -75,9 +93,11 @@ class Appender:
         self._begun = 0
         self._all_ended = asyncio.Event()
         self._parsing: anyio.CapacityLimiter | None = None
+        self._asking: anyio.CapacityLimiter | None = None
 
     async def __aenter__(self) -> Self:
         self._parsing = anyio.CapacityLimiter(PARSING_AT_ONCE)
+        self._asking = anyio.CapacityLimiter(MOST_REGISTRY_LOOKUPS)
         await self._tasks.__aenter__()
         self._is_open = True
         return self
@@ -88,7 +108,9 @@ class Appender:
             await self._all_ended.wait()
         await self._tasks.__aexit__(kind, error, trace)
 
-    async def append(self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None) -> Appended:
+    async def append(
+        self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None, posted: Posted | None = None
+    ) -> Appended:
         """Append the records of one body; they are durable when this returns.
 
         Args:
@@ -97,8 +119,10 @@ class Appender:
             body: the records.
             media_type: how they are written.
             idempotency_key: repeats of this key with this body get the first answer and append nothing.
+            posted: the format that the request names; None: the media type says all.
 
         Raises:
+            FormatInvalid, RegistryUnavailable, RegistryRefused: see ``judge_posted``.
             NotFound: ``relation_not_found``.
             Conflict: ``not_appendable``: it is derived, or not kept in the built-in log; ``read_only``: others fill it.
             BodyMalformed: no record can be told from another.
@@ -109,17 +133,26 @@ class Appender:
             raise Unavailable("stopping", "the service is stopping", headers={"Retry-After": "5"})
         self._begun += 1
         try:
-            return await self._append(kind, name, body, media_type, idempotency_key)
+            return await self._append(kind, name, body, media_type, idempotency_key, posted)
         finally:
             self._begun -= 1
             if not self._begun and not self._is_open:
                 self._all_ended.set()
 
-    async def _append(self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None) -> Appended:
-        digest = digest_of([kind, name, media_type], body) if idempotency_key is not None else b""
+    async def _append(
+        self, kind: str, name: str, body: bytes, media_type: str, idempotency_key: str | None, posted: Posted | None
+    ) -> Appended:
+        about = (
+            [kind, name, media_type] if posted is None else [kind, name, media_type, posted.asked.format, *posted.asked.options]
+        )
+        digest = digest_of(about, body) if idempotency_key is not None else b""
         for _ in range(STALE_RETRIES):
             target = await self._targets.get(kind, name)
-            content: SmallBody | Judged | None = small_body(body, media_type, target.schema)
+            content: SmallBody | Judged | None
+            if posted is not None:
+                content = await self._judged_posted(body, posted, target)
+            else:
+                content = small_body(body, media_type, target.schema)
             if content is None:
                 content = await anyio.to_thread.run_sync(
                     judge, body, media_type, target.schema, self._now_ms(), limiter=self._parsing
@@ -132,6 +165,13 @@ class Appender:
             self._count(name, appended)
             return appended
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
+
+    async def _judged_posted(self, body: bytes, posted: Posted, target: Target) -> Judged:
+        # Who waits for a registry keeps nobody else's body from being parsed.
+        limiter = self._parsing if posted.registry is None else self._asking
+        store = NO_REGISTRY if posted.registry is None else posted.registry
+        judging = partial(judge_posted, body, posted.asked, target.schema, self._now_ms(), store)
+        return await anyio.to_thread.run_sync(judging, limiter=limiter)
 
     async def _submit(self, target: Target, content: SmallBody | Judged, key: str | None, digest: bytes) -> Appended:
         waiting = _Waiting(target, content, key, digest, asyncio.get_running_loop().create_future())
@@ -192,7 +232,7 @@ class Appender:
                 judged = await anyio.to_thread.run_sync(judge_together, bodies, target.schema, now_ms, limiter=self._parsing)
             contents |= {id(waiting): part for waiting, part in zip(together, judged, strict=True)}
         return [
-            AppendItem(waiting.target, content.accepted, content.rejects, waiting.key, waiting.digest, now_ms)
+            AppendItem(waiting.target, content.accepted, content.rejects, waiting.key, waiting.digest, now_ms, content.changes)
             for waiting in group
             if isinstance(content := contents[id(waiting)], Judged)
         ]

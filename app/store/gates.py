@@ -17,6 +17,8 @@ from app.limit_settings import LimitSettings
 
 RETRY_AFTER = {"Retry-After": "1"}
 MOST_CHECKS = 4
+MOST_REGISTRY_LOOKUPS = 8
+"""Bodies whose schemas a registry has: each may hold a thread for seconds while that is away."""
 
 
 class Gate:
@@ -97,6 +99,7 @@ class Gates:
         scans: other reads of tables' rows.
         pages: other reads of what may be much: records, late records, history, lateness, explanations.
         append_bytes: bodies of appends, from their arrival to their commit.
+        registries: bodies whose schemas are asked for.
         checks: of connections. Each has a thread for some seconds, and knocks at somebody's door.
     """
 
@@ -105,6 +108,7 @@ class Gates:
     pages: Gate
     append_bytes: Gate
     checks: Gate
+    registries: Gate
 
     @classmethod
     def of(cls, limits: LimitSettings, refused: Counter) -> Self:
@@ -132,4 +136,9 @@ class Gates:
                 f"{limits.append_bytes} bytes of records wait to be written; try again, slower (SLACKWATER_LIMITS__APPEND_BYTES)",
             ),
             Gate(MOST_CHECKS, refused.labels("checks"), f"{MOST_CHECKS} checks of connections are under way; try again"),
+            Gate(
+                MOST_REGISTRY_LOOKUPS,
+                refused.labels("registries"),
+                f"{MOST_REGISTRY_LOOKUPS} bodies wait for schemas of a registry; try again, slower",
+            ),
         )

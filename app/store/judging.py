@@ -13,8 +13,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from app.store.change_positions import keyed
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
 from engine.connectors.canonical import canonicalise, reject_rows
+from engine.connectors.formats.posted import Asked, read_posted
+from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.json_reading import JsonReader
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_array
 from engine.plan.model import RelationSchema
@@ -28,10 +31,17 @@ _MEDIA_TYPES = {"array": JSON_TYPES[0], "lines": LINE_TYPES[0]}
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body."""
+    """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body.
+
+    Attributes:
+        accepted: the records.
+        rejects: the others.
+        changes: where each record stands in its database's log (``change_positions.keyed``); None: these are no change events.
+    """
 
     accepted: pl.DataFrame
     rejects: pl.DataFrame
+    changes: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,29 @@ def judge(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -
     if malformed.height and refused.height:
         return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
     return Judged(accepted, malformed if malformed.height else refused)
+
+
+def judge_posted(body: bytes, asked: Asked, relation: RelationSchema, now_ms: int, store: SchemaStore) -> Judged:
+    """Judge the records of a body in a format that is named.
+
+    Raises:
+        FormatInvalid, BodyMalformed, RegistryUnavailable, RegistryRefused: see ``read_posted``.
+    """
+    raw, malformed, changes = read_posted(body, asked, relation, store)
+    if changes is None:
+        accepted, refused = canonicalise(raw, relation, now_ms)
+        return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))
+    # A changed key makes two rows of one event: rows are judged by their own places, and refused by the event's.
+    places = raw.get_column("_offset")
+    rows = raw.with_columns(pl.int_range(raw.height, dtype=pl.Int64, eager=True).alias("_offset"))
+    accepted, refused = canonicalise(rows, relation, now_ms)
+    if refused.height:
+        refused = refused.with_columns(places.gather(refused.get_column("offset")).alias("offset")).unique(
+            "offset", keep="first", maintain_order=True
+        )
+    beside = keyed(accepted, relation.key, changes)
+    accepted = accepted.with_columns(places.gather(accepted.get_column("_offset")).alias("_offset"))
+    return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True), beside)
 
 
 def judge_together(bodies: Sequence[SmallBody], relation: RelationSchema, now_ms: int) -> list[Judged]:

@@ -14,6 +14,7 @@ import psycopg
 import structlog
 
 from app.store.audit import TRIM_SQL
+from app.store.change_positions import forget_positions
 from app.store.change_retention import trim_changes, trim_replays, trim_streams
 from app.store.forgetting import sweep_late_records
 from app.store.idempotency import FORGET_EXPIRED_SQL
@@ -64,7 +65,8 @@ class Kept:
     """How much is kept.
 
     Attributes:
-        changes_ms: how long changes of derived tables, and replays that were taken in; feeds of sources and derived streams say so themselves.
+        changes_ms: how long changes of derived tables, replays that were taken in, and positions of change events; feeds of sources and
+            derived streams say so themselves.
         history_rows: how many events, and how many runs, of each query: the newest.
         audit_ms: how long entries of the audit log.
         audit_rows: how many of its entries of changes: the newest.
@@ -104,6 +106,7 @@ def trim_once(dsn: str, kept: Kept) -> int:
         notice(connection)
         removed = sweep_dropped_feeds(connection)
         sweep_late_records(connection)
+        forget_positions(connection, kept.changes_ms)
         removed += trim(connection) + trim_streams(connection) + trim_changes(connection, kept.changes_ms)
         removed += trim_replays(connection, kept.changes_ms)
         connection.execute(_FORGET_DRIVERS)

@@ -320,7 +320,7 @@ def is_utf8(chunk: bytes) -> bool:
     return True
 
 
-_ARROW: dict[str, pa.DataType] = {
+ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int64(),
     "bigint": pa.int64(),
@@ -331,6 +331,7 @@ _ARROW: dict[str, pa.DataType] = {
     "time": pa.string(),
     "timestamp": pa.string(),
 }
+"""What Arrow's reader of JSON is told of a column."""
 
 
 def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
@@ -343,7 +344,7 @@ def _arrow_schema(chunk: bytes, relation: RelationSchema) -> pa.Schema | None:
         first = {}
     fields = []
     for name, declared in relation.columns.items():
-        dtype = pa.decimal128(declared.precision, declared.scale) if declared.kind == "decimal" else _ARROW.get(declared.kind)
+        dtype = pa.decimal128(declared.precision, declared.scale) if declared.kind == "decimal" else ARROW.get(declared.kind)
         if dtype is None:
             return None
         value = first.get(name)

@@ -49,7 +49,14 @@ async def test_a_single_object_is_one_record(client: httpx.AsyncClient) -> None:
 async def test_nothing_appends_nothing(client: httpx.AsyncClient, body: str) -> None:
     kind = "application/json" if body else "application/x-ndjson"
     response = await client.post(PATH, content=body, headers={"content-type": kind})
-    assert response.json() == {"appended": 0, "offsets": [], "rejected_count": 0, "rejected": [], "warnings": []}
+    assert response.json() == {
+        "appended": 0,
+        "offsets": [],
+        "rejected_count": 0,
+        "rejected": [],
+        "older_count": 0,
+        "warnings": [],
+    }
 
 
 async def test_lines_are_appended(client: httpx.AsyncClient) -> None:

@@ -136,3 +136,19 @@ def test_heads_that_are_long_enough_together_only_are_taken(connection: socket.s
     for _ in range(4):
         connection.sendall(request)
         assert b"200 OK" in connection.recv(4096)
+
+
+@pytest.mark.parametrize(
+    "offer", [b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n", b"upgrade:h2c\r\nConnection: Upgrade\r\n"]
+)
+def test_a_body_behind_an_offer_of_http2_is_read(connection: socket.socket, offer: bytes) -> None:
+    body = b'{"name": "as Java\r\nUpgrade: h2c\r\n sends it"}'
+    for _ in range(2):  # the connection is as good as before
+        head = b"POST /slow HTTP/1.1\r\nHost: localhost\r\n" + offer + b"HTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n%d" % len(body)):
+            more = connection.recv(4_096)
+            assert more, answer
+            answer += more
+        assert answer.startswith(b"HTTP/1.1 200")

@@ -69,6 +69,7 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
             "ALTER TABLE slackwater.query DROP COLUMN statement",
             "DROP INDEX slackwater.relation_part",
             "ALTER TABLE slackwater.schema_support DROP COLUMN needed_by_use",
+            "DROP TABLE log.change_source, log.change_position",
             "DROP TABLE log.task_state",
             "DROP TABLE log.unnamed_segment, log.state_retention, log.deleted_state, log.retained_state, log.retained_commit",
             "ALTER TABLE log.feed DROP rewound",

@@ -20,7 +20,15 @@ SideName = Literal["key", "value"]
 
 
 class FormatInvalid(ValueError):
-    """A side's settings do not fit together, or not its columns. The text names the setting and what to do."""
+    """A side's settings do not fit together, or not its columns. The text names the setting and what to do.
+
+    Attributes:
+        setting: its name, where one alone is to blame; else empty.
+    """
+
+    def __init__(self, detail: str, setting: str = "") -> None:
+        super().__init__(detail)
+        self.setting = setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def read_payloads(schema: AvroSchema, payloads: Sequence[bytes]) -> pa.RecordBat
     Raises:
         Misread: one of them is not of the schema; whatever else the libraries raise at such ones.
     """
-    _check_growth(schema.shape, payloads)
+    check_growth(schema.shape, payloads)
     shape = schema.shape if schema.is_record else Shape("struct", fields=(("f0", schema.shape),))
     if not schema.is_quick:
         return _one_by_one(schema, shape, payloads)
@@ -59,7 +59,8 @@ def _wire_with_end(wire: str) -> str:
     return wire[: -len("]}")] + (", " if has_fields else "") + '{"name": "end_", "type": "string"}]}'
 
 
-def _check_growth(shape: Shape, payloads: Sequence[bytes]) -> None:
+def check_growth(shape: Shape, payloads: Sequence[bytes]) -> None:
+    """Raise Misread where one of them could become more in memory than it may."""
     growth = shape.growth
     if growth and max(map(len, payloads), default=0) * growth > MAX_AMPLIFIED_BYTES:
         raise Misread(

@@ -15,7 +15,7 @@ from engine.connectors.formats.halving import read_soundly
 from engine.connectors.formats.lifting import lifted_struct
 from engine.connectors.formats.port import FormatInvalid, Read, Reader, SideConfig
 from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
-from engine.connectors.formats.registry.wire import OfOneSchema, read_apart
+from engine.connectors.formats.registry.wire import OfOneSchema, read_apart, text_of
 from engine.connectors.formats.shapes import SchemaNotRead, Shape
 from engine.definition.types import Schema
 
@@ -84,9 +84,7 @@ def schema_of(registered: RegisteredSchema) -> AvroSchema:
     Raises:
         SchemaNotRead: it is of another language, or beyond what is read.
     """
-    if registered.kind != "AVRO":
-        raise SchemaNotRead(f"it is a schema of {registered.kind}, and the relation's format is avro")
-    return parse_schema(registered.text, [text for _, text in registered.references])
+    return parse_schema(text_of(registered, "AVRO"), [text for _, text in registered.references])
 
 
 def lifted_rows(frame: pl.DataFrame, places: pl.Series, rejects: pl.DataFrame, shape: Shape, columns: Schema) -> Read:

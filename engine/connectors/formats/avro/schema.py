@@ -98,6 +98,7 @@ class _Reading:
         self._named: dict[str, tuple[Any, str]] = {}
         self._open: list[str] = []
         self._count = 0
+        self._enums: dict[str, Shape] = {}
 
     def learn(self, schema: Any) -> None:
         """Take the names of a referenced schema. It is read where it is used."""
@@ -154,7 +155,9 @@ class _Reading:
         full = _full_name(name, given if isinstance(given, str) else space)
         self._named[full] = (schema, space)
         if schema["type"] == "enum":
-            return self._enum(schema)
+            if full not in self._enums:  # one list of symbols, however often it is used
+                self._enums[full] = self._enum(schema)
+            return self._enums[full], "long", "long"
         if schema["type"] == "fixed":
             return self._fixed(schema)
         if full in self._open:
@@ -184,11 +187,11 @@ class _Reading:
         wire_record = {"type": "record", "name": own, "fields": wires}
         return Shape("struct", fields=tuple(shapes)), wire_record, {"type": "record", "name": own, "fields": plains}
 
-    def _enum(self, schema: dict[str, Any]) -> tuple[Shape, Any, Any]:
+    def _enum(self, schema: dict[str, Any]) -> Shape:
         symbols = schema.get("symbols")
         if not isinstance(symbols, list) or not symbols or not all(isinstance(each, str) for each in symbols):
             raise SchemaNotRead(f"the symbols of enum {schema.get('name')!r} are no list of texts")
-        return Shape("enum", symbols=tuple(symbols)), "long", "long"
+        return Shape("enum", symbols=tuple(symbols))
 
     def _fixed(self, schema: dict[str, Any]) -> tuple[Shape, Any, Any]:
         size = schema.get("size")

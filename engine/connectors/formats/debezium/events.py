@@ -27,14 +27,27 @@ _REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """What events say of rows, whatever was said before.
+
+    Attributes:
+        raw: rows for ``canonicalise``: the relation's columns, ``$op``, ``$event_time_ms``, ``_offset``, the event's place, and where the
+            change stands (``positions``); a changed key makes two rows of one event, the delete first.
+        rejects: events that say nothing of a row.
+    """
+
+    raw: pl.DataFrame
+    rejects: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What events do.
 
     Attributes:
-        raw: rows for ``canonicalise``: the relation's columns, ``$op``, ``$event_time_ms``, ``_position`` and ``_offset``, the event's place; a
-            changed key makes two rows of one event, the delete first.
-        rejects: events that say nothing of a row.
-        older: events that were left out, because a newer change of their key came before.
+        raw: see ``Rows``.
+        rejects: see ``Rows``.
+        older: events that were left out, because a newer change of their key, or the same one, came before.
         newest: see ``without_older``.
     """
 
@@ -44,14 +57,26 @@ class Changes:
     newest: pl.DataFrame
 
 
-def changes_of(envelopes: Read, columns: Schema, key: tuple[str, ...], newest: pl.DataFrame | None = None) -> Changes:
-    """Bring envelopes to records.
+def counted(rows: Rows, key: tuple[str, ...], newest: pl.DataFrame | None = None) -> Changes:
+    """Leave out what is older than what came before.
+
+    Args:
+        rows: in the order of arrival.
+        key: the relation's key columns.
+        newest: the newest positions so far; see ``without_older``.
+    """
+    counting, newest_now = without_older(rows.raw, key, newest) if key else (rows.raw, rows.raw.head(0))
+    older = rows.raw.get_column("_offset").n_unique() - counting.get_column("_offset").n_unique()
+    return Changes(counting, rows.rejects, older, newest_now)
+
+
+def rows_of(envelopes: Read, columns: Schema, key: tuple[str, ...]) -> Rows:
+    """Bring envelopes to rows.
 
     Args:
         envelopes: with ``before``, ``after``, ``op``, ``ts_ms``, ``source`` and ``_offset``.
         columns: of the relation.
         key: its key columns.
-        newest: the newest positions so far; see ``without_older``.
     """
     frame = _completed(envelopes.raw, columns)
     reasons = _reasons(frame)
@@ -61,24 +86,22 @@ def changes_of(envelopes: Read, columns: Schema, key: tuple[str, ...], newest: p
     times = frame.select(_time().alias("$event_time_ms")).to_series()
     is_delete = frame.get_column("op") == _DELETE
     after, before = frame.get_column("after"), frame.get_column("before")
-    common = [frame.get_column("_offset"), times, positions_of(frame.get_column("source"))]
+    common = [frame.get_column("_offset"), times, *positions_of(frame.get_column("source"), frame.get_column("op"))]
     ops = pl.Series("$op", ["upsert"], dtype=pl.String).new_from_index(0, frame.height).set(is_delete, "delete")
     fields = [field.name for field in after.dtype.fields] if isinstance(after.dtype, pl.Struct) else []
     chosen = [after.struct.field(name).zip_with(~is_delete, before.struct.field(name)).alias(name) for name in fields]
     rows = pl.DataFrame([*chosen, *common, ops, pl.repeat(1, frame.height, dtype=pl.Int8, eager=True).alias("_place")])
-    rows = _with_old_keys(rows, before, after, ~is_delete, key)
-    counting, newest_now = without_older(rows, key, newest) if key else (rows, rows.head(0))
-    older = rows.get_column("_offset").n_unique() - counting.get_column("_offset").n_unique()
-    return Changes(counting.drop("_place"), rejects, older, newest_now)
+    return Rows(_with_old_keys(rows, before, after, ~is_delete, key).drop("_place"), rejects)
 
 
 def _completed(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
     """Give the envelopes all the fields that are looked at: a schema may lack some, and none may have come."""
     rows = frame.height
     plain = [
-        pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
+        frame.get_column(name).cast(dtype)
+        if name in frame.columns
+        else pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
         for name, dtype in _PLAIN.items()
-        if name not in frame.columns
     ]
     structs = [_struct(frame, side, columns.polars()) for side in ("before", "after")]
     known = {name: kind.polars for name, kind in SOURCE.fields}

@@ -20,20 +20,13 @@ from engine.connectors.formats.halving import Misread, read_soundly
 from engine.connectors.formats.port import Read
 from engine.connectors.formats.registry.wire import at_places, rejoined
 from engine.connectors.formats.shapes import Meaning, Shape
+from engine.connectors.json_records import ARROW
 from engine.definition.types import ColumnType
 
 REASON: Final = "malformed_json"
 _LOOKED_AT: Final = 32
 """Events of a batch whose values tell in which form ambiguous ones come; where a later one differs, the batch is read in parts."""
 
-_LEAVES: Final[dict[str, pa.DataType]] = {
-    "boolean": pa.bool_(),
-    "int": pa.int64(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "bytes": pa.string(),
-}
 _BY_NUMBER: Final = ("date", "time", "timestamp")
 
 
@@ -96,7 +89,7 @@ class JsonEnvelopes:
                 return pa.string() if forms.get(name) is str else pa.decimal128(declared.precision, declared.scale)
         if declared.kind in _BY_NUMBER:
             return pa.string() if forms.get(name) is str else pa.int64()
-        return pa.int64() if declared.kind == "boolean" and forms.get(name) is int else _LEAVES[declared.kind]
+        return pa.int64() if declared.kind == "boolean" and forms.get(name) is int else ARROW[declared.kind]
 
     def _without_unclear(
         self, frame: pl.DataFrame, places: pl.Series, rejects: pl.DataFrame, said: dict[str, Shape]
@@ -199,12 +192,7 @@ def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]
     """Return of which type the first value of each of a row's fields is."""
     forms: dict[str, type] = {name: str for name, shape in said.items() if shape.meaning == "decimal"}
     for payload in payloads[:_LOOKED_AT]:
-        try:
-            event = json.loads(payload)
-        except (ValueError, RecursionError) as error:
-            raise Misread(str(error)[:300]) from error
-        if not isinstance(event, dict):
-            raise Misread("an event is a JSON object")
+        event = _object(payload)
         for side in ("after", "before"):
             row = event.get(side)
             for name, value in row.items() if isinstance(row, dict) else ():
@@ -215,10 +203,16 @@ def _forms(payloads: Sequence[bytes], said: dict[str, Shape]) -> dict[str, type]
 
 def _on_one_line(payload: bytes) -> bytes:
     """Write an event without line breaks. Raises Misread where it is no object."""
+    _object(payload)
+    return payload.strip().replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    """Parse an event. Raises Misread where it is no object."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
         raise Misread(str(error)[:300]) from error
     if not isinstance(value, dict):
         raise Misread("an event is a JSON object")
-    return payload.strip().replace(b"\n", b" ").replace(b"\r", b" ")
+    return value

@@ -7,7 +7,7 @@ from typing import Protocol
 import polars as pl
 
 from engine.connectors.formats.avro.reader import RegisteredAvroReader
-from engine.connectors.formats.debezium.events import Changes, changes_of
+from engine.connectors.formats.debezium.events import Changes, Rows, counted, rows_of
 from engine.connectors.formats.debezium.json_envelopes import JsonEnvelopes
 from engine.connectors.formats.debezium.settings import DebeziumSettings
 from engine.connectors.formats.port import Read
@@ -47,14 +47,18 @@ class DebeziumReader:
         Raises:
             RegistryUnavailable: read the events again later.
         """
+        return counted(self.rows(values), self._settings.key, newest)
+
+    def rows(self, values: pl.Series) -> Rows:
+        """Read events, and leave out none of them for what came before; see ``read``."""
         there = values.is_not_null()
         if there.all():
-            return changes_of(self._envelopes.read(values), self._settings.columns, self._settings.key, newest)
+            return rows_of(self._envelopes.read(values), self._settings.columns, self._settings.key)
         places = there.arg_true().cast(pl.Int64)
         raw, rejects = self._envelopes.read(values.filter(there))
         raw = raw.with_columns(places.gather(raw.get_column("_offset")).alias("_offset"))
         rejects = rejects.with_columns(places.gather(rejects.get_column("offset")).alias("offset"))
-        return changes_of(Read(raw, rejects), self._settings.columns, self._settings.key, newest)
+        return rows_of(Read(raw, rejects), self._settings.columns, self._settings.key)
 
 
 def _envelopes(settings: DebeziumSettings, store: SchemaStore) -> _Envelopes:

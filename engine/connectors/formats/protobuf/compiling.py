@@ -1,4 +1,4 @@
-"""``.proto`` files compiled by protoc: in a process of its own, within bounds of time and size."""
+"""``.proto`` files compiled by protoc: in a process of its own (``protoc_process``), within bounds of time and size."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from engine.connectors.formats.shapes import SchemaNotRead
 from engine.python_processes import import_environment, python_command
 
 MAX_PROTO_BYTES: Final = 512 << 10
+_PROGRAM: Final = "engine.connectors.formats.protobuf.protoc_process"
 _MAIN: Final = "main_schema.proto"
 _SECONDS: Final = 20
 _MAX_COMPILED_BYTES: Final = 4 << 20
@@ -45,7 +46,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> Fi
             raise SchemaNotRead("the schema, or a name that it imports, cannot be written to a file") from None
         output, errors = root / "compiled.bin", root / "errors.txt"
         command = python_command(
-            "grpc_tools.protoc",
+            _PROGRAM,
             f"-I{root}",
             f"-I{_INCLUDED}",
             "--include_imports",

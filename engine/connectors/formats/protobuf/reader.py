@@ -17,7 +17,7 @@ from engine.connectors.formats.protobuf.compiling import compile_proto
 from engine.connectors.formats.protobuf.payloads import MessageReader
 from engine.connectors.formats.protobuf.schema import MessageSchema, message_of, parse_message
 from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaStore
-from engine.connectors.formats.registry.wire import OfOneSchema, at_places, read_apart, rejoined
+from engine.connectors.formats.registry.wire import OfOneSchema, at_places, read_apart, rejoined, text_of
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.definition.types import Schema
 
@@ -111,9 +111,7 @@ def schema_of(registered: RegisteredSchema, path: tuple[int, ...], wanted: froze
     Raises:
         SchemaNotRead: the schema is of another language, or beyond what is read.
     """
-    if registered.kind != "PROTOBUF":
-        raise SchemaNotRead(f"it is a schema of {registered.kind}, and the relation's format is protobuf")
-    return parse_message(message_of(compile_proto(registered.text, registered.references), path=path), wanted)
+    return parse_message(message_of(compile_proto(text_of(registered, "PROTOBUF"), registered.references), path=path), wanted)
 
 
 def message_path(head: bytes) -> tuple[tuple[int, ...], int]:

@@ -125,7 +125,8 @@ class RegistryHttp:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):  # what is compressed could be of any size
             raise RegistryRefused(
-                f"the schema registry answers with Content-Encoding: {self._shown(encoding)[:20]}, which was not asked for; let it send schemas as they are"
+                f"the schema registry answers with Content-Encoding: {self._shown(encoding)[:20]}, which was not asked for; let it send "
+                "schemas as they are"
             )
         most = self._settings.max_schema_bytes
         found, size = [], 0

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.port import Read
-from engine.connectors.formats.registry.ports import SchemaUnknown
+from engine.connectors.formats.registry.ports import RegisteredSchema, SchemaKind, SchemaUnknown
 from engine.connectors.formats.settling import settled_alike
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.definition.types import Schema
@@ -38,6 +38,17 @@ class OfOneSchema(NamedTuple):
     number: int
     places: npt.NDArray[np.int64]
     values: pl.Series
+
+
+def text_of(registered: RegisteredSchema, kind: SchemaKind) -> str:
+    """Return a schema's text.
+
+    Raises:
+        SchemaNotRead: it is of another language.
+    """
+    if registered.kind != kind:
+        raise SchemaNotRead(f"it is a schema of {registered.kind}, and the relation's format is {kind.lower()}")
+    return registered.text
 
 
 def header_of(number: int) -> bytes:

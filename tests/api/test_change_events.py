@@ -1,0 +1,166 @@
+"""POST /v1/tables/{name}/records?format=debezium: what Debezium Server's HTTP sink sends, once or more often."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from app.store.change_positions import forget_positions
+
+TABLE = {"key": ["id"], "columns": {"id": "bigint", "name": "string"}, "connector": {"type": "log", "partitions": 1}}
+TS = 1_700_000_000_000
+Problem = Callable[..., dict[str, Any]]
+
+
+def event(op: str, lsn: int | None, before: Any = None, after: Any = None, **source: Any) -> dict[str, Any]:
+    where = {"connector": "postgresql", "name": "shop", "db": "d", "ts_ms": TS + (lsn or 0), "lsn": lsn} | source
+    return {"before": before, "after": after, "source": where, "op": op, "ts_ms": TS + 5_000}
+
+
+def put(number: int, text: Any, lsn: int | None, op: str = "u", **source: Any) -> dict[str, Any]:
+    return event(op, lsn, after={"id": number, "name": text}, **source)
+
+
+def gone(number: int, lsn: int) -> dict[str, Any]:
+    return event("d", lsn, before={"id": number, "name": None})
+
+
+@pytest.fixture
+async def orders(client: httpx.AsyncClient) -> None:
+    assert (await client.put("/v1/tables/orders", json=TABLE)).status_code == 201
+
+
+async def send(client: httpx.AsyncClient, *events: Any, name: str = "orders") -> dict[str, Any]:
+    body = events[0] if len(events) == 1 else list(events)
+    response = await client.post(f"/v1/tables/{name}/records?format=debezium", json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def counts(answer: dict[str, Any]) -> tuple[int, int, int]:
+    return answer["appended"], answer["older_count"], answer["rejected_count"]
+
+
+def log(dsn: str) -> list[tuple[int, int | None]]:
+    """Return (rows, newest event time) of the batches."""
+    with psycopg.connect(dsn) as connection:
+        return connection.execute("SELECT rows, max_ts FROM log.batch ORDER BY base_offset").fetchall()
+
+
+async def test_a_repeated_request_appends_nothing_and_an_older_change_never_wins(
+    client: httpx.AsyncClient, orders: None, dsn: str
+) -> None:
+    first = [put(1, "a", 10, "c"), put(1, "b", 20), put(2, "x", 15, "c")]  # a transaction that ran beside the other
+    assert counts(await send(client, *first)) == (3, 0, 0)
+    assert counts(await send(client, *first)) == (0, 3, 0)
+    assert counts(await send(client, gone(1, 30))) == (1, 0, 0)
+    assert counts(await send(client, put(1, "late", 25))) == (0, 1, 0)
+    assert counts(await send(client, put(1, "again", 31, "c"))) == (1, 0, 0)
+    assert sum(rows for rows, _ in log(dsn)) == 5
+
+
+async def test_the_time_of_a_change_is_that_of_the_database(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    await send(client, put(1, "a", 10))
+    assert log(dsn) == [(1, TS + 10)]
+
+
+async def test_a_changed_key_a_tombstone_and_a_snapshot(client: httpx.AsyncClient, orders: None) -> None:
+    moved = event("u", 20, before={"id": 1, "name": "a"}, after={"id": 9, "name": "a"})
+    assert counts(await send(client, put(1, "a", 10, "r"), None, moved)) == (3, 0, 0)
+    # The first change after a snapshot may stand where the snapshot's rows do; a second snapshot begins later.
+    assert counts(await send(client, put(5, "s", 40, "r"), put(5, "t", 40))) == (2, 0, 0)
+    assert counts(await send(client, put(5, "s", 40, "r"))) == (0, 1, 0)
+    assert counts(await send(client, put(5, "u", 50, "r"))) == (1, 0, 0)
+
+
+async def test_another_database_begins_anew(client: httpx.AsyncClient, orders: None) -> None:
+    await send(client, put(1, "a", 1_000))
+    assert counts(await send(client, put(1, "b", 10))) == (0, 1, 0)
+    assert counts(await send(client, put(1, "b", 10, name="shop2"))) == (1, 0, 0)
+
+
+async def test_rows_of_one_binlog_event_are_told_apart(client: httpx.AsyncClient, orders: None) -> None:
+    def at(number: int, name: str, row: int, op: str = "u") -> dict[str, Any]:
+        return put(number, name, None, op, connector="mysql", file="bin.000002", pos=7, row=row, ts_ms=TS)
+
+    assert counts(await send(client, at(1, "a", 0), at(1, "b", 1))) == (2, 0, 0)
+    assert counts(await send(client, at(1, "a", 0), at(1, "b", 1))) == (0, 2, 0)
+
+
+async def test_events_that_come_at_once_count_once(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    answers = await asyncio.gather(*(send(client, put(1, "a", 10)) for _ in range(20)))
+    assert sorted(counts(each) for each in answers) == [(0, 1, 0)] * 19 + [(1, 0, 0)]
+    assert sum(rows for rows, _ in log(dsn)) == 1
+
+
+async def test_what_cannot_be_read_is_kept_and_stops_nothing_unless_it_shall(
+    client: httpx.AsyncClient, orders: None, problem: Problem
+) -> None:
+    truncated = event("t", 50)
+    answer = await send(client, truncated)
+    assert (counts(answer), answer["rejected"][0]["code"]) == ((0, 0, 1), "table_truncated")
+    answer = await send(client, {"after": 1}, [], put(3, 7, 60), put(4, "ok", 61))
+    assert counts(answer) == (1, 0, 3), answer
+    assert (await client.get("/v1/tables/orders/rejects")).json()["items"]
+    strict = TABLE | {"on_bad_record": "stop"}
+    assert (await client.put("/v1/tables/strict", json=strict)).status_code == 201
+    refused = await client.post("/v1/tables/strict/records?format=debezium", json=truncated)
+    problem(refused, 422, "records_rejected")
+
+
+async def test_poison_bodies(client: httpx.AsyncClient, orders: None, problem: Problem) -> None:
+    for body in (b"{", b"[" * 100_000, b'{"before": "\xff"}', b"[1"):
+        answer = await client.post(
+            "/v1/tables/orders/records?format=debezium", content=body, headers={"Content-Type": "application/json"}
+        )
+        problem(answer, 400, "malformed_json")
+    deep = b'{"op": "u", "after": ' + b'{"id": ' * 900 + b"1" + b"}" * 900 + b"}"
+    huge = json.dumps(put(1, "x" * 10_000_000, 10)).encode()
+    for body, expected in ((deep, (0, 0, 1)), (huge, (1, 0, 0))):
+        answer = await client.post(
+            "/v1/tables/orders/records?format=debezium", content=body, headers={"Content-Type": "application/json"}
+        )
+        assert counts(answer.json()) == expected, answer.text[:500]
+
+
+async def test_what_is_forgotten_does_not_let_an_older_change_win(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    await send(client, put(1, "a", 100), gone(1, 110), put(2, "x", 120))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE log.change_position SET at = now() - interval '2 hours'")
+    await send(client, put(3, "young", 90, "c"))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        forget_positions(connection, 3_600_000, step_rows=1)
+        assert connection.execute("SELECT position FROM log.change_position").fetchall() == [(f"{90:020}:1:{0:010}",)]
+        assert connection.execute("SELECT floor FROM log.change_source").fetchall() == [(f"{120:020}:1:{0:010}",)]
+    answer = await send(client, put(1, "late", 105))
+    assert (counts(answer), answer["rejected"][0]["code"]) == ((0, 0, 1), "change_forgotten")
+    assert counts(await send(client, put(3, "known", 95))) == (1, 0, 0)
+    assert counts(await send(client, put(1, "new", 130, "c"))) == (1, 0, 0)
+
+
+async def test_positions_of_a_deleted_table_go_with_it(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    await send(client, put(1, "a", 100))
+    assert (await client.delete("/v1/tables/orders")).status_code == 204
+    assert (await client.put("/v1/tables/orders", json=TABLE)).status_code == 201
+    assert counts(await send(client, put(1, "b", 10))) == (1, 0, 0)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        forget_positions(connection, 3_600_000)
+        assert connection.execute("SELECT count(*) FROM log.change_position").fetchone() == (1,)
+
+
+async def test_a_failed_append_keeps_no_position(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE log.batch ADD CONSTRAINT no_more CHECK (rows < 1) NOT VALID")
+        try:
+            with pytest.raises(psycopg.errors.CheckViolation):
+                await client.post("/v1/tables/orders/records?format=debezium", json=put(1, "a", 10))
+        finally:
+            connection.execute("ALTER TABLE log.batch DROP CONSTRAINT no_more")
+    assert counts(await send(client, put(1, "a", 10))) == (1, 0, 0)
