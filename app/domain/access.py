@@ -250,7 +250,10 @@ def beyond_scope(principal: Principal, faults: Sequence[Fault]) -> Forbidden:
 def name_beyond(name: str | None, scope: Scope) -> str:
     """Say that a name is outside of a scope."""
     if name is None:
-        return f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic; use a key without a scope"
+        return (
+            f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic; "
+            "use a key without a scope"
+        )
     return f"{name[:80]!r} is not within the key's scope ({scope.text}), or reads or writes what is not; use another key"
 
 

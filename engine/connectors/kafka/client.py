@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psycopg
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # the package names it so in its documentation
 
 from engine.connectors.connections.certificates import CertificateUnreadable
 from engine.connectors.connections.kafka import KafkaConnection, librdkafka_options
@@ -73,7 +73,7 @@ class Taken:
     position: int
 
 
-class Client:
+class TopicClient:
     """Reads one topic. Safe for threads; not for forks: ``lent`` makes one for each process.
 
     Args:
@@ -136,11 +136,11 @@ class Client:
 
     def ends(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, the position behind what is committed (the last stable offset)."""
-        return self._offsets(partitions, OffsetSpec.latest())
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def lows(self, partitions: Sequence[int]) -> dict[int, int]:
         """Return, by partition, where its log begins."""
-        return self._offsets(partitions, OffsetSpec.earliest())
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def at(self, partitions: Sequence[int], time_ms: int) -> dict[int, int | None]:
         """Return, by partition, the offset of the first record with this timestamp or a later one; None: there is none (``offsetsForTimes``)."""
@@ -173,7 +173,7 @@ class Client:
         while True:
             messages, self._ahead = self._ahead or self._consumer.consume(FETCH_MESSAGES, STEP_S), []
             good, position = self._sorted(messages, partition, start)
-            if good and good[-1].offset() >= end:
+            if good and _offset(good[-1]) >= end:
                 place = _first_from(good, end)
                 # What lies behind the end belongs to the next call, which goes on there.
                 self._ahead, good, position = good[place:], good[:place], end
@@ -188,14 +188,14 @@ class Client:
         """Return records and the position behind them."""
         errors = [message.error() for message in messages]
         if not any(errors):
-            return messages, (messages[-1].offset() + 1 if messages else start)
+            return messages, (_offset(messages[-1]) + 1 if messages else start)
         good, position = [], start
         for message, error in zip(messages, errors, strict=True):
             if error is None:
                 good.append(message)
-                position = message.offset() + 1
+                position = _offset(message) + 1
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                position = max(position, message.offset())
+                position = max(position, _offset(message))
             elif error.code() in _OUT_OF_RANGE:
                 if good:
                     continue  # the next call asks for it again
@@ -239,21 +239,25 @@ class Client:
         return self._shown(found.str() if isinstance(found, KafkaError) else str(found))[:300]
 
 
+def _offset(message: Message) -> int:
+    return cast("int", message.offset())  # None only of what is produced
+
+
 def _first_from(messages: Sequence[Message], offset: int) -> int:
     """Return the place of the first record at an offset or behind it."""
     low, high = 0, len(messages)
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if messages[middle].offset() < offset else (low, middle)
+        low, high = (middle + 1, high) if _offset(messages[middle]) < offset else (low, middle)
     return low
 
 
-_KEPT: Final[dict[tuple[int, str, KafkaPlace], Client]] = {}
+_KEPT: Final[dict[tuple[int, str, KafkaPlace], TopicClient]] = {}
 _LOCK: Final = threading.Lock()
 
 
 @contextmanager
-def lent(dsn: str, place: KafkaPlace) -> Iterator[Client]:
+def lent(dsn: str, place: KafkaPlace) -> Iterator[TopicClient]:
     """Lend this process's client of a topic. One that fails is made anew by the next call.
 
     Raises:
@@ -277,7 +281,7 @@ def lent(dsn: str, place: KafkaPlace) -> Iterator[Client]:
         other.close()
 
 
-def opened(connection: Resolved, topic: str) -> Client:
+def opened(connection: Resolved, topic: str) -> TopicClient:
     """Return a client of a topic.
 
     Raises:
@@ -290,7 +294,7 @@ def opened(connection: Resolved, topic: str) -> Client:
         options = librdkafka_options(definition, connection.reader)
     except (SecretMissing, CertificateUnreadable) as error:
         raise SourceUnavailable(f"connection '{connection.name}': {connection.reader.without_secrets(str(error))}") from error
-    return Client(options, topic, connection.reader.without_secrets)
+    return TopicClient(options, topic, connection.reader.without_secrets)
 
 
 def connection_of(dsn: str, place: KafkaPlace) -> Resolved:

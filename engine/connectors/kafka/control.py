@@ -33,8 +33,12 @@ TRIED: Final = 20
 """Newest records that are tried. A format is wrong where none of them can be read: single bad records are rejects."""
 
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "timestamp": ("timestamp", "bigint"), "partition": ("int", "bigint"), "offset": ("bigint",), "headers": ("map",), HEADER: ("string", "bytes"),
-}  # fmt: skip
+    "timestamp": ("timestamp", "bigint"),
+    "partition": ("int", "bigint"),
+    "offset": ("bigint",),
+    "headers": ("map",),
+    HEADER: ("string", "bytes"),
+}
 
 
 class KafkaControl:

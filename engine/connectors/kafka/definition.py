@@ -117,8 +117,8 @@ class ValueFormat(SideFormat):
 class KafkaConnector(ConnectorModel):
     """A topic of Kafka, read with `read_committed`. Relations that say the same of a topic share its order.
 
-    Without `event_time` a record's event time is its timestamp (CreateTime or LogAppendTime, as the topic is set up). A record without a value is
-    a delete in a table.
+    Without `event_time` a record's event time is its timestamp (CreateTime or LogAppendTime, as the topic is set up). A record without a value
+    is a delete in a table.
     """
 
     traits: ClassVar = Traits(has_heads=True, holds="records of a topic", appended_by="produce to its topic")
@@ -152,8 +152,8 @@ class KafkaConnector(ConnectorModel):
     )
     record_columns: Annotated[dict[str, str], Field(max_length=100)] = Field(
         default_factory=dict,
-        description="Column → what of the record it holds: `timestamp`, `partition`, `offset`, `headers` (map<string,bytes>, the last of each name), "
-        "or `header:NAME` (string or bytes, the last of that name).",
+        description="Column → what of the record it holds: `timestamp`, `partition`, `offset`, `headers` (map<string,bytes>, the last of each "
+        "name), or `header:NAME` (string or bytes, the last of that name).",
         examples=[{"trace": "header:traceparent"}],
     )
     on_lost: OnLost = Field(

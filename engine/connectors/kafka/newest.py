@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from engine.connectors.kafka.client import Client, OffsetOutOfRange, lent
+from confluent_kafka import Message
+
+from engine.connectors.kafka.client import OffsetOutOfRange, TopicClient, lent
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.records import Records
 
@@ -30,7 +32,7 @@ def newest_records(dsn: str, place: KafkaPlace, count: int, most_s: float = 10.0
         return newest_of(client, count, most_s)
 
 
-def newest_of(client: Client, count: int, most_s: float) -> Records:
+def newest_of(client: TopicClient, count: int, most_s: float) -> Records:
     """See ``newest_records``."""
     end_at = time.monotonic() + most_s
     partitions = client.partitions()
@@ -42,7 +44,8 @@ def newest_of(client: Client, count: int, most_s: float) -> Records:
         back = wanted
         while time.monotonic() < end_at:
             start = max(lows[partition], ends[partition] - back)
-            found, position = [], start
+            found: list[Message] = []
+            position = start
             while position < ends[partition] and time.monotonic() < end_at:
                 try:
                     taken = client.take(partition, position, ends[partition])

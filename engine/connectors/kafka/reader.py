@@ -19,7 +19,7 @@ from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswe
 from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.records import TopicReader
-from engine.connectors.kafka.client import Client, OffsetOutOfRange, TopicDenied, TopicMissing, lent
+from engine.connectors.kafka.client import OffsetOutOfRange, TopicClient, TopicDenied, TopicMissing, lent
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.heads import known_id, note
 from engine.connectors.kafka.records import SOURCE_KIND, Records, date_records
@@ -191,7 +191,8 @@ class KafkaReader(UsualAnswers):
         )
         if is_committed:
             return DataInvalid(
-                f"{text}. Results rest on records that are gone. Begin anew without state: PUT /v1/queries/<name>?state=discard with its definition"
+                f"{text}. Results rest on records that are gone. Begin anew without state: "
+                "PUT /v1/queries/<name>?state=discard with its definition"
             )
         return SourceUnavailable(f"{text}. The next attempt goes on from what is committed")
 
@@ -200,7 +201,7 @@ class KafkaReader(UsualAnswers):
         return all(relation.event_time is None for relation in self.relations)
 
     @contextmanager
-    def _client(self) -> Iterator[Client]:
+    def _client(self) -> Iterator[TopicClient]:
         try:
             with lent(self.dsn, self.place) as client:
                 yield client
@@ -242,7 +243,7 @@ class KafkaReader(UsualAnswers):
                     messages, has_keys=self.place.key is not None, has_values=True, has_headers=has_headers
                 )  # fmt: skip
 
-    def _overtaken(self, client: Client, partition: int, start: int, end: int, lost: list[int]) -> int:
+    def _overtaken(self, client: TopicClient, partition: int, start: int, end: int, lost: list[int]) -> int:
         """Return where reading goes on behind records that are gone.
 
         Raises:
@@ -258,8 +259,9 @@ class KafkaReader(UsualAnswers):
         stop = min(low, end)
         if not self.place.is_skipping:
             raise DataInvalid(
-                f"topic {self.place.topic!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before this query "
-                'read them. Keep them longer (`retention.ms`) and restart the query with new state, or say `"on_lost": "skip"` to go on and count them.'
+                f"topic {self.place.topic!r}, partition {partition}: records {start} to {stop - 1} were removed by its retention before "
+                "this query read them. Keep them longer (`retention.ms`) and restart the query with new state, or say "
+                '`"on_lost": "skip"` to go on and count them.'
             )
         lost.append(stop - start)
         return stop

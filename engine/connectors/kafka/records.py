@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import polars as pl
@@ -57,7 +57,7 @@ class Records:
             _binary("value", map(Message.value, messages) if has_values else [None] * count),
             np.fromiter(map(Message.offset, messages), np.int64, count),
             times,
-            [dict(found or ()) for found in map(Message.headers, messages)] if has_headers else None,
+            [_headers(message) for message in messages] if has_headers else None,
         )
 
     @property
@@ -125,6 +125,10 @@ def date_records(
 
 def _time(kind: int, time_ms: int) -> int:
     return time_ms if kind else NO_TIMESTAMP_MS
+
+
+def _headers(message: Message) -> dict[str, bytes | None]:
+    return dict(cast("list[tuple[str, bytes | None]]", message.headers() or []))
 
 
 def _binary(name: str, payloads: Iterable[bytes | None]) -> pl.Series:
