@@ -85,17 +85,22 @@ def _told(place: KafkaPlace) -> Iterator[None]:
         yield
     except TopicMissing as error:
         raise _refused(
-            "/connector/topic", "topic_missing", f"the broker has no topic {place.topic!r}; create it, or correct the name"
+            Problem(
+                "/connector/topic", "topic_missing", f"the broker has no topic {place.topic!r}; create it, or correct the name"
+            )
         ) from error
     except TopicDenied as error:
         raise _refused(
-            "/connector/topic", "topic_not_allowed",
-            f"the broker does not let this service read {place.topic!r} ({error}); allow READ and DESCRIBE, or name another connection",
-        ) from error  # fmt: skip
+            Problem(
+                "/connector/topic",
+                "topic_not_allowed",
+                f"the broker does not let this service read {place.topic!r} ({error}); allow READ and DESCRIBE, or name another connection",
+            )
+        ) from error
     except FormatInvalid as error:
-        raise _refused(_side_of(place), "format_invalid", str(error)) from error
+        raise _refused(Problem(_side_of(place), "format_unfit", str(error))) from error
     except RegistryRefused as error:
-        raise _refused(_side_of(place) + "/registry", "registry_refused", str(error)) from error
+        raise _refused(Problem(_side_of(place) + "/registry", "registry_refused", str(error))) from error
     except RegistryUnavailable as error:
         raise SourceUnavailable(str(error)) from error
 
@@ -107,12 +112,12 @@ def _check_connection(dsn: str, place: KafkaPlace) -> None:
         with shared_connection(dsn) as connection:
             found = load(connection, place.connection, Surroundings.of())
     except ConnectionMissing as error:
-        raise _refused("/connector/connection", "connection_missing", str(error)) from error
+        raise _refused(Problem("/connector/connection", "connection_missing", str(error))) from error
     except psycopg.Error as error:
         raise SourceUnavailable(f"the connection '{place.connection}' cannot be looked up: {error}") from error
     if not isinstance(found.definition, KafkaConnection):
         detail = f"the connection '{place.connection}' is one of type {found.definition.type}; name one of type kafka"
-        raise _refused("/connector/connection", "connection_of_another_type", detail)
+        raise _refused(Problem("/connector/connection", "connection_of_another_type", detail))
 
 
 def _check_record_columns(place: KafkaPlace, relation: RelationSchema) -> None:
@@ -152,15 +157,18 @@ def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: 
         return
     reason, detail = every.row(0, named=True)["reason"], every.row(0, named=True)["detail"]
     raise _refused(
-        _side_of(place), "format_differs",
-        f"none of the {len(found.offsets)} newest records of {place.topic!r} can be read so; the first is refused as {reason}: {detail}. "
-        "Correct `format`, or the columns and their types",
-    )  # fmt: skip
+        Problem(
+            _side_of(place),
+            "format_differs",
+            f"none of the {len(found.offsets)} newest records of {place.topic!r} can be read so; the first is refused as {reason}: {detail}. "
+            "Correct `format`, or the columns and their types",
+        )
+    )
 
 
 def _side_of(place: KafkaPlace) -> str:
     return "/connector/value" if place.value is not None else "/connector/key"
 
 
-def _refused(pointer: str, code: str, detail: str) -> DefinitionInvalid:
-    return DefinitionInvalid([Problem(pointer, code, detail)])
+def _refused(problem: Problem) -> DefinitionInvalid:
+    return DefinitionInvalid([problem])

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from engine.definition.connector import Clause, ConnectorModel, Location, Place, TopicWords, Traits
 from engine.definition.limits import Expression
@@ -72,10 +73,19 @@ class KafkaPlace(Place):
         return {}
 
 
+def _readable(name: Any) -> Any:
+    if name == "debezium":
+        raise PydanticCustomError(
+            "not_supported_yet",
+            "change events of Debezium are not read from Kafka; let Debezium post them: POST /v1/tables/<name>/records?format=debezium",
+        )
+    return name
+
+
 class SideFormat(Model):
     """How keys, or values, are written."""
 
-    format: FormatName = Field(
+    format: Annotated[FormatName, BeforeValidator(_readable)] = Field(
         description="`json` is strict, `json_lenient` as ksqlDB; `kafka` is what Kafka's own serialisers write of one number, text or bytes."
     )
     registry: str | None = Field(
@@ -139,7 +149,7 @@ class KafkaConnector(ConnectorModel):
     )
     bootstrap: str | None = Field(
         default=None,
-        max_length=8_192,
+        max_length=1_000,
         description="Brokers without TLS and authentication as host:port, in place of a connection.",
         examples=["broker-1:9092,broker-2:9092"],
     )

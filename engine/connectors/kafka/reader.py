@@ -15,6 +15,7 @@ from typing import Final, cast
 from confluent_kafka import Message
 
 from engine.connectors.admission import NO_TS, Chunk
+from engine.connectors.canonical import MAX_EVENT_TIME_MS
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
@@ -272,15 +273,14 @@ class KafkaReader(UsualAnswers):
             len(records.offsets),
             lambda relation, _member: records.raw(readers[relation], relation, columns, partition),
             lambda: self._times(records, partition),
+            are_accepted=len(self.relations) == 1,
         )
 
     def _times(self, records: Records, partition: int) -> Dated:
         """Return the event times that move the partition's head: of the records, or what the relations' columns say."""
-        found = []
-        if any(relation.event_time is None for relation in self.relations):
-            good = records.timestamps >= 0
-            found.append(Dated(records.offsets[good], records.timestamps[good]))
         now_ms = time.time_ns() // 1_000_000
+        skews = [relation.max_future_skew_ms for relation in self.relations if relation.event_time is None]
+        found = [_within(records, None if skew is None else now_ms + skew) for skew in dict.fromkeys(skews)]
         whole = [relation for relation in self.relations if relation.event_time is not None]
         for relation, dating in zip(whole, dating_relations(whole), strict=True):
             reader = self._topic_reader(dating, relation)
@@ -300,3 +300,10 @@ class KafkaReader(UsualAnswers):
                 dated.clear()
             known = dated[partition, start] = (stop, Dated.joined(parts), count, size)
         return known
+
+
+def _within(records: Records, bound_ms: int | None) -> Dated:
+    """Return the records' own times, without those that are refused as out of range or too far ahead."""
+    last = MAX_EVENT_TIME_MS if bound_ms is None else min(MAX_EVENT_TIME_MS, bound_ms)
+    good = (records.timestamps >= 0) & (records.timestamps <= last)
+    return Dated(records.offsets[good], records.timestamps[good])
