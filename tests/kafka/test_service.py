@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from app.client import Client, ServiceError
-from tests.faults.service import Service, service, until
+from tests.faults.service import service, until
 from tests.kafka.broker import Broker
 from tests.kafka.topics import Cluster, Sent
 
@@ -28,12 +28,6 @@ TOTALS = {
     "aggregate": {"orders": "count(*)", "amount": "sum(amount)"},
     "into": {"table": "totals"},
 }
-
-
-@pytest.fixture
-def running() -> Iterator[Service]:
-    with service() as running:
-        yield running
 
 
 def connector(broker: Broker, topic: str) -> dict[str, Any]:
@@ -72,11 +66,11 @@ def found(client: Client) -> dict[str, tuple[int, int]]:
     return {row["customer"]: (row["orders"], row["amount"]) for row in client.rows("totals")}
 
 
-def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker, running: Service) -> None:
+def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker) -> None:
     cluster = Cluster(own_broker.bootstrap)
     topic = cluster.topic(PARTITIONS, flush_messages="1")
     cluster.send(topic, orders(0, 1_000))
-    with Client(running.url) as client:
+    with service() as running, Client(running.url) as client:
         client.register("streams", "orders", {**ORDERS, "connector": connector(own_broker, topic)})
         client.put_query(TOTALS)
         until("what was there is counted", lambda: found(client) == totals(range(1_000)), 90)
@@ -92,11 +86,11 @@ def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker
     assert status["state"] == "running", status
 
 
-def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker, running: Service) -> None:
+def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) -> None:
     cluster = Cluster(own_broker.bootstrap)
     topic = cluster.topic()
     cluster.send(topic, [Sent(b"no json", key=b"a")])
-    with Client(running.url) as client:
+    with service() as running, Client(running.url) as client:
 
         def refusal(**changed: Any) -> tuple[int, list[tuple[str, str]]]:
             with pytest.raises(ServiceError) as caught:
