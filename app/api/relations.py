@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
 from app.api.bodies import JsonBody, request_body
 from app.api.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
@@ -54,7 +54,7 @@ from engine.connectors.log.storage import Head
 from engine.definition.names import NAME_PATTERN
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.catalog import CatalogEntry, feed_of
+from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
@@ -72,6 +72,30 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
 }
 
 
+def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> SourceDefinition:
+    if not _NAME.fullmatch(name):
+        detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
+        raise DefinitionInvalid([Problem("", "malformed_name", detail)])
+    definition = read_source(model, body)
+    refuse_beyond_scope(feeds_in(definition))
+    feed = feed_of(name, definition)
+    control_of(feed).check(feed, site_of(settings), relation_schema(name, definition))
+    return definition
+
+
+def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
+    return _checked(name, StreamDefinition, body, services.settings)
+
+
+def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
+    return _checked(name, TableDefinition, body, services.settings)
+
+
+# Before the transaction begins: systems outside of the database are asked.
+_StreamLookedAt = Annotated[SourceDefinition, Depends(_stream_looked_at)]
+_TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
+
+
 @streams.put(
     "/{name}",
     summary="Register a stream",
@@ -87,12 +111,11 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
 )
 def put_stream(
     name: Name,
-    body: JsonBody,
     _turn: PlanningTurn,
+    definition: _StreamLookedAt,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
-    services: ServicesOf,
 ) -> RegisteredAnswer:
     """Register a source of records, or change the one there is as far as its records and readers allow.
 
@@ -100,9 +123,7 @@ def put_stream(
     bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
     The answer spells out every default. An equal definition changes nothing, so this can be repeated.
     """
-    return _put(
-        transaction, _Wanted("stream", name, _checked(name, StreamDefinition, body, services.settings)), conditions, response
-    )
+    return _put(transaction, _Wanted("stream", name, definition), conditions, response)
 
 
 @tables.put(
@@ -121,12 +142,11 @@ def put_stream(
 )
 def put_table(
     name: Name,
-    body: JsonBody,
     _turn: PlanningTurn,
+    definition: _TableLookedAt,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
-    services: ServicesOf,
 ) -> RegisteredAnswer:
     """Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
 
@@ -134,9 +154,7 @@ def put_table(
     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
     What columns may become while there are records is as of streams. The answer spells out every default.
     """
-    return _put(
-        transaction, _Wanted("table", name, _checked(name, TableDefinition, body, services.settings)), conditions, response
-    )
+    return _put(transaction, _Wanted("table", name, definition), conditions, response)
 
 
 @streams.get(
@@ -226,17 +244,6 @@ class _Wanted:
     kind: Kind
     name: str
     definition: SourceDefinition
-
-
-def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> SourceDefinition:
-    if not _NAME.fullmatch(name):
-        detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
-        raise DefinitionInvalid([Problem("", "malformed_name", detail)])
-    definition = read_source(model, body)
-    refuse_beyond_scope(feeds_in(definition))
-    feed = feed_of(name, definition)
-    control_of(feed).check(feed, site_of(settings))
-    return definition
 
 
 def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RegisteredAnswer:

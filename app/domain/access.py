@@ -212,6 +212,11 @@ def is_visible_feed(feed: str) -> bool:
     return scope is None or scope.allows_feed(feed)
 
 
+def visible_feed(feed: str) -> str:
+    """Return a feed's name, as positions have it, for who asks: see ``visible``."""
+    return feed if is_visible_feed(feed) else WITHHELD_NAME
+
+
 def visible_position(position: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Return a position for who asks: without feeds outside of their scope."""
     return {feed: dict(parts) for feed, parts in position.items() if is_visible_feed(feed)}
@@ -245,7 +250,10 @@ def beyond_scope(principal: Principal, faults: Sequence[Fault]) -> Forbidden:
 def name_beyond(name: str | None, scope: Scope) -> str:
     """Say that a name is outside of a scope."""
     if name is None:
-        return f"a key with a scope ({scope.text}) registers no directory of files; use a key without a scope"
+        return (
+            f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic; "
+            "use a key without a scope"
+        )
     return f"{name[:80]!r} is not within the key's scope ({scope.text}), or reads or writes what is not; use another key"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from app.domain.access import visible
+from app.domain.access import visible, visible_feed
 from app.domain.edits import Edit, EditKind
 from app.errors import Conflict, Fault, Unprocessable
 
@@ -65,9 +65,13 @@ def missing_records(wanted: Positions, kept: Mapping[str, Mapping[str, tuple[int
         for partition, offset in sorted(partitions.items()):
             first, end = kept.get(feed, {}).get(partition, (offset, offset))
             if offset < first:
-                return f"records of {feed} from {offset} to {first} in partition {partition} were removed by retention"
+                return (
+                    f"records of {visible_feed(feed)} from {offset} to {first} in partition {partition} were removed by retention"
+                )
             if offset > end:
-                return f"{feed} ends with {end} in partition {partition}, before {offset}, where reading would go on"
+                return (
+                    f"{visible_feed(feed)} ends with {end} in partition {partition}, before {offset}, where reading would go on"
+                )
     return None
 
 

@@ -170,9 +170,10 @@ class SparkRunner:
         definition = opened(QueryDefinition, order.definition)
         with LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             plan = build_plan(definition, load_catalog(connection))
-            for feed in (read.feed for read in plan.inputs):
-                control_of(feed).check(feed, site_of(self._of_service))
             row = connection.execute(_LAUNCHED_SQL, (order.query_id,)).fetchone()
+        site = replace(site_of(self._of_service), dsn=self._dsn)
+        for feed in {read.feed for read in plan.inputs}:
+            control_of(feed).check(feed, site)
         release, is_read = (0, False) if row is None else row
         return folded(replace(plan, release=release), is_read=is_read)
 

@@ -8,4 +8,4 @@ from engine.connectors.control import Site
 
 def site_of(settings: Settings) -> Site:
     """Return what the settings allow connectors."""
-    return Site(files_root=settings.files_root)
+    return Site(files_root=settings.files_root, dsn=settings.dsn)

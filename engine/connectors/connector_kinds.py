@@ -9,12 +9,13 @@ from engine.connectors.connector import Connector
 from engine.connectors.control import Control
 from engine.connectors.feeds import FeedReader
 from engine.connectors.files.connector import FILES
+from engine.connectors.kafka.connector import KAFKA
 from engine.connectors.log.connector import LOG
 from engine.connectors.log.storage import Head
 from engine.connectors.postgres import Connection
 from engine.plan.model import Feed, RelationSchema
 
-KINDS: Final[Mapping[str, Connector]] = {"log": LOG, "files": FILES}
+KINDS: Final[Mapping[str, Connector]] = {"log": LOG, "files": FILES, "kafka": KAFKA}
 
 OWN_ENDS_SQL: Final = "CASE {} END".format(
     " ".join(

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from engine.connectors.log.storage import Head
 from engine.connectors.postgres import Connection
 from engine.definition.connector import ConnectorModel
-from engine.plan.model import Feed
+from engine.plan.model import Feed, RelationSchema
 
 Model = TypeVar("Model", bound=ConnectorModel, contravariant=True)
 
@@ -25,9 +25,11 @@ class Site:
 
     Attributes:
         files_root: directories below it may be read; None: none may.
+        dsn: of the service's database, which has the connections; None: there is none.
     """
 
     files_root: Path | None
+    dsn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,15 @@ class Clash:
 class Control(Protocol[Model]):
     """What the service asks of a connector about its feeds."""
 
-    def check(self, feed: Feed, site: Site) -> None:
+    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:
         """Look at what a source names, before it is registered and again before each launch of a query that reads it.
 
-        No lock is held meanwhile, so it may ask other systems; it is bounded in time.
+        No lock is held and no transaction is open meanwhile, so it may ask other systems; it is bounded in time.
+
+        Args:
+            feed: where the records are.
+            site: what may be used.
+            relation: as which they are to be read, where a source is registered: some may be tried. None: they were registered before.
 
         Raises:
             DefinitionInvalid: it may not be read, or is not what the definition says.

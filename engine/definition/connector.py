@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from engine.definition.model import Model
 from engine.errors import Problem
@@ -46,7 +46,7 @@ class Clause:
     Attributes:
         name: of the property.
         field: of the model.
-        form: how it is written; of a ``word`` the model has the lower case.
+        form: how it is written; of a ``word`` the model has the lower case, ``json`` is a text that holds what the model has.
         words: of a ``word``, in upper case.
         default: the word where the connector is chosen and this is not said.
         is_choice: the connector is meant where this property is there. The default connector has none.
@@ -55,11 +55,30 @@ class Clause:
 
     name: str
     field: str
-    form: Literal["text", "word", "number", "duration"] = "text"
+    form: Literal["text", "word", "number", "duration", "json"] = "text"
     words: tuple[str, ...] = ()
     default: str | None = None
     is_choice: bool = False
     is_of_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWords:
+    """What a statement says of a topic in ksqlDB's properties, in upper case.
+
+    Attributes:
+        has_key: the relation has key columns.
+        is_single_key: it has one.
+        is_unwrapped: ``WRAP_SINGLE_VALUE=FALSE``.
+    """
+
+    key_format: str
+    key_delimiter: str
+    value_format: str
+    value_delimiter: str
+    has_key: bool
+    is_single_key: bool
+    is_unwrapped: bool
 
 
 class Place:
@@ -106,6 +125,11 @@ class ConnectorModel(Model, ABC):
     @abstractmethod
     def named(self) -> Iterator[tuple[str, str | None]]:
         """Yield pointer and name of what it reads beside the relation's own feed; None for what no name of a relation stands for."""
+
+    @classmethod
+    def said_by_topic(cls, words: TopicWords) -> Mapping[str, Any]:  # noqa: ARG003 - for those that read topics
+        """Return the fields that follow from ksqlDB's properties of topics; what a property of the connector's own says comes before them."""
+        return {}
 
     def faults(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the shape of single fields; pointers begin with ``/connector``."""

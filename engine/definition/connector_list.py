@@ -11,10 +11,11 @@ from typing import Annotated, Final, get_args
 from pydantic import Field
 
 from engine.connectors.files.definition import FilesConnector
+from engine.connectors.kafka.definition import KafkaConnector
 from engine.connectors.log.definition import LogConnector
 from engine.definition.connector import ConnectorModel
 
-_Any = LogConnector | FilesConnector
+_Any = LogConnector | FilesConnector | KafkaConnector
 
 Connector = Annotated[_Any, Field(discriminator="type")]
 

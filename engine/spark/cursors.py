@@ -7,6 +7,7 @@ A cursor holds, of every feed, the next offset of each partition; heads of what 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from engine.connectors.admission import Admitted
@@ -44,12 +45,15 @@ def feeds_of(spec: SourceSpec) -> list[FeedInputs]:
 
 
 def start_positions(dsn: str, inputs: Sequence[Input]) -> Positions:
-    """Return where reading begins: of inputs that share a feed the earliest counts."""
+    """Return where reading begins: of inputs that share a feed the earliest counts.
+
+    A partition that comes while this is asked has nothing that is older: it is read from its beginning.
+    """
     positions: dict[str, dict[str, int]] = {}
     for reader, found in open_feeds(dsn, inputs):
         starts = [reader.starts(start) for start in {item.start for item in found}]
         positions[reader.feed.name] = {
-            str(partition): min(start[partition] for start in starts) for partition in sorted(starts[0])
+            str(partition): min(start.get(partition, 0) for start in starts) for partition in sorted({*chain(*starts)})
         }
     return positions
 

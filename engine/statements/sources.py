@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from engine.definition.connector import Clause, ConnectorModel
+from engine.definition.connector import Clause, ConnectorModel, TopicWords
 from engine.definition.connector_list import DEFAULT, MODELS
 from engine.definition.queries import DAY_MS
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
@@ -60,7 +60,11 @@ def bind_source(statement: CreateRelation, session: Session) -> Action:
     check_formats(topic, columns, key, statement, is_wrap_given=properties.has("WRAP_SINGLE_VALUE"))
     for each in statement.columns:
         check_supported(columns[folded(each.name)], each)
-    definition = _definition(statement, columns, key, window, properties, session)
+    words = TopicWords(
+        topic.key_format.name, topic.key_format.delimiter, topic.value_format.name, topic.value_format.delimiter,
+        bool(key), len(key) == 1, topic.is_wrapped is False,
+    )  # fmt: skip
+    definition = _definition(statement, columns, key, window, properties, session, words)
     properties.check_all_read()
     entry = source_entry(definition_name(name, statement.name), definition)
     ordered = columns.select((*key, *(each for each in columns.names if each not in key)))
@@ -146,13 +150,14 @@ def _definition(
     window: KeyWindow | None,
     properties: Properties,
     session: Session,
+    words: TopicWords,
 ) -> SourceDefinition:
     bounds = dict.fromkeys(WINDOW_BOUNDS, "timestamp") if window is not None else {}
     body: dict[str, Any] = {
         "key": [*key, *bounds],
         "columns": {**{name: str(kind) for name, kind in columns.items()}, **bounds},
         **_event_time(columns, properties),
-        **_connector(properties),
+        **_connector(properties, words),
         "max_future_skew": _skew(properties, session),
         "read_only": statement.is_read_only,
     }
@@ -188,7 +193,7 @@ def _of_table(statement: CreateRelation, properties: Properties) -> dict[str, An
     }
 
 
-def _connector(properties: Properties) -> dict[str, Any]:
+def _connector(properties: Properties, words: TopicWords) -> dict[str, Any]:
     """Return what the properties say of the connector: that of a property which stands for it, else the default one."""
     given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
     where = properties.text("FEED_WHERE")
@@ -198,7 +203,7 @@ def _connector(properties: Properties) -> dict[str, Any]:
     if chosen == DEFAULT.name():
         return {"connector": {"type": chosen, **said}} if said else {}
     defaults = {clause.field: clause.default.lower() for clause in MODELS[chosen].clauses if clause.default is not None}
-    return {"connector": {"type": chosen, **defaults, **said}}
+    return {"connector": {"type": chosen, **defaults, **MODELS[chosen].said_by_topic(words), **said}}
 
 
 def _is_chosen(model: type[ConnectorModel], properties: Properties) -> bool:
@@ -219,7 +224,7 @@ def _refuse_others(chosen: str, properties: Properties) -> None:
                 )
 
 
-def _clause(clause: Clause, properties: Properties) -> str | int | None:
+def _clause(clause: Clause, properties: Properties) -> Any:
     """Return what a property says, as its field has it; None where it is not there."""
     match clause.form:
         case "text":
@@ -229,9 +234,22 @@ def _clause(clause: Clause, properties: Properties) -> str | int | None:
         case "word":
             word = properties.one_of(clause.name, clause.words)
             return None if word is None else word.lower()
+        case "json":
+            return _json(clause.name, properties)
         case "duration":
             length_ms = properties.duration(clause.name)
             return None if length_ms is None else f"{length_ms}ms"
+
+
+def _json(name: str, properties: Properties) -> Any:
+    written = properties.text(name)
+    if written is None:
+        return None
+    try:
+        return json.loads(written)
+    except ValueError as error:
+        detail = f"""{name} is a text of JSON, as a definition has it, such as {name}='{{"format": "json"}}'"""
+        raise StatementRefused("property_malformed", detail, properties.node(name)) from error
 
 
 def _event_time(columns: Schema, properties: Properties) -> dict[str, Any]:

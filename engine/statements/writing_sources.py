@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Literal
 
+from pydantic import BaseModel
+
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.sql.statement_printing import show
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation, Property
@@ -36,7 +38,7 @@ def source_statement_of(name: str, definition: SourceDefinition, topic: Topic | 
             relation_name(name),
             columns,
             None if versioned is None else duration(versioned.history_retention),
-            (*_topic(name, topic), *_properties(definition)),
+            tuple({each.name: each for each in (*_topic(name, topic), *_properties(definition))}.values()),
             is_read_only=definition.read_only,
         )
     )
@@ -87,6 +89,11 @@ def _connector(definition: SourceDefinition) -> Iterator[Property]:
         match clause.form:
             case "text" | "number":
                 yield prop(clause.name, value)
+            case "json":
+                said = (
+                    value.model_dump(mode="json", by_alias=True, exclude_defaults=True) if isinstance(value, BaseModel) else value
+                )
+                yield prop(clause.name, json.dumps(said, ensure_ascii=False))
             case "word":
                 yield prop(clause.name, value.upper())
             case "duration":

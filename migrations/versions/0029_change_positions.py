@@ -1,7 +1,7 @@
 """Remember where the newest change of each key stands in its database's log, so that an older one that comes again does not win.
 
 Revision ID: 0029
-Revises: 0026
+Revises: 0027
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0029"
-down_revision = "0026"
+down_revision = "0027"
 branch_labels = None
 depends_on = None
 oldest_code = "0023"

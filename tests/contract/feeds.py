@@ -23,6 +23,7 @@ from engine.definition.relations import StreamDefinition
 from engine.plan.catalog import feed_of
 from engine.plan.model import Feed, RelationSchema
 from tests.derived_log import append_rows, open_sequence
+from tests.kafka.topics import Sent, mock_cluster
 from tests.unit.connectors.relations import NOW_MS, relation
 
 COLUMNS = {"t": "bigint", "v": "bigint"}
@@ -31,6 +32,7 @@ ROWS = relation(COLUMNS)
 """As records of a result: their event time is the one that they were written with."""
 
 Write = Callable[["Sample", pl.DataFrame], None]
+TakeAway = Callable[["Sample"], object]
 
 
 @dataclass
@@ -40,6 +42,7 @@ class Sample:
     Attributes:
         connector: as in a definition.
         relation: that is read from it.
+        take_away: lets its records be out of reach.
         times: event times of its records, in their order; ``v`` is the place.
     """
 
@@ -48,6 +51,7 @@ class Sample:
     write: Write
     relation: RelationSchema = RECORDS
     is_derived: bool = False
+    take_away: TakeAway = lambda sample: sample.connection.execute("DELETE FROM log.feed")
     times: list[int] = field(default_factory=list)
 
     @property
@@ -107,12 +111,31 @@ def to_files(write: Callable[[pl.DataFrame, Path], object]) -> Write:
     return written
 
 
+def remove_files(sample: Sample) -> None:
+    for path in Path(sample.connector["path"]).glob("*"):
+        path.unlink()
+
+
+def _topic(connection: Connection, path: Path) -> Sample:
+    """Make a topic of librdkafka's mock, a cluster for each sample: it can be ended."""
+    cluster = mock_cluster()
+    topic = cluster.topic()
+
+    def written(_: Sample, records: pl.DataFrame) -> None:
+        cluster.send(topic, [Sent(json.dumps(record).encode()) for record in records.to_dicts()])
+
+    connector = {"type": "kafka", "bootstrap": cluster.bootstrap, "topic": topic, "value": {"format": "json"}}
+    return Sample(connection, connector, written, take_away=lambda _: cluster.end())
+
+
 def _ndjson(records: pl.DataFrame, path: Path) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records.to_dicts()))
 
 
 def _files(form: str, write: Callable[[pl.DataFrame, Path], object]) -> Callable[[Connection, Path], Sample]:
-    return lambda connection, path: Sample(connection, {"type": "files", "path": str(path), "format": form}, to_files(write))
+    return lambda connection, path: Sample(
+        connection, {"type": "files", "path": str(path), "format": form}, to_files(write), take_away=remove_files
+    )
 
 
 SAMPLES: dict[str, Callable[[Connection, Path], Sample]] = {
@@ -121,5 +144,6 @@ SAMPLES: dict[str, Callable[[Connection, Path], Sample]] = {
     "ndjson": _files("ndjson", _ndjson),
     "csv": _files("csv", lambda records, path: records.write_csv(path)),
     "parquet": _files("parquet", lambda records, path: records.write_parquet(path, row_group_size=16)),
+    "kafka": _topic,
 }
 """Connection and a directory of one's own → the feed."""

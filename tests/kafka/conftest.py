@@ -43,7 +43,6 @@ def own_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def mock() -> Iterator[Cluster]:
+def mock() -> Cluster:
     """librdkafka's mock cluster."""
-    with mock_cluster() as cluster:
-        yield cluster
+    return mock_cluster()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -71,6 +70,10 @@ class Cluster:
         resource = ConfigResource(ResourceType.TOPIC, name, set_config=settings)
         self.admin.alter_configs([resource])[resource].result(WAIT_S)
 
+    def end(self) -> None:
+        """End a mock cluster: nobody listens any more."""
+        self.owner = None
+
     def send(self, topic: str, records: Iterable[Sent], **options: Any) -> None:
         """Send records and wait until the broker has them."""
         failed: list[object] = []
@@ -98,11 +101,12 @@ class Cluster:
             producer.commit_transaction(WAIT_S)
 
 
-@contextmanager
-def mock_cluster(brokers: int = 1) -> Iterator[Cluster]:
-    """Run librdkafka's mock cluster in this process: fast, without Java, and without transactions' markers, retention and topic ids."""
+def mock_cluster(brokers: int = 1) -> Cluster:
+    """Run librdkafka's mock cluster in this process: fast, without Java, and without transactions' markers, retention and topic ids.
+
+    It lives as long as what is returned.
+    """
     owner = Producer({"test.mock.num.brokers": brokers, "bootstrap.servers": "mock", "log_level": 0})
     metadata = owner.list_topics(timeout=WAIT_S)
     servers = ",".join(f"{each.host}:{each.port}" for each in metadata.brokers.values())
-    yield Cluster(servers, owner)
-    owner.flush(0)
+    return Cluster(servers, owner)

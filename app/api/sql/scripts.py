@@ -24,7 +24,7 @@ from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import Forbidden
 from app.store.scopes import find_names_sharing
 from app.store.site import site_of
-from app.store.sql.carrying_out import Done, carry_out
+from app.store.sql.carrying_out import Done, carry_out, look_outside
 from app.store.sql.sessions import load_session
 from engine.sql.scripts import Parsed, Script, parse_script
 from engine.sql.statement_tree import (
@@ -32,6 +32,7 @@ from engine.sql.statement_tree import (
     AssertTopic,
     AssertValues,
     CreateFunction,
+    CreateRelation,
     Define,
     Describe,
     Explain,
@@ -117,17 +118,21 @@ class ScriptRunner:
             AppError: one would be refused.
         """
         outcomes: list[Outcome] = []
+        bound: list[tuple[Parsed, Action]] = []
 
         def rehearsing() -> None:
             with self._services.database.control.connect() as connection, connection.begin() as transaction:
-                outcomes.extend(self._rehearsed(connection, parsed) for parsed in script.statements)
+                outcomes.extend(self._rehearsed(connection, parsed, bound) for parsed in script.statements)
                 transaction.rollback()
 
         async with planning_turn(self._services), self._services.database.control_turns.taken():
             await to_thread.run_sync(rehearsing)
+        for parsed, action in bound:
+            with placed(parsed):
+                await to_thread.run_sync(look_outside, action, self._site)
         return outcomes
 
-    def _rehearsed(self, connection: sa.Connection, parsed: Parsed) -> Outcome:
+    def _rehearsed(self, connection: sa.Connection, parsed: Parsed, bound: list[tuple[Parsed, Action]]) -> Outcome:
         with placed(parsed):
             if isinstance(parsed.tree, SetProperty | Define):
                 return Defined(parsed, self._note(parsed))
@@ -141,7 +146,8 @@ class ScriptRunner:
                     )
                 case Look():
                     return Defined(parsed, Done(_checked(parsed, session)))
-            return Defined(parsed, carry_out(connection, action, parsed.text, self._site))
+            bound.append((parsed, action))
+            return Defined(parsed, carry_out(connection, action, parsed.text))
 
     async def run_one(self, parsed: Parsed) -> Outcome:
         """Carry one statement out. Raises AppError with its place."""
@@ -185,10 +191,14 @@ class ScriptRunner:
             return await self._in_transaction(lambda connection: work(self.session(connection)), parsed, is_edit=False)
 
     async def defined(self, parsed: Parsed) -> Done:
-        """Bind a statement and carry it out, in one transaction."""
+        """Bind a statement and carry it out, in one transaction; what it names elsewhere is looked at before."""
+        if isinstance(parsed.tree, CreateRelation):
+            action, _ = await self.bound(parsed)
+            with placed(parsed):
+                await to_thread.run_sync(look_outside, action, self._site)
 
         def defining(connection: sa.Connection) -> Done:
-            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text, self._site)
+            return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
 
         async with planning_turn(self._services):
             return await self._in_transaction(defining, parsed, is_edit=True)

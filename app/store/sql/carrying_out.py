@@ -28,7 +28,8 @@ from app.store.tables import query, relation, sql_type
 from engine.connectors.connector_kinds import control_of
 from engine.connectors.control import Site
 from engine.definition.queries import QueryDefinition
-from engine.plan.catalog import feed_of
+from engine.definition.relations import SourceDefinition
+from engine.plan.catalog import feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning
 from engine.statements.actions import (
     Action,
@@ -72,14 +73,29 @@ class Done:
     warnings: tuple[DefinitionWarning, ...] = ()
 
 
-def carry_out(connection: sa.Connection, action: Action, text: str, site: Site) -> Done:
+def look_outside(action: Action, site: Site) -> None:
+    """Look at what a source names outside of the database, with no transaction open: before ``carry_out``.
+
+    Raises:
+        Forbidden: it is beyond the scope of who asks.
+        DefinitionInvalid: see ``Control.check``.
+        SourceUnavailable: it cannot be looked at now.
+    """
+    if not isinstance(action, RegisterSource):
+        return
+    name, definition = action.relation.definition_name, action.definition
+    _refuse_source(name, definition)
+    feed = feed_of(name, definition)
+    control_of(feed).check(feed, site, relation_schema(name, definition))
+
+
+def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
     """Carry an action out.
 
     Args:
         connection: in a transaction of the control plane.
         action: what a statement asks for.
         text: the statement, as it was written.
-        site: what connectors may use.
 
     Raises:
         AppError: as the same edit over HTTP.
@@ -89,7 +105,7 @@ def carry_out(connection: sa.Connection, action: Action, text: str, site: Site) 
         case Nothing(sentence=sentence):
             return Done(sentence)
         case RegisterSource():
-            return _register(connection, action, text, site)
+            return _register(connection, action, text)
         case CreateQuery():
             return _create(connection, action, text)
         case InsertInto(target=target, definition=definition):
@@ -121,13 +137,15 @@ def carry_out(connection: sa.Connection, action: Action, text: str, site: Site) 
     raise Unprocessable("not_supported_yet", f"{type(action).__name__} cannot be carried out by this version")
 
 
-def _register(connection: sa.Connection, action: RegisterSource, text: str, site: Site) -> Done:
+def _refuse_source(name: str, definition: SourceDefinition) -> None:
+    refuse_beyond_scope([("/sql", name), *(("/sql", feed) for _, feed in feeds_in(definition))])
+    check_source(definition)
+
+
+def _register(connection: sa.Connection, action: RegisterSource, text: str) -> Done:
     sql = action.relation
     name = sql.definition_name
-    refuse_beyond_scope([("/sql", name), *(("/sql", feed) for _, feed in feeds_in(action.definition))])
-    check_source(action.definition)
-    feed = feed_of(name, action.definition)
-    control_of(feed).check(feed, site)
+    _refuse_source(name, action.definition)
     put_source(connection, sql.kind, name, action.definition, ANY)
     _note_facts(connection, sql, text)
     stored = action.definition.model_dump(mode="json", by_alias=True)

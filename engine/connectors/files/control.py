@@ -11,7 +11,7 @@ from engine.connectors.files.registry import place_of
 from engine.connectors.files.root import check_directory
 from engine.connectors.log.storage import Head, ensure_feed
 from engine.connectors.postgres import Connection
-from engine.plan.model import Feed
+from engine.plan.model import Feed, RelationSchema
 
 PARTITIONS = 1
 
@@ -19,7 +19,7 @@ PARTITIONS = 1
 class FilesControl:
     """A ``Control`` of directories."""
 
-    def check(self, feed: Feed, site: Site) -> None:
+    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:  # noqa: ARG002 - the port's
         """See ``Control``. What was below the root may be a link by now, or the root another."""
         check_directory(place_of(feed).path, site.files_root)
 

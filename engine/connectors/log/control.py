@@ -10,13 +10,13 @@ from engine.connectors.log.definition import LogConnector
 from engine.connectors.log.storage import Head, ensure_feed, feed_heads, find_feed, heads, set_retention
 from engine.connectors.postgres import Connection
 from engine.definition.durations import format_duration
-from engine.plan.model import Feed
+from engine.plan.model import Feed, RelationSchema
 
 
 class LogControl:
     """A ``Control`` of feeds in the log."""
 
-    def check(self, feed: Feed, site: Site) -> None:
+    def check(self, feed: Feed, site: Site, relation: RelationSchema | None = None) -> None:
         """See ``Control``: it is there."""
 
     def register(self, connection: Connection, feed: Feed, model: LogConnector) -> Clash | None:

@@ -94,7 +94,10 @@ def test_every_fault_of_shape_is_reported_at_once_and_by_the_names_the_user_wrot
         ({"columns": {}}, ("/columns", "invalid_value")),
         ({"key": []}, ("/key", "invalid_value")),
         ({"versioned": {}}, ("/versioned/history_retention", "field_missing")),
-        ({"connector": {"type": "kafka", "topic": "x"}}, ("/connector/type", "not_supported_yet")),
+        (
+            {"connector": {"type": "kafka", "topic": "x", "value": {"format": "debezium"}}},
+            ("/connector/value/format", "not_supported_yet"),
+        ),
         ({"connector": {"type": "pigeon"}}, ("/connector/type", "unknown_value")),
         ({"connector": {"type": "log", "partitions": 0}}, ("/connector/partitions", "invalid_value")),
         ({"connector": {"type": "files", "path": "/x", "format": "xml"}}, ("/connector/format", "unknown_value")),

@@ -1,0 +1,243 @@
+"""What a definition says of a topic of Kafka. Pure: definitions are made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from engine.definition.connector import Clause, ConnectorModel, Location, Place, TopicWords, Traits
+from engine.definition.limits import Expression
+from engine.definition.model import Model
+from engine.definition.names import NAME_PATTERN
+from engine.errors import Problem
+
+FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
+OnLost = Literal["stop", "skip"]
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVER: Final = re.compile(r"([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_FACTS: Final = ("timestamp", "partition", "offset", "headers")
+HEADER: Final = "header:"
+"""Before the name of one header in ``record_columns``."""
+
+_FORMATS: Final[Mapping[str, dict[str, Any]]] = {
+    "JSON": {"format": "json_lenient"},
+    "DELIMITED": {"format": "delimited"},
+    "KAFKA": {"format": "kafka"},
+}
+"""ksqlDB's formats as it reads them. Those of a registry name which one, so they are said in ``KEY_READER`` and ``VALUE_READER``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How a topic's keys, or its values, are read. See ``SideFormat``."""
+
+    format: str
+    registry: str | None
+    schema: str | None
+    message: str
+    is_unwrapped: bool
+    delimiter: str
+    time_unit: str
+    has_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPlace(Place):
+    """A topic, and how it is read. What a reader connects with is not in it.
+
+    Attributes:
+        connection: name of a stored connection; None: ``bootstrap`` is there instead.
+        key: None: keys are not looked at.
+        value: None: values are not looked at.
+        record_columns: column and what of the record it holds.
+        is_skipping: goes on where records were removed before they were read.
+    """
+
+    topic: str
+    connection: str | None
+    bootstrap: str | None
+    key: Side | None
+    value: Side | None
+    record_columns: tuple[tuple[str, str], ...]
+    is_skipping: bool
+
+    def state_part(self) -> Mapping[str, object]:
+        """See ``Place``: the feed's name has a digest of all of it."""
+        return {}
+
+
+def _readable(name: Any) -> Any:
+    if name == "debezium":
+        raise PydanticCustomError(
+            "not_supported_yet",
+            "change events of Debezium are not read from Kafka; let Debezium post them: POST /v1/tables/<name>/records?format=debezium",
+        )
+    return name
+
+
+class SideFormat(Model):
+    """How keys, or values, are written."""
+
+    format: Annotated[FormatName, BeforeValidator(_readable)] = Field(
+        description="`json` is strict, `json_lenient` as ksqlDB; `kafka` is what Kafka's own serialisers write of one number, text or bytes."
+    )
+    registry: str | None = Field(
+        default=None,
+        pattern=NAME_PATTERN,
+        description="Name of a connection of type registry: payloads begin with the number of a schema that it has (json, avro, protobuf).",
+    )
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        max_length=1 << 20,
+        description="An Avro schema or a `.proto` file, where no registry has it.",
+    )
+    message: str = Field(default="", max_length=1_000, description="Of protobuf: which message of the file; empty: the first.")
+    unwrapped: bool = Field(
+        default=False, description="The one column stands alone, without an object or a record around it (json, avro)."
+    )
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="Of delimited: what stands between columns.")
+    time_unit: Literal["s", "ms", "us", "ns"] = Field(
+        default="ms", description="What plain numbers in columns of type timestamp count since 1970 (json)."
+    )
+
+    def side(self, *, has_key: bool) -> Side:
+        """Return it as readers take it."""
+        return Side(
+            self.format, self.registry, self.schema_, self.message, self.unwrapped, self.delimiter, self.time_unit, has_key
+        )  # fmt: skip
+
+
+class ValueFormat(SideFormat):
+    """How values are written."""
+
+    has_key: bool = Field(
+        default=False,
+        description="Key columns stand in the value as well; where `key` is read they must agree. Without `key` they always do.",
+    )
+
+
+class KafkaConnector(ConnectorModel):
+    """A topic of Kafka, read with `read_committed`. Relations that say the same of a topic share its order.
+
+    Without `event_time` a record's event time is its timestamp (CreateTime or LogAppendTime, as the topic is set up). A record without a value
+    is a delete in a table.
+    """
+
+    traits: ClassVar = Traits(has_heads=True, holds="records of a topic", appended_by="produce to its topic")
+    clauses: ClassVar = (
+        Clause("KAFKA_TOPIC", "topic", is_of_topics=True),
+        Clause("CONNECTION", "connection", is_choice=True),
+        Clause("BOOTSTRAP", "bootstrap", is_choice=True),
+        Clause("KEY_READER", "key", "json"),
+        Clause("VALUE_READER", "value", "json"),
+        Clause("RECORD_COLUMNS", "record_columns", "json"),
+        Clause("ON_LOST", "on_lost", "word", ("STOP", "SKIP"), default="STOP"),
+    )
+
+    type: Literal["kafka"] = Field(description="A topic of Kafka.")
+    topic: str = Field(min_length=1, max_length=249, description="Its name.", examples=["orders"])
+    connection: str | None = Field(
+        default=None, pattern=NAME_PATTERN, description="Name of a connection of type kafka (`PUT /v1/connections/{name}`)."
+    )
+    bootstrap: str | None = Field(
+        default=None,
+        max_length=1_000,
+        description="Brokers without TLS and authentication as host:port, in place of a connection.",
+        examples=["broker-1:9092,broker-2:9092"],
+    )
+    key: SideFormat | None = Field(
+        default=None,
+        description="How keys are written: they hold the columns of the relation's `key`. null: keys are not looked at.",
+    )
+    value: ValueFormat | None = Field(
+        default=None, description="How values are written: they hold the other columns. null: values are not looked at."
+    )
+    record_columns: Annotated[dict[str, str], Field(max_length=100)] = Field(
+        default_factory=dict,
+        description="Column → what of the record it holds: `timestamp`, `partition`, `offset`, `headers` (map<string,bytes>, the last of each "
+        "name), or `header:NAME` (string or bytes, the last of that name).",
+        examples=[{"trace": "header:traceparent"}],
+    )
+    on_lost: OnLost = Field(
+        default="stop",
+        description="Where the broker's retention removed records before a query read them: it stops with the reason, or goes on with what is "
+        "there and counts them (`records_lost`).",
+    )
+    where: Expression | None = Field(default=None, description="Which records are this relation's.")
+
+    def location(self, relation: str) -> Location:  # noqa: ARG002 - who names the topic reads it
+        """See ``ConnectorModel``."""
+        key = None if self.key is None else self.key.side(has_key=True)
+        value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
+        place = KafkaPlace(
+            self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()), self.on_lost == "skip"
+        )
+        said = sha256(repr(sorted(asdict(place).items(), key=str)).encode()).hexdigest()[:12]
+        identity = f"kafka:{self.connection or self.bootstrap}/{self.topic}/{said}"
+        return Location(identity, identity, place)
+
+    def named(self) -> Iterator[tuple[str, str | None]]:
+        """See ``ConnectorModel``: a topic has no name of a relation."""
+        yield "/connector/topic", None
+
+    def faults(self) -> Iterator[Problem]:
+        """See ``ConnectorModel``."""
+        if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
+            yield Problem(
+                "/connector/topic",
+                "invalid_value",
+                "the name of a topic has up to 249 letters, digits, dots, _ and -; write such a name",
+            )
+        if (self.connection is None) == (self.bootstrap is None):
+            yield Problem(
+                "/connector/connection",
+                "invalid_value",
+                "say where the topic is, once: `connection`, the name of a stored connection, or `bootstrap`, as host:port",
+            )
+        servers = [] if self.bootstrap is None else self.bootstrap.split(",")
+        if not all(_SERVER.fullmatch(server.strip()) for server in servers):
+            yield Problem(
+                "/connector/bootstrap", "invalid_value", "write host:port, with commas between several, such as broker-1:9092"
+            )
+        if self.key is None and self.value is None and not self.record_columns:
+            yield Problem(
+                "/connector/value", "invalid_value", 'say how values are written, such as {"format": "json"}, or keys in `key`'
+            )
+        for column, what in self.record_columns.items():
+            if what not in _FACTS and not (what.startswith(HEADER) and what != HEADER):
+                yield Problem(
+                    f"/connector/record_columns/{column}",
+                    "invalid_value",
+                    f"a column holds one of {', '.join(_FACTS)} or header:NAME of a record, not {what[:80]!r}",
+                )
+        for name, side in (("key", self.key), ("value", self.value)):
+            if side is not None and side.registry is not None and side.schema_ is not None:
+                yield Problem(
+                    f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`"
+                )
+
+    @classmethod
+    def said_by_topic(cls, words: TopicWords) -> Mapping[str, Any]:
+        """See ``ConnectorModel``."""
+        value = _FORMATS.get(words.value_format)
+        found: dict[str, Any] = {}
+        if value is not None:
+            delimiter = {} if words.value_delimiter == "," else {"delimiter": words.value_delimiter}
+            found["value"] = {**value, **delimiter, **({"unwrapped": True} if words.is_unwrapped else {})}
+        key = _FORMATS.get(words.key_format)
+        if key is not None and words.has_key:
+            delimiter = {} if words.key_delimiter == "," else {"delimiter": words.key_delimiter}
+            found["key"] = {
+                **key,
+                **delimiter,
+                **({"unwrapped": True} if words.is_single_key and words.key_format == "JSON" else {}),
+            }
+        return found

@@ -1,0 +1,47 @@
+"""What the database knows of a topic: which one it is, which partitions it has, how far they were found to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from engine.connectors.log.storage import ensure_feed, find_feed
+from engine.connectors.postgres import Connection
+
+_KNOWN_SQL: Final = "SELECT outside_id FROM log.feed WHERE name = %s"
+_KNOW_SQL: Final = "UPDATE log.feed SET outside_id = %(id)s WHERE name = %(name)s AND outside_id IS NULL"
+_PARTITIONS_SQL: Final = "UPDATE log.feed SET partitions = %(partitions)s WHERE id = %(feed)s AND partitions < %(partitions)s"
+_HEADS_SQL: Final = """
+INSERT INTO log.head AS h (feed_id, partition, start_offset, next_offset)
+SELECT %(feed)s, * FROM unnest(%(partitions)s::int[], %(starts)s::bigint[], %(ends)s::bigint[])
+ON CONFLICT (feed_id, partition) DO UPDATE SET start_offset = excluded.start_offset, next_offset = excluded.next_offset
+WHERE (h.start_offset, h.next_offset) IS DISTINCT FROM (excluded.start_offset, excluded.next_offset)
+"""
+
+
+def known_id(connection: Connection, name: str, found: str) -> str:
+    """Return the id of the topic that a feed is of: ``found`` where none is known so far, which is kept then."""
+    connection.execute(_KNOW_SQL, {"id": found, "name": name})
+    row = connection.execute(_KNOWN_SQL, (name,)).fetchone()
+    return found if row is None or row[0] is None else str(row[0])
+
+
+def note(connection: Connection, name: str, lows: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    """Keep where partitions begin and end, for status, lineage and metrics. A feed that was dropped meanwhile stays so."""
+    feed = find_feed(connection, name)
+    if feed is None:
+        return
+    partitions = sorted(ends)
+    connection.execute(_PARTITIONS_SQL, {"feed": feed.id, "partitions": len(partitions)})
+    given = {
+        "feed": feed.id,
+        "partitions": partitions,
+        "starts": [min(lows.get(each, 0), ends[each]) for each in partitions],
+        "ends": [ends[each] for each in partitions],
+    }
+    connection.execute(_HEADS_SQL, given)
+
+
+def register(connection: Connection, name: str) -> None:
+    """Make a feed's row; its partitions are those that the first look finds."""
+    ensure_feed(connection, name, 1)

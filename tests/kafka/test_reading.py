@@ -1,0 +1,168 @@
+"""What a relation reads of a topic's records: formats, facts of a record, tombstones, refused records, times. On librdkafka's mock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from engine.connectors.connector_kinds import control_of, open_feed
+from engine.connectors.control import Site
+from engine.connectors.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.connectors.kafka.newest import newest_records
+from engine.connectors.log.storage import find_feed
+from engine.connectors.packets import Packet, decode_frame
+from engine.connectors.postgres import Connection
+from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.errors import DefinitionInvalid, SourceUnavailable
+from engine.plan.catalog import feed_of, relation_schema
+from engine.plan.model import Input
+from tests.kafka.topics import Cluster, Sent
+
+NOW_MS = 1_700_000_000_000
+ALL = Limit(10**9, 10**12)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM log.feed")
+        yield connection
+
+
+class Source:
+    """A source over a topic of a cluster's."""
+
+    def __init__(self, connection: Connection, cluster: Cluster, **definition: Any) -> None:
+        self.cluster, self.connection = cluster, connection
+        self.topic = definition["connector"].setdefault("topic", cluster.topic())
+        connector = {"type": "kafka", "bootstrap": cluster.bootstrap, **definition.pop("connector")}
+        model = TableDefinition if "key" in definition else StreamDefinition
+        self.definition = model.model_validate({**definition, "connector": connector})
+        self.relation = relation_schema("sample", self.definition)
+        self.feed = feed_of("sample", self.definition)
+
+    def check(self) -> None:
+        control_of(self.feed).check(self.feed, Site(None, self.connection.info.dsn), self.relation)
+
+    def reader(self) -> FeedReader:
+        assert control_of(self.feed).register(self.connection, self.feed, self.definition.connector) is None
+        return open_feed(self.connection.info.dsn, self.feed, [self.relation])
+
+    def packets(self, split: Split | None = None) -> list[Packet]:
+        reader, names = self.reader(), self.relation.columns.names
+        item = Input(0, "i", self.relation, self.feed, names, names[:1])
+        split = split or Split(0, 0, reader.ends()[0])
+        return list(reader.read(split, ReadRequest([item], NOW_MS, 1)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        frames = [decode_frame(packet.blob) for packet in self.packets() if packet.kind == "data"]
+        return pl.concat(frames).sort("_offset").to_dicts() if frames else []
+
+    def rejects(self) -> list[dict[str, Any]]:
+        frames = [decode_frame(packet.blob) for packet in self.packets() if packet.kind == "reject"]
+        return pl.concat(frames).to_dicts() if frames else []
+
+
+def test_columns_are_of_key_value_headers_and_the_record_itself(connection: Connection, mock: Cluster) -> None:
+    facts = {"trace": "header:trace", "raw": "header:raw", "at": "timestamp", "part": "partition", "place": "offset"}
+    source = Source(
+        connection, mock, key=["k"],
+        columns={
+            "k": "string", "v": "bigint", "trace": "string", "raw": "bytes", "at": "timestamp", "part": "int", "place": "bigint",
+        },
+        connector={"key": {"format": "kafka"}, "value": {"format": "json"}, "record_columns": facts},
+    )  # fmt: skip
+    headers = [("trace", b"no"), ("trace", b"yes"), ("raw", b"\xff")]
+    mock.send(source.topic, [Sent(b'{"v": 7}', b"a", NOW_MS - 5, headers=headers), Sent(b'{"v": 8}', b"b", NOW_MS)])
+    first, second = source.rows()
+    assert {name: first[name] for name in ("k", "v", "trace", "raw", "part", "place")} == {
+        "k": "a", "v": 7, "trace": "yes", "raw": b"\xff", "part": 0, "place": 0,
+    }  # fmt: skip
+    assert (first["_ts"], first["at"].timestamp() * 1_000) == (NOW_MS - 5, NOW_MS - 5)
+    assert (second["k"], second["trace"], second["raw"], second["_ts"]) == ("b", None, None, NOW_MS)
+
+
+def test_a_record_without_a_value_deletes_from_a_table(connection: Connection, mock: Cluster) -> None:
+    source = Source(
+        connection, mock, key=["k"], columns={"k": "string", "v": "bigint"},
+        connector={"key": {"format": "kafka"}, "value": {"format": "json"}},
+    )  # fmt: skip
+    mock.send(source.topic, [Sent(b'{"v": 1}', b"a", NOW_MS), Sent(None, b"a", NOW_MS)])
+    assert [(row["k"], row["v"], row["_op"]) for row in source.rows()] == [("a", 1, 0), ("a", None, 1)]
+
+
+def test_what_cannot_be_read_is_refused_at_its_offset(connection: Connection, mock: Cluster) -> None:
+    source = Source(connection, mock, columns={"v": "bigint"}, connector={"value": {"format": "json"}})
+    mock.send(source.topic, [Sent(value, timestamp_ms=NOW_MS) for value in (b'{"v": 1}', b"{", b'{"v": "x"}', b'{"v": 2}')])
+    source.check()
+    assert [row["offset"] for row in source.rejects()] == [1, 2]
+    assert source.rejects()[0]["excerpt"] == "{"
+
+
+def test_the_time_of_a_record_that_is_refused_as_too_far_ahead_moves_no_head(connection: Connection, mock: Cluster) -> None:
+    source = Source(
+        connection, mock, columns={"v": "bigint"}, max_future_skew="1h", connector={"value": {"format": "json"}}
+    )  # fmt: skip
+    mock.send(source.topic, [Sent(b'{"v": 1}', timestamp_ms=4_000_000_000_000), Sent(b'{"v": 2}', timestamp_ms=NOW_MS - 1)])
+    (chunk,) = source.reader().chunks(0, 0, ALL, is_dated=True)
+    assert chunk.max_ts == NOW_MS - 1
+    assert [row["v"] for row in source.rows()] == [2]
+
+
+def test_reading_from_a_time_asks_the_broker(connection: Connection, mock: Cluster) -> None:
+    source = Source(connection, mock, columns={"v": "bigint"}, connector={"value": {"format": "json"}})
+    mock.send(source.topic, [Sent(b'{"v": %d}' % place, timestamp_ms=NOW_MS + place) for place in range(3)])
+    reader = source.reader()
+    assert reader.starts("earliest")[0] == 0
+    assert reader.starts("latest")[0] == 3
+    assert reader.starts(NOW_MS + 10)[0] == 3
+
+
+def test_newest_records_are_those_of_the_end(connection: Connection, mock: Cluster) -> None:
+    source = Source(connection, mock, columns={"v": "bigint"}, connector={"value": {"format": "json"}})
+    mock.send(source.topic, [Sent(b"%d" % place, b"k") for place in range(50)])
+    found = newest_records(connection.info.dsn, source.feed.place, 3)  # type: ignore[arg-type]
+    assert found.values.to_list() == [b"47", b"48", b"49"]
+    assert found.keys.to_list() == [b"k"] * 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "changed", "expected"),
+    [
+        ({"v": "bigint"}, {"value": {"format": "avro", "schema": "no schema"}}, ("/connector/value", "format_unfit")),
+        ({"v": "timestamp"}, {}, ("/connector/value", "format_differs")),
+        ({"v": "bigint"}, {"record_columns": {"place": "offset"}}, ("/connector/record_columns/place", "unknown_column")),
+        ({"v": "bigint", "place": "string"}, {"record_columns": {"place": "offset"}}, ("/columns/place", "type_mismatch")),
+    ],
+)
+def test_a_definition_that_reads_nothing_of_the_topic_is_refused(
+    columns: dict[str, str], changed: dict[str, Any], expected: tuple[str, str], connection: Connection, mock: Cluster
+) -> None:
+    source = Source(connection, mock, columns=columns, connector={"value": {"format": "json"}, **changed})
+    mock.send(source.topic, [Sent(b'{"v": {}}')])
+    with pytest.raises(DefinitionInvalid) as caught:
+        source.check()
+    assert [(problem.pointer, problem.code) for problem in caught.value.problems] == [expected]
+
+
+def test_a_connection_that_is_not_there_is_refused(connection: Connection, mock: Cluster) -> None:
+    source = Source(
+        connection, mock, columns={"v": "bigint"}, connector={"connection": "nobody", "bootstrap": None, "value": {"format": "json"}}
+    )  # fmt: skip
+    with pytest.raises(DefinitionInvalid, match="nobody") as caught:
+        source.check()
+    assert caught.value.problems[0].code == "connection_missing"
+    with pytest.raises(SourceUnavailable, match="nobody"):
+        source.reader().ends()
+
+
+def test_a_broker_that_is_away_is_told_in_bounded_time(connection: Connection, mock: Cluster) -> None:
+    source = Source(connection, mock, columns={"v": "bigint"}, connector={"value": {"format": "json"}})
+    mock.end()
+    with pytest.raises(SourceUnavailable, match=source.topic):
+        source.check()
+    assert find_feed(connection, source.feed.log_feed) is None

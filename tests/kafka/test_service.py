@@ -1,0 +1,107 @@
+"""A topic read by a whole service: registered, queried and followed over HTTP, also past the broker's end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.client import Client, ServiceError
+from tests.faults.service import service, until
+from tests.kafka.broker import Broker
+from tests.kafka.topics import Cluster, Sent
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PARTITIONS = 3
+ORDERS = {
+    "key": ["customer"],
+    "columns": {"customer": "string", "amount": "bigint", "trace": "string", "place": "bigint"},
+}
+TOTALS = {
+    "name": "totals",
+    "from": {"stream": "orders"},
+    "group_by": ["customer"],
+    "aggregate": {"orders": "count(*)", "amount": "sum(amount)"},
+    "into": {"table": "totals"},
+}
+
+
+def connector(broker: Broker, topic: str) -> dict[str, Any]:
+    return {
+        "type": "kafka",
+        "bootstrap": broker.bootstrap,
+        "topic": topic,
+        "key": {"format": "kafka"},
+        "value": {"format": "json"},
+        "record_columns": {"trace": "header:trace", "place": "offset"},
+    }
+
+
+def orders(start: int, end: int) -> list[Sent]:
+    return [
+        Sent(
+            json.dumps({"amount": number}).encode(),
+            key=f"c{number % 7}".encode(),
+            timestamp_ms=1_700_000_000_000 + number,
+            partition=number % PARTITIONS,
+            headers=[("trace", f"t{number}".encode())],
+        )
+        for number in range(start, end)
+    ]
+
+
+def totals(sent: Sequence[int]) -> dict[str, tuple[int, int]]:
+    counts, sums = Counter[str](), Counter[str]()
+    for number in sent:
+        counts[f"c{number % 7}"] += 1
+        sums[f"c{number % 7}"] += number
+    return {customer: (counts[customer], sums[customer]) for customer in counts}
+
+
+def found(client: Client) -> dict[str, tuple[int, int]]:
+    return {row["customer"]: (row["orders"], row["amount"]) for row in client.rows("totals")}
+
+
+def test_each_record_counts_once_past_a_broker_that_is_killed(own_broker: Broker) -> None:
+    cluster = Cluster(own_broker.bootstrap)
+    topic = cluster.topic(PARTITIONS, flush_messages="1")
+    cluster.send(topic, orders(0, 1_000))
+    with service() as running, Client(running.url) as client:
+        client.register("streams", "orders", {**ORDERS, "connector": connector(own_broker, topic)})
+        client.put_query(TOTALS)
+        until("what was there is counted", lambda: found(client) == totals(range(1_000)), 90)
+
+        cluster.commit(topic, orders(5_000, 5_050), aborts=True)
+        cluster.commit(topic, orders(1_000, 1_500))
+        own_broker.kill()
+        until("the status tells that the source is away", lambda: "source" in json.dumps(client.status("totals")["error"]), 60)
+        own_broker.start()
+        cluster.send(topic, orders(1_500, 2_000))
+        until("what came before and after the kill is counted", lambda: found(client) == totals(range(2_000)), 120)
+        status = client.status("totals")
+    assert status["state"] == "running", status
+
+
+def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) -> None:
+    cluster = Cluster(own_broker.bootstrap)
+    topic = cluster.topic()
+    cluster.send(topic, [Sent(b"no json", key=b"a")])
+    with service() as running, Client(running.url) as client:
+
+        def refusal(**changed: Any) -> tuple[int, list[tuple[str, str]]]:
+            with pytest.raises(ServiceError) as caught:
+                client.register("streams", "orders", {**ORDERS, "connector": {**connector(own_broker, topic), **changed}})
+            body = caught.value.problem
+            return caught.value.status, [(each["pointer"], each["code"]) for each in body["errors"]]
+
+        assert refusal(topic="nowhere") == (422, [("/connector/topic", "topic_missing")])
+        assert refusal() == (422, [("/connector/value", "format_differs")])
+        assert refusal(connection="nobody", bootstrap=None) == (422, [("/connector/connection", "connection_missing")])
+        own_broker.kill()
+        with pytest.raises(ServiceError) as caught:
+            client.register("streams", "orders", {**ORDERS, "connector": connector(own_broker, topic)})
+        assert (caught.value.status, caught.value.problem["code"]) == (503, "source_unavailable")
