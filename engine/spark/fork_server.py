@@ -191,9 +191,9 @@ def _become(request: dict[str, Any], descriptors: list[int], connection: socket.
         code = ending.code if isinstance(ending.code, int) else 1
     except BaseException:  # noqa: BLE001 - the last thing this process does is to say why
         traceback.print_exc()
-    for stream in (sys.stdout, sys.stderr):
+    for written in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
-            stream.flush()  # what is written to a pipe waits in it
+            written.flush()  # what goes to a pipe waits until then
     with suppress(OSError):
         connection.sendall(bytes([code & 0xFF]))
     os._exit(code)

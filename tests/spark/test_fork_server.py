@@ -79,8 +79,9 @@ def modules(tmp_path: Path) -> Path:
 
 
 def start(executable: Path, modules: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    own = {"PYTHONUNBUFFERED": "", "PYTHONPATH": str(modules)}
     return subprocess.Popen(
-        [executable, "-m", *arguments], cwd=modules, env={**os.environ, "PYTHONUNBUFFERED": "", "PYTHONPATH": str(modules), **environment}, text=True,
+        [executable, "-m", *arguments], cwd=modules, env={**os.environ, **own, **environment}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
