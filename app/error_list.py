@@ -400,6 +400,7 @@ _QUERY: Mapping[str, tuple[str, str, bool]] = {
     "state_unavailable": ("The object store with the state is away, or refuses.", "It is tried again; see `slackwater doctor`.", True),
     "state_not_here": ("The state is in another checkpoint directory.", "Start the driver with that directory.", True),
     "suppress_buffer_full": ("A buffer with `when_full: stop` is full.", "Raise its bound, or use emit_early.", False),
+    "target_unavailable": ("Where results are delivered to takes nothing now.", "It is tried again.", True),
     "unknown_schema": ("The schema registry has no schema of this id.", "Register it, or look at who writes the records.", False),
     "waits_for_producer": ("It waits for the query that writes one of its inputs.", "Resume that query; see the detail.", True),
     "worker_lost": ("A worker process was lost.", "It is tried again.", True),
