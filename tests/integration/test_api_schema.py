@@ -72,7 +72,7 @@ def test_the_revision_of_an_older_database_moves_once_and_is_still_read_where_it
             "DROP TABLE log.change_source, log.change_position",
             "DROP TABLE log.task_state",
             "DROP TABLE log.unnamed_segment, log.state_retention, log.deleted_state, log.retained_state, log.retained_commit",
-            "ALTER TABLE log.feed DROP rewound",
+            "ALTER TABLE log.feed DROP rewound, DROP outside_id",
             "ALTER TABLE log.commit DROP COLUMN cursor, DROP COLUMN layout",
             "ALTER TABLE slackwater.query DROP COLUMN fork_of",
         ):

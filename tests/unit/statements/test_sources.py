@@ -102,6 +102,15 @@ def test_what_needs_a_registry_is_not_supported() -> None:
         bound("CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', VALUE_SCHEMA_ID=3);")
 
 
+_TOPIC: dict[str, Any] = {
+    "type": "kafka", "topic": "x", "connection": None, "bootstrap": None, "key": None, "record_columns": {}, "on_lost": "stop", "where": None,
+    "value": {
+        "format": "json_lenient", "registry": None, "schema": None, "message": "", "unwrapped": False, "delimiter": ",", "time_unit": "ms",
+        "has_key": False,
+    },
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("properties", "connector"),
     [
@@ -115,8 +124,19 @@ def test_what_needs_a_registry_is_not_supported() -> None:
             ", FILES_PATH='/a', FILES_FORMAT='csv', FEED_WHERE='v = 1', PARTITIONS=2",
             {"type": "files", "path": "/a", "format": "csv", "where": "v = 1"},
         ),
+        (", BOOTSTRAP='b:1'", {**_TOPIC, "bootstrap": "b:1"}),
+        (
+            """, CONNECTION='c', ON_LOST='SKIP', RECORD_COLUMNS='{"v": "partition"}', VALUE_READER='{"format": "json", "registry": "r"}'""",
+            {
+                **_TOPIC,
+                "connection": "c",
+                "on_lost": "skip",
+                "record_columns": {"v": "partition"},
+                "value": {**_TOPIC["value"], "format": "json", "registry": "r"},
+            },
+        ),
     ],
 )
 def test_properties_say_where_records_come_from(properties: str, connector: dict[str, Any]) -> None:
     action = _source(f"CREATE STREAM s (v INT) WITH (KAFKA_TOPIC='x', FORMAT='JSON'{properties});")
-    assert action.definition.connector.model_dump(mode="json") == connector
+    assert action.definition.connector.model_dump(mode="json", by_alias=True) == connector

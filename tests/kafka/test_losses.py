@@ -1,0 +1,118 @@
+"""What a topic loses, gains and hides while a query reads it. On a real broker, at its reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import TopicPartition
+
+from engine.connectors.feeds import Split
+from engine.connectors.postgres import Connection
+from engine.errors import DataInvalid, DefinitionInvalid, SourceUnavailable
+from tests.faults.service import until
+from tests.kafka.test_reading import ALL, NOW_MS, Source
+from tests.kafka.topics import WAIT_S, Cluster, Sent
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM log.feed")
+        yield connection
+
+
+def records(start: int, end: int) -> list[Sent]:
+    return [Sent(b'{"v": %d}' % place, timestamp_ms=NOW_MS + place) for place in range(start, end)]
+
+
+def source(connection: Connection, kafka: Cluster, **connector: Any) -> Source:
+    return Source(connection, kafka, columns={"v": "bigint"}, connector={"value": {"format": "json"}, **connector})
+
+
+def remove(kafka: Cluster, topic: str, before: int) -> None:
+    """As retention does."""
+    place = TopicPartition(topic, 0, before)
+    kafka.admin.delete_records([place])[place].result(WAIT_S)
+
+
+def test_aborted_and_open_transactions_are_not_read_and_leave_gaps(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    kafka.send(found.topic, records(0, 2))
+    kafka.commit(found.topic, records(10, 13), aborts=True)
+    kafka.commit(found.topic, records(2, 4))
+    assert found.reader().ends() == {0: 9}
+    assert [(row["_offset"], row["v"]) for row in found.rows()] == [(0, 0), (1, 1), (6, 2), (7, 3)]
+    assert [chunk.end_offset for chunk in found.reader().chunks(0, 0, ALL, is_dated=True)] == [9]
+
+
+def test_records_that_retention_removed_stop_the_query(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    kafka.send(found.topic, records(0, 10))
+    remove(kafka, found.topic, 4)
+    with pytest.raises(DataInvalid, match="records 0 to 3 were removed by its retention"):
+        found.packets(Split(0, 0, 10))
+
+
+def test_records_that_retention_removed_are_counted_where_they_may_be_lost(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka, on_lost="skip")
+    kafka.send(found.topic, records(0, 10))
+    remove(kafka, found.topic, 4)
+    assert [row["v"] for row in found.rows()] == [4, 5, 6, 7, 8, 9]
+    stats = [json.loads(packet.blob)["counters"] for packet in found.packets(Split(0, 0, 10)) if packet.kind == "stats"]
+    assert stats == [[["i", "records_lost", 4]]]
+
+
+def test_a_topic_that_was_made_again_is_another_one(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    kafka.send(found.topic, records(0, 2))
+    assert found.reader().ends() == {0: 2}
+    kafka.delete(found.topic)
+    with pytest.raises(SourceUnavailable, match="there is no topic"):
+        found.reader().ends()
+    kafka.topic(name=found.topic)
+    with pytest.raises(DataInvalid, match="deleted and made again"):
+        found.reader().ends()
+
+
+def test_partitions_may_be_added(connection: Connection, kafka: Cluster) -> None:
+    found = source(connection, kafka)
+    reader = found.reader()
+    assert reader.ends() == {0: 0}
+    kafka.grow(found.topic, 3)
+
+    def ends() -> object:
+        with suppress(SourceUnavailable):  # a new partition has no leader yet: asked again, as queries do
+            return reader.ends()
+        return None
+
+    until("the broker tells of them", lambda: ends() == {0: 0, 1: 0, 2: 0}, 30)
+    row = connection.execute("SELECT partitions FROM log.feed WHERE name = %s", (found.feed.log_feed,)).fetchone()
+    assert row is not None
+    assert row[0] == 3
+
+
+def test_a_topic_that_is_not_there_is_refused(connection: Connection, kafka: Cluster) -> None:
+    with pytest.raises(DefinitionInvalid, match="create it") as caught:
+        source(connection, kafka, topic="nowhere").check()
+    assert [(problem.pointer, problem.code) for problem in caught.value.problems] == [("/connector/topic", "topic_missing")]
+
+
+def test_a_broker_that_says_nothing_any_more_is_given_up(
+    connection: Connection, own_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.connectors.kafka.client.SILENT_S", 2.0)
+    found = source(connection, Cluster(own_broker.bootstrap))
+    found.cluster.send(found.topic, records(0, 10))
+    split = Split(0, 0, found.reader().ends()[0])
+    own_broker.freeze()
+    with pytest.raises(SourceUnavailable, match="no record comes"):
+        found.packets(split)
+    own_broker.thaw()
+    assert len([packet for packet in found.packets(split) if packet.kind == "data"]) == 1
