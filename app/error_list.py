@@ -367,6 +367,10 @@ _RECORD: _Texts = {
     "record_too_long": ("The record has more than 16 MiB.", "Send less in one record."),
     "not_finite": ("A number is NaN or infinite.", "Send null instead."),
     "record_cut": ("The record was too long to be kept whole.", "Send it again from where it came."),
+    "value_unavailable": (
+        "The change does not hold a large value that did not change.",
+        "Set REPLICA IDENTITY FULL on the table in the database.",
+    ),
     "wrong_type": ("A value is not of its column's type.", "Send the type, or declare another."),
 }
 

@@ -9,15 +9,18 @@ import re
 from typing import Final
 
 _END: Final = b"\r\n\r\n"
-_OFFER: Final = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
+_OFFER: Final = re.compile(rb"\r\nupgrade:[ \t]{0,8}h2c[ \t]{0,8}(?=\r\n)", re.IGNORECASE)
 
 
 def without_offer(data: bytes) -> bytes:
     """Take the offer out of the head of a request.
 
     Args:
-        data: what came where a head was expected. Only of a head that comes in one piece the offer is found; clients send it so.
+        data: begins with a head's first byte. Only of a head that comes in one piece the offer is found; clients send it so.
+            Nothing else is touched: a byte less of a body would make the next request a part of it.
     """
     end = data.find(_END)
-    head = data if end < 0 else data[: end + 2]
+    if end < 0:
+        return data
+    head = data[: end + 2]
     return data if _OFFER.search(head) is None else _OFFER.sub(b"", head) + data[len(head) :]

@@ -50,7 +50,8 @@ def impatient_protocol(timeout_s: float) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             self._received += len(data)
-            super().data_received(data if self._part == "body" else without_offer(data))
+            begins_head = self._part is None or (self._part == "head" and self._head_bytes == 0)
+            super().data_received(without_offer(data) if begins_head else data)
             # Between requests nothing but line ends can come without a request's beginning; the keep-alive timer is off by then.
             is_between = self._part is None and (self.cycle is None or self.cycle.response_complete)
             part = "head" if is_between else self._part

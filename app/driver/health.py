@@ -7,6 +7,9 @@ from dataclasses import dataclass
 FAILED_LIVES = 3
 """Drivers that ended soon, one after another. One or two may be an accident: a killed process, a database that went away."""
 
+LIVES_AT_ONCE = 5
+"""So many short lives in a row are followed at once where the drivers had become ready: what ends more of them would end the next one, too."""
+
 READY_WITHIN_S = 180.0
 """A cold machine compiles Python and starts a JVM in half a minute, a loaded one takes several times as long."""
 
@@ -72,11 +75,12 @@ class DriverHealth:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next driver is started. One that was ready is followed at once, however short its life was."""
-        if self.failed_starts == 0:
+        """How long to wait before the next driver is started. One that was ready is followed at once, unless many in a row had short lives."""
+        failed = self.failed_starts or max(0, self.failed_lives - LIVES_AT_ONCE)
+        if failed == 0:
             return 0.0
         longest = LONGEST_AFTER_KILL_S if self.was_killed else LONGEST_RESTART_S
-        return min(longest, FIRST_RESTART_S * 2.0 ** min(self.failed_starts, 10))
+        return min(longest, FIRST_RESTART_S * 2.0 ** min(failed, 10))
 
     def trouble(self, now_s: float) -> str | None:
         """Say why no driver is ready, for a person; None where one is, or may still come up. Names no path and no record."""

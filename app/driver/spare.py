@@ -20,7 +20,7 @@ import psutil
 import structlog
 
 from app.driver.process_group import end_session
-from app.driver.spawning import Spawned, Spawning
+from app.driver.spawning import Spawned, Spawning, open_log
 from app.driver.turn import GO, READY
 from engine.python_processes import CODE
 
@@ -89,7 +89,7 @@ class Spares:
             await self.end()
             self._said_ready = None
             self._due_at = now + AGAIN_S
-        if self._held is None and now >= self._due_at and psutil.virtual_memory().available >= LEAST_FREE_BYTES:
+        if self._held is None and now >= self._due_at:
             await self._start()
         if self.ready_pid != self._said_ready:
             self._said_ready = self.ready_pid
@@ -101,18 +101,21 @@ class Spares:
         if self._held is None:
             return None
         held, process = self._held, self._held.spawned.process
-        code = await asyncio.to_thread(code_stamp, self._code)
-        refusal = (
-            "ended" if process.returncode is not None
-            else "other_code" if code != held.code
-            else "not_ready" if not held.is_ready
-            else None
-        )  # fmt: skip
-        if refusal is None:
-            try:
-                held.turn.sendall(GO)
-            except ConnectionError:
-                refusal = "ended"
+        try:
+            code = await asyncio.to_thread(code_stamp, self._code)
+            refusal = (
+                "ended" if process.returncode is not None
+                else "other_code" if code != held.code
+                else "not_ready" if not held.is_ready
+                else None
+            )  # fmt: skip
+            if refusal is None:
+                with open_log(self._spawning.log_path) as output:  # the one that it was started with may have been put aside
+                    socket.send_fds(held.turn, [GO], [output.fileno()])
+        except ConnectionError:
+            refusal = "ended"
+        except OSError as error:  # a driver starts without a spare, too
+            refusal = error.strerror or type(error).__name__
         if refusal is not None:
             log.info("spare_not_taken", pid=process.pid, reason=refusal)
             await self.end()
@@ -133,18 +136,37 @@ class Spares:
         await held.spawned.process.wait()
 
     async def _start(self) -> None:
-        code = await asyncio.to_thread(code_stamp, self._code)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                spawned = await self._spawning.spawn(theirs.fileno())
-            except OSError as error:
-                ours.close()
-                log.warning("spare_not_started", error=error.strerror or type(error).__name__)
-                self._due_at = time.monotonic() + AGAIN_S
+        """Start one where there is memory for it. What goes wrong concerns nobody else: there is none for a while."""
+        ours: socket.socket | None = None
+        try:
+            if free_memory() < LEAST_FREE_BYTES:
                 return
+            code = await asyncio.to_thread(code_stamp, self._code)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                spawned = await self._spawning.spawn(theirs.fileno())
+        except (OSError, psutil.Error) as error:
+            if ours is not None:
+                ours.close()
+            log.warning("spare_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
+            self._due_at = time.monotonic() + AGAIN_S
+            return
         self._held = _Held(spawned, ours, code)
         log.info("spare_spawned", pid=spawned.process.pid)
+
+
+def free_memory(container: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the bytes of memory that nobody uses, of the host, or of the container where that has a bound.
+
+    Args:
+        container: where the kernel tells of it (cgroup v2).
+    """
+    free = psutil.virtual_memory().available
+    with suppress(OSError, ValueError, KeyError):  # there is none, or it has no bound ("max")
+        most, used = (int((container / name).read_text()) for name in ("memory.max", "memory.current"))
+        told = dict(line.split(maxsplit=1) for line in (container / "memory.stat").read_text().splitlines())
+        free = min(free, most - used + int(told["inactive_file"]))
+    return free
 
 
 def code_stamp(code: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,10 @@ from pathlib import Path
 from typing import IO
 from uuid import UUID
 
+import structlog
+
 MAX_LOG_BYTES = 64 * 1024 * 1024
+log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Spawning:
         """
         driver_id = uuid.uuid4()
         spare = [] if turn is None else ["--spare"]
-        with _open_log(self.log_path) as output:
+        with open_log(self.log_path) as output:
             process = await asyncio.create_subprocess_exec(
                 *self.command,
                 "--driver-id",
@@ -69,17 +71,16 @@ class Spawning:
         return Spawned(driver_id, process)
 
     def put_log_aside(self) -> None:
-        """Copy a log that has grown large, and empty it: a spare that waits has it open. Call it while no driver works."""
-        if not self.log_path.exists() or self.log_path.stat().st_size <= MAX_LOG_BYTES:
-            return
-        aside = self.log_path.with_suffix(".log.1")
-        aside.unlink(missing_ok=True)
-        aside.touch(mode=0o600)
-        shutil.copyfile(self.log_path, aside)
-        os.truncate(self.log_path, 0)
+        """Begin a new log where the one there is has grown large; a log that cannot be put aside keeps no driver from starting."""
+        try:
+            if self.log_path.exists() and self.log_path.stat().st_size > MAX_LOG_BYTES:
+                self.log_path.replace(self.log_path.with_suffix(".log.1"))
+        except OSError as error:
+            log.warning("driver_log_not_put_aside", error=error.strerror or type(error).__name__)
 
 
-def _open_log(path: Path) -> IO[bytes]:
+def open_log(path: Path) -> IO[bytes]:
+    """Open the file where drivers write what they say, for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     return path.open("ab")

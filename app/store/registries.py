@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -23,6 +24,9 @@ DEADLINE_S: Final = 6.0
 
 MOST: Final = 32
 
+_Made = tuple[datetime, int]
+"""When a connection was made, and its version, which begins anew with a connection made again under the name."""
+
 
 class Registries:
     """Registries by name.
@@ -35,7 +39,7 @@ class Registries:
     def __init__(self, database: Database, surroundings: Surroundings) -> None:
         self._database = database
         self._surroundings = surroundings
-        self._known: OrderedDict[str, tuple[int, Registry]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[_Made, Registry]] = OrderedDict()
 
     async def get(self, name: str) -> Registry:
         """Return the client of a connection as it is now.
@@ -67,13 +71,15 @@ class Registries:
             registry.close()
         self._known.clear()
 
-    def _found(self, name: str) -> tuple[int, Registry]:
+    def _found(self, name: str) -> tuple[_Made, Registry]:
         with self._database.inspection.begin() as transaction:
             row = get_connection(transaction, name)
         known = self._known.get(name)
-        if known is not None and known[0] == row.version:
+        if known is not None and known[0] == (row.created_at, row.version):
             return known
         try:
-            return row.version, Registry(settings_of(resolved(row.stored, self._surroundings), TIMEOUT_S, DEADLINE_S))
+            return (row.created_at, row.version), Registry(
+                settings_of(resolved(row.stored, self._surroundings), TIMEOUT_S, DEADLINE_S)
+            )
         except (SecretMissing, CertificateUnreadable) as error:
             raise SourceUnavailable(f"connection '{name}': {error}") from None

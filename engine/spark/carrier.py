@@ -244,13 +244,19 @@ class Carrier:
         Spark cancels the jobs that it finds, and waits. One that begins right behind that may wait in turn for a commit that will not come
         (``engine.connectors.task_states.await_batch``), so it is looked for again and again.
         """
-        stopper, deadline = threading.Thread(target=query.stop, daemon=True), time.monotonic() + timeout
+        stopper = threading.Thread(target=query.stop, daemon=True)
         stopper.start()
-        while stopper.is_alive() and (left_s := deadline - time.monotonic()) > 0:
-            stopper.join(min(CANCEL_EVERY_S, left_s))
-            if stopper.is_alive():
-                self._spark.sparkContext.cancelJobGroup(query.runId)
+        # In threads of their own: a JVM that hangs answers neither.
+        threading.Thread(target=self._cancel_until, args=(stopper, query, timeout), daemon=True).start()
+        stopper.join(timeout)
         return not stopper.is_alive()
+
+    def _cancel_until(self, stopper: threading.Thread, query: StreamingQuery, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while stopper.is_alive() and time.monotonic() < end:
+            stopper.join(CANCEL_EVERY_S)
+            with suppress(Exception):  # of a JVM that is gone; nothing of it runs any more
+                self._spark.sparkContext.cancelJobGroup(query.runId)
 
     def await_end(self, timeout: float | None) -> bool:
         """Wait until the stream ended, and its last commit; returns whether they did."""

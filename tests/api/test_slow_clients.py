@@ -152,3 +152,20 @@ def test_a_body_behind_an_offer_of_http2_is_read(connection: socket.socket, offe
             assert more, answer
             answer += more
         assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("behind_head", range(-5, 3))
+def test_no_byte_of_a_body_is_taken_for_an_offer_wherever_it_is_cut(connection: socket.socket, behind_head: int) -> None:
+    body = b'{"name": "as Java\r\nUpgrade: h2c\r\n sends it"}'
+    head = b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    request, at = head + body, len(head) + behind_head
+    for _ in range(2):
+        connection.sendall(request[:at])
+        time.sleep(0.05)  # so that the parts come as two
+        connection.sendall(request[at:])
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n%d" % len(body)):
+            more = connection.recv(4_096)
+            assert more, answer
+            answer += more
+        assert answer.startswith(b"HTTP/1.1 200")

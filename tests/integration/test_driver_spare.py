@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.driver.process_group import session_members
-from app.driver.spare import Spares
+from app.driver.spare import Spares, free_memory
 from app.driver.spawning import MAX_LOG_BYTES, Spawning
 from app.driver.supervisor import Supervisor
 from engine.python_processes import CODE
@@ -159,3 +159,46 @@ async def test_a_spare_writes_into_the_log_that_was_put_aside_meanwhile(tmp_path
         await taken.process.wait()
         assert path.read_text().startswith("True")
         assert (tmp_path / "driver.log.1").stat().st_size == MAX_LOG_BYTES + 1
+
+
+async def test_what_goes_wrong_with_a_spare_concerns_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("app.driver.spare.socket.socketpair", none_left)
+    async with spares(tmp_path) as held:
+        with capture_logs() as logs:
+            await held.keep()
+            await held.keep()
+            assert await held.take() is None
+        assert [(entry["event"], entry["error"]) for entry in logs] == [("spare_not_started", "Too many open files")]
+
+
+async def test_a_spare_of_code_that_cannot_be_looked_at_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_code: Path) -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    async with spares(tmp_path) as held:
+        await held.keep()
+        await spare_of(held)
+        monkeypatch.setattr("app.driver.spare.code_stamp", gone)
+        assert await held.take() is None
+
+
+def test_a_log_that_cannot_be_put_aside_keeps_no_driver_from_starting(tmp_path: Path) -> None:
+    path = tmp_path / "driver.log"
+    with path.open("ab") as output:
+        output.truncate(MAX_LOG_BYTES + 1)
+    (tmp_path / "driver.log.1").mkdir()
+    with capture_logs() as logs:
+        Spawning(WAITING, {}, path).put_log_aside()
+    assert [entry["event"] for entry in logs] == ["driver_log_not_put_aside"]
+
+
+def test_memory_that_a_container_may_not_have_is_not_free(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("2500000\n")
+    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 100000\n")
+    assert free_memory(tmp_path) == 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_memory(tmp_path) > 1 << 20

@@ -16,7 +16,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _LAST_SHIFT: Final = 28
 """Of a length of 32 bits; no body is longer."""
 
-_decode = json.JSONDecoder().raw_decode
+_decode = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
+"""Finds where a value ends. Numbers stay texts: Python refuses to read those of more than 4,300 digits."""
 
 
 def whole(body: bytes) -> pl.Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast, get_args
 
@@ -12,6 +12,7 @@ from engine.connectors.bodies import JSON_TYPES, LINE_TYPES
 from engine.connectors.canonical import reject_rows
 from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.avro.reader import AvroReader
+from engine.connectors.formats.debezium.positions import ORIGIN
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -201,6 +202,10 @@ def _protobuf(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
     return Posted(*_read(length_delimited(body), relation, reader_of(config).read))
 
 
+MAX_ORIGINS: Final = 16
+"""Databases whose changes one body may hold: for each, the positions of its keys are looked up while the append waits."""
+
+
 def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: SchemaStore) -> Posted:
     if relation.kind != "table":
         raise FormatInvalid("change events are of a table's rows; send them to /v1/tables/{name}/records", "format")
@@ -214,6 +219,8 @@ def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
         raise FormatInvalid(f"decimals are {' or '.join(get_args(Decimals))}, not {decimals[:20]!r}", "decimals")
     if encoding == "avro" and not asked.has_registry:
         raise FormatInvalid("change events in avro name their schemas: name the connection of a schema registry", "registry")
+    if encoding == "avro" and (given := next((name for name in ("time_unit", "decimals") if asked.option(name)), None)):
+        raise FormatInvalid(f"{given} is of JSON; in avro the schemas say what values are", given)
     settings = DebeziumSettings(
         relation.columns,
         relation.key,
@@ -223,9 +230,11 @@ def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
         cast("Decimals | None", decimals),
     )
     reader = DebeziumReader(settings, store)
-    payloads = whole(body) if asked.has_registry else json_values(body, asked.media_type)
+    payloads = whole(body) if asked.has_registry or not body else json_values(body, asked.media_type)
     check_width(len(payloads), relation)
     rows = reader.rows(_without_tombstones(payloads))
+    if (count := rows.raw.get_column(ORIGIN).n_unique()) > MAX_ORIGINS:
+        raise BodyMalformed(f"its changes are of {count:,} databases, and may be of {MAX_ORIGINS}; send them in several parts")
     raw = rows.raw.rename({"$event_time_ms": "_ts"}) if relation.event_time is None else rows.raw
     control = [name for name in rows.raw.columns if name in ("_position", "_origin", "_is_exact")]
     return Posted(raw.drop(control), rows.rejects, rows.raw.select(control))
@@ -258,5 +267,3 @@ POSTED: Final[dict[str, BodyFormat]] = {
     "debezium": BodyFormat((*_JSON, *_AVRO), ("registry", "encoding", "time_unit", "decimals"), _debezium),
 }
 """By name."""
-
-OPTIONS: Final[Sequence[str]] = tuple(dict.fromkeys(name for each in POSTED.values() for name in each.options))

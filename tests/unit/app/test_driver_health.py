@@ -58,6 +58,16 @@ def test_a_driver_that_was_ready_is_followed_at_once_however_often_it_is_killed(
         assert health.pause_s == 0.0
 
 
+def test_drivers_that_become_ready_and_end_again_and_again_are_started_more_seldom() -> None:
+    health = DriverHealth(unready_since=0.0)
+    pauses = []
+    for at_s in range(9):
+        health.saw_ready(float(at_s))
+        health.ended(1, 0.5, float(at_s))
+        pauses.append(health.pause_s)
+    assert pauses == [0.0] * 5 + [1.0, 2.0, 4.0, 8.0]
+
+
 def test_drivers_that_do_not_come_up_are_started_ever_more_seldom_killed_ones_less_so() -> None:
     health = DriverHealth(unready_since=0.0)
     pauses = []

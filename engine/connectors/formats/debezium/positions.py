@@ -18,6 +18,7 @@ IS_EXACT: Final = "_is_exact"
 _DIGITS: Final = 20
 _FILE_DIGITS: Final = 10
 _SNAPSHOT: Final = "r"
+_MOST_CHARS: Final = 250
 
 
 def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
@@ -44,10 +45,15 @@ def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
     number = pl.coalesce("row", "event_serial_no", pl.lit(0)).cast(pl.String).str.zfill(_FILE_DIGITS)
     names = [pl.col(name).cast(pl.String).fill_null("") for name in ("connector", "name", "db")]
     return frame.select(
-        pl.concat_str(place, kind, number).alias(POSITION),
-        pl.concat_str(names, separator="/").alias(ORIGIN),
+        _bounded(pl.concat_str(place, kind, number)).alias(POSITION),
+        _bounded(pl.concat_str(names, separator="/")).alias(ORIGIN),
         pl.col("scn").is_null().alias(IS_EXACT),
     ).get_columns()
+
+
+def _bounded(text: pl.Expr) -> pl.Expr:
+    """Keep a text to what a key of a database's index may be. No database's own names and positions come near that."""
+    return text.str.replace_all("\0", "", literal=True).str.slice(0, _MOST_CHARS)
 
 
 def without_older(

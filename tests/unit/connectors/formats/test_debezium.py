@@ -150,6 +150,12 @@ def test_what_is_no_change_of_a_row_is_a_reject_with_its_reason() -> None:
     assert ops(changes) == [(10, "upsert", 5, "a")]
 
 
+def test_a_value_that_the_event_does_not_hold_is_refused_and_not_stored() -> None:
+    changes = read([text(event("u", row(1), row(1, "__debezium_unavailable_value"))), text(event("u", row(1), row(1, "new")))])
+    assert changes.rejects.select("offset", "reason").rows() == [(0, "value_unavailable")]
+    assert ops(changes) == [(1, "upsert", 1, "new")]
+
+
 def test_a_text_for_a_decimal_without_a_schema_is_not_guessed_at() -> None:
     plain = [text(event("c", after={**row(1), "price": "1234"}), has_schema=False)]
     assert read(plain, time_unit="us").rejects["reason"].to_list() == ["decimal_unclear"]
