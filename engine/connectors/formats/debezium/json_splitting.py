@@ -7,7 +7,7 @@ beginning is looked at anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +18,10 @@ from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 
 _MAX_BEGINNINGS: Final = 64
-"""Different schemas of one batch that are looked for in the bytes; what is beyond is read one by one."""
+"""Different beginnings of one batch that are looked for in the bytes, and schemas of what is beyond."""
+
+_Bad = tuple[int, str, str, str]
+"""A row of rejects."""
 
 _SPACES: Final = " \t\r\n"
 _decode = json.JSONDecoder().raw_decode
@@ -42,27 +45,50 @@ def split(payloads: pl.Series) -> tuple[list[Bodies], pl.DataFrame]:
     """Return the envelopes by schema, and the payloads that are no JSON object."""
     left = np.arange(len(payloads), dtype=np.int64)
     found: list[Bodies] = []
-    bad: list[tuple[int, str, str, str]] = []
-    for turn in range(_MAX_BEGINNINGS + 1):
+    bad: list[_Bad] = []
+    for _ in range(_MAX_BEGINNINGS):
         if not len(left):
             break
-        is_last = turn == _MAX_BEGINNINGS
-        for place in left.tolist() if is_last else [int(left[0])]:
-            try:
-                schema, beginning, body = _beginning(payloads[place])
-            except (ValueError, RecursionError) as error:
-                bad.append((place, "malformed_json", str(error)[:300], excerpt_of_bytes(payloads[place])))
-                left = left[left != place] if not is_last else left
-                continue
-            if is_last or beginning is None:
-                found.append(Bodies(schema, np.array([place], np.int64), pl.Series([body], dtype=pl.Binary)))
-                left = left[left != place] if not is_last else left
-                continue
-            left, bodies = _alike(payloads, left, schema, beginning)
-            found.append(bodies)
-        if is_last:
-            left = left[:0]
+        place = int(left[0])
+        try:
+            schema, beginning, body = _beginning(payloads[place])
+        except (ValueError, RecursionError) as error:
+            bad.append(_malformed(payloads, place, str(error)))
+            left = left[1:]
+            continue
+        if beginning is None:
+            found.append(Bodies(schema, np.array([place], np.int64), pl.Series([body], dtype=pl.Binary)))
+            left = left[1:]
+            continue
+        left, bodies = _alike(payloads, left, schema, beginning)
+        found.append(bodies)
+    found += _by_schema(payloads, left.tolist(), bad)
     return found, reject_rows(sorted(bad)) if bad else empty_rejects()
+
+
+def _by_schema(payloads: pl.Series, places: Sequence[int], bad: list[_Bad]) -> list[Bodies]:
+    """Put envelopes that begin in many ways together by what their schemas say: each group is read in a pass of its own."""
+    groups: dict[str, tuple[Any, list[int], list[bytes]]] = {}
+    for place in places:
+        try:
+            schema, _, body = _beginning(payloads[place])
+        except (ValueError, RecursionError) as error:
+            bad.append(_malformed(payloads, place, str(error)))
+            continue
+        said = json.dumps(schema, sort_keys=True)
+        if said not in groups and len(groups) == _MAX_BEGINNINGS:
+            bad.append(
+                _malformed(payloads, place, f"more than {_MAX_BEGINNINGS} different schemas come at once; send fewer events")
+            )
+            continue
+        _, own, texts = groups.setdefault(said, (schema, [], []))
+        own.append(place)
+        texts.append(body)
+    return [Bodies(schema, np.array(own, np.int64), pl.Series(texts, dtype=pl.Binary)) for schema, own, texts in groups.values()]
+
+
+def _malformed(payloads: pl.Series, place: int, detail: str) -> _Bad:
+    return place, "malformed_json", detail[:300], excerpt_of_bytes(payloads[place])
 
 
 def _alike(

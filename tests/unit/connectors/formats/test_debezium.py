@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from engine.connectors.canonical import canonicalise
+from engine.connectors.formats.debezium.json_splitting import split
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings
 from engine.connectors.formats.port import FormatInvalid
@@ -148,6 +149,19 @@ def test_what_is_no_change_of_a_row_is_a_reject_with_its_reason() -> None:
         7: "malformed_json", 8: "malformed_json", 9: "malformed_json",
     }  # fmt: skip
     assert ops(changes) == [(10, "upsert", 5, "a")]
+
+
+def test_events_that_begin_in_many_ways_are_read_together_and_in_their_order() -> None:
+    spaced = [b" " * (place % 7 + 1) + text(event("c", after=row(place))) for place in range(200)]
+    groups, rejects = split(pl.Series(spaced, dtype=pl.Binary))
+    assert (len(groups) <= 66, rejects.height) == (True, 0)
+    assert [key for _, _, key, _ in ops(read(spaced))] == list(range(200))
+
+
+def test_more_schemas_than_one_body_may_have_are_refused_one_by_one() -> None:
+    _, rejects = split(pl.Series([b' {"schema": %d, "payload": {}}' % number for number in range(200)], dtype=pl.Binary))
+    assert rejects.height == 200 - 2 * 64
+    assert "more than 64 different schemas" in rejects["detail"][0]
 
 
 def test_a_value_that_the_event_does_not_hold_is_refused_and_not_stored() -> None:
