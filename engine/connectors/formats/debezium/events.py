@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +12,7 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.debezium.positions import positions_of, without_older
 from engine.connectors.formats.debezium.settings import SOURCE
+from engine.connectors.formats.debezium.unavailable import is_unavailable
 from engine.connectors.formats.port import Read
 from engine.connectors.nesting import structs_from
 from engine.definition.types import Schema
@@ -20,7 +20,6 @@ from engine.definition.types import Schema
 _UPSERTS: Final = ("c", "r", "u")
 _DELETE, _TRUNCATE = "d", "t"
 _PLAIN: Final = {"op": pl.String(), "ts_ms": pl.Int64()}
-_UNAVAILABLE: Final = ("__debezium_unavailable_value", base64.b64encode(b"__debezium_unavailable_value").decode())
 _REASONS: Final = {
     "table_truncated": "the table was truncated at its source; its rows are still here: delete them, or let Debezium skip truncations",
     "not_a_change": "it is no change of a row: no insert, update, delete or read of a snapshot",
@@ -155,24 +154,10 @@ def _reasons(frame: pl.DataFrame) -> pl.Series:
         .then(pl.lit("not_a_change"))
         .when((op == _DELETE) & pl.col("before").is_null() | (op != _DELETE) & pl.col("after").is_null())
         .then(pl.lit("row_missing"))
-        .when((op != _DELETE) & _is_unavailable(frame.schema["after"]))
+        .when((op != _DELETE) & is_unavailable(frame.schema["after"], "after"))
         .then(pl.lit("value_unavailable"))
         .otherwise(None)
     ).to_series()
-
-
-def _is_unavailable(row: pl.DataType) -> pl.Expr:
-    """Whether a field of ``after`` has what Debezium writes in place of a large value that did not change: a text, or its bytes."""
-    fields = {field.name: field.dtype for field in row.fields} if isinstance(row, pl.Struct) else {}
-    after = pl.col("after").struct
-    found = [
-        after.field(name).cast(pl.String, strict=False).is_in(_UNAVAILABLE)
-        if dtype == pl.String
-        else after.field(name) == _UNAVAILABLE[0].encode()
-        for name, dtype in fields.items()
-        if dtype in (pl.String, pl.Binary)
-    ]
-    return pl.any_horizontal(*found).fill_null(value=False) if found else pl.lit(value=False)
 
 
 def _time() -> pl.Expr:

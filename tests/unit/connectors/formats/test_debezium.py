@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -168,6 +170,30 @@ def test_a_value_that_the_event_does_not_hold_is_refused_and_not_stored() -> Non
     changes = read([text(event("u", row(1), row(1, "__debezium_unavailable_value"))), text(event("u", row(1), row(1, "new")))])
     assert changes.rejects.select("offset", "reason").rows() == [(0, "value_unavailable")]
     assert ops(changes) == [(1, "upsert", 1, "new")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("string", "__debezium_unavailable_value"),
+        ("string", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="),
+        ("bytes", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="),
+        ("string", '{"__debezium_unavailable_value":"__debezium_unavailable_value"}'),
+        ("array<string>", ["__debezium_unavailable_value"]),
+        (
+            "array<string>",
+            [str(uuid.UUID(bytes=hashlib.md5(b"__debezium_unavailable_value", usedforsecurity=False).digest(), version=3))],
+        ),
+        ("array<bigint>", list(b"__debezium_unavailable_value")),
+        ("array<double>", list(b"__debezium_unavailable_value")),
+    ],
+)
+def test_a_value_that_is_not_there_is_known_in_each_type(kind: str, value: Any) -> None:
+    columns = Schema((("id", parse_type("bigint")), ("large", parse_type(kind))))
+    events = [event("u", after={"id": 1, "large": large}) for large in (value, None, value[:-1])]
+    reader = DebeziumReader(DebeziumSettings(columns, ("id",)))
+    changes = reader.read(pl.Series([text(each, has_schema=False) for each in events], dtype=pl.Binary))
+    assert changes.rejects.select("offset", "reason").rows() == [(0, "value_unavailable")]
 
 
 def test_a_text_for_a_decimal_without_a_schema_is_not_guessed_at() -> None:
