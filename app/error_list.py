@@ -348,12 +348,17 @@ _RECORD: _Texts = {
         "Write it with a schema registry, or leave `registry` out.",
     ),
     "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
+    "position_not_read": (
+        "Where the change stands in its database's log cannot be kept.",
+        "Take U+0000 out of `topic.prefix`, and send positions as Debezium writes them.",
+    ),
     "row_missing": ("The change has no row.", "Set REPLICA IDENTITY, and do not drop `before` and `after`."),
     "schema_not_read": ("The record's schema has something that is not read.", "See the detail for what to send instead."),
     "table_truncated": (
         "The table was truncated at its source; its rows are still here.",
         "Delete them, or let Debezium skip truncations (`skipped.operations=t`).",
     ),
+    "too_many_origins": ("The body has changes of many databases.", "Send those of each by themselves."),
     "event_time_missing": ("The record has no event time.", "Send the column that `event_time` names."),
     "event_time_out_of_range": (
         "The event time is not between 1970 and 9999.",

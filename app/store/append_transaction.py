@@ -18,7 +18,7 @@ from app.domain.idempotency import TTL_MS, key_reused
 from app.domain.values import instant
 from app.errors import Unprocessable
 from app.store.append_targets import Target
-from app.store.change_positions import newer_alone
+from app.store.change_positions import lock_origins, newer_alone
 from engine.connectors.log.storage import (
     APPEND_SQL,
     BATCH_BYTES,
@@ -214,13 +214,13 @@ def _same_answer(item: AppendItem, digest: bytes, outcome: Outcome) -> Outcome:
 
 
 async def _newer_alone(cursor: Cursor, items: Sequence[AppendItem], writing: Sequence[int]) -> list[AppendItem]:
-    """Leave change events out that are older than what came before: of one table in the order of arrival, tables in the order of ids."""
+    """Leave change events out that are older than what came before, in the order of arrival."""
     found = list(items)
-    for index in sorted(writing, key=lambda index: (items[index].target.relation_id, index)):
-        item = items[index]
-        if item.changes is None or not item.accepted.height:
-            continue
-        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, item.changes)
+    changing = [(index, items[index], items[index].changes) for index in writing if items[index].accepted.height]
+    judged = [(index, item, changes) for index, item, changes in changing if changes is not None]
+    floors = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in judged])
+    for index, item, changes in judged:
+        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, changes, floors)
         left_out = item.accepted.height - accepted.height - forgotten.height
         rejects = pl.concat([item.rejects, forgotten]).sort("offset", maintain_order=True) if forgotten.height else item.rejects
         found[index] = replace(item, accepted=accepted, rejects=rejects, older=left_out)

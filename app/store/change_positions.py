@@ -10,7 +10,7 @@ changed within the retention.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,15 +25,22 @@ KEY = "_key"
 STEP_ROWS = 5_000
 """Forgotten in one transaction: appends of changes to the table wait for it."""
 
+Floors = Mapping[tuple[UUID, str], str]
+"""The floor of a table and origin."""
+
 _KEY_BYTES = 16
 _LOCK = """
-    INSERT INTO log.change_source AS kept (relation, origin) VALUES (%s, %s)
-    ON CONFLICT (relation, origin) DO UPDATE SET origin = kept.origin RETURNING floor
+    INSERT INTO log.change_source AS kept (relation, origin)
+    SELECT relation, origin FROM unnest(%s::uuid[], %s::text[]) AS found (relation, origin) ORDER BY relation, origin
+    ON CONFLICT (relation, origin) DO UPDATE SET origin = kept.origin RETURNING relation, origin, floor
 """
-_KNOWN = "SELECT key, position FROM log.change_position WHERE relation = %s AND origin = %s AND key = ANY(%s)"
+_KNOWN = """
+    SELECT key, origin, position FROM unnest(%s::text[], %s::bytea[]) AS wanted (origin, key)
+    JOIN log.change_position USING (origin, key) WHERE relation = %s
+"""
 _KEEP = """
     INSERT INTO log.change_position AS kept (relation, origin, key, position)
-    SELECT %s, %s, key, position FROM unnest(%s::bytea[], %s::text[]) AS found (key, position)
+    SELECT %s, origin, key, position FROM unnest(%s::text[], %s::bytea[], %s::text[]) AS found (origin, key, position)
     ON CONFLICT (relation, origin, key) DO UPDATE SET position = excluded.position, at = now()
 """
 _OLD_SOURCES = """
@@ -74,38 +81,51 @@ def keyed(accepted: pl.DataFrame, key: Sequence[str], changes: pl.DataFrame) -> 
     return changes[accepted.get_column("_offset")].with_columns(pl.Series(KEY, digests, dtype=pl.Binary))
 
 
-async def newer_alone(
-    cursor: psycopg.AsyncCursor[Any], relation: UUID, accepted: pl.DataFrame, changes: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Leave out records that are older than what is kept of their keys, and keep the positions of the others; others of this table wait.
+async def lock_origins(cursor: psycopg.AsyncCursor[Any], changes: Iterable[tuple[UUID, pl.DataFrame]]) -> Floors:
+    """Let other appends of changes of these origins wait for the end of the transaction.
 
     Args:
-        cursor: in the transaction of the append. Call it for relations in the order of their ids.
+        cursor: in the transaction of the append. Call it once: whoever locks a second time may wait for one that waits for them.
+        changes: table, and changes to it as ``keyed`` made them.
+
+    Returns:
+        The floors of origins that have one.
+    """
+    pairs = {(relation, origin) for relation, part in changes for origin in part.get_column(ORIGIN).unique().to_list()}
+    if not pairs:
+        return {}
+    relations, origins = zip(*pairs, strict=True)
+    rows = await (await cursor.execute(_LOCK, (list(relations), list(origins)))).fetchall()
+    return {(relation, origin): floor for relation, origin, floor in rows if floor is not None}
+
+
+async def newer_alone(
+    cursor: psycopg.AsyncCursor[Any], relation: UUID, accepted: pl.DataFrame, changes: pl.DataFrame, floors: Floors
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Leave out records that are older than what is kept of their keys, and keep the positions of the others.
+
+    Args:
+        cursor: in the transaction of the append.
         relation: the table.
         accepted: canonical records, in the order of arrival.
         changes: of each record, as ``keyed`` made them.
+        floors: what ``lock_origins`` returned for these changes.
 
     Returns:
         ``(records, rejects)``: those that count, and those of which nobody can say any more whether they do.
     """
-    floors: dict[str, str] = {}
-    known = []
-    for (origin,), part in sorted(changes.group_by(ORIGIN), key=lambda each: str(each[0][0])):
-        floor = await (await cursor.execute(_LOCK, (relation, origin))).fetchone()
-        if floor is not None and floor[0] is not None:
-            floors[str(origin)] = floor[0]
-        keys = part.get_column(KEY).unique().to_list()
-        rows = await (await cursor.execute(_KNOWN, (relation, origin, keys))).fetchall()
-        known += [(bytes(key), origin, position) for key, position in rows]
+    wanted = changes.select(ORIGIN, KEY).unique()
+    values = (wanted.get_column(ORIGIN).to_list(), wanted.get_column(KEY).to_list(), relation)
+    rows = await (await cursor.execute(_KNOWN, values)).fetchall()
+    known = [(bytes(key), origin, position) for key, origin, position in rows]
     schema = {KEY: pl.Binary(), ORIGIN: pl.String(), POSITION: pl.String()}
     newest = pl.DataFrame(known, schema=schema, orient="row")
     placed = changes.with_row_index("_place")
-    forgotten = _forgotten(placed, newest, floors)
+    forgotten = _forgotten(placed, newest, {origin: floor for (table, origin), floor in floors.items() if table == relation})
     counting, latest = without_older(placed.filter(~forgotten), [KEY], newest)
     moved = latest.join(newest, on=[KEY, ORIGIN, POSITION], how="anti")
-    for (origin,), part in moved.group_by(ORIGIN):
-        values = (relation, origin, part.get_column(KEY).to_list(), part.get_column(POSITION).to_list())
-        await cursor.execute(_KEEP, values)
+    if moved.height:
+        await cursor.execute(_KEEP, (relation, *(moved.get_column(name).to_list() for name in (ORIGIN, KEY, POSITION))))
     return accepted[counting.get_column("_place")], _rejects(accepted.filter(forgotten))
 
 

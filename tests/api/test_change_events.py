@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import polars as pl
 import psycopg
 import pytest
 
-from app.store.change_positions import forget_positions
+from app.store import append_transaction
+from app.store.append_transaction import AppendItem
+from app.store.change_positions import forget_positions, keyed, newer_alone
+from engine.connectors.canonical import empty_rejects
 
 TABLE = {"key": ["id"], "columns": {"id": "bigint", "name": "string"}, "connector": {"type": "log", "partitions": 1}}
 TS = 1_700_000_000_000
@@ -84,6 +90,53 @@ async def test_another_database_begins_anew(client: httpx.AsyncClient, orders: N
     await send(client, put(1, "a", 1_000))
     assert counts(await send(client, put(1, "b", 10))) == (0, 1, 0)
     assert counts(await send(client, put(1, "b", 10, name="shop2"))) == (1, 0, 0)
+
+
+async def test_more_databases_than_one_body_may_hold_are_refused_one_by_one(client: httpx.AsyncClient, orders: None) -> None:
+    answer = await send(client, *(put(number, "a", 10, name=f"shop{number}") for number in range(20)))
+    assert counts(answer) == (16, 0, 4)
+    assert [(each["index"], each["code"]) for each in answer["rejected"]] == [
+        (place, "too_many_origins") for place in range(16, 20)
+    ]
+
+
+async def test_names_of_any_length_are_told_apart(client: httpx.AsyncClient, orders: None) -> None:
+    long = "".join(chr(0x4E00 + place % 20_000) for place in range(10_000))
+    for name in (long + "a", long + "b"):
+        assert counts(await send(client, put(1, "a", 10, name=name))) == (1, 0, 0)
+        assert counts(await send(client, put(1, "a", 10, name=name))) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "a\0b"), ("db", "\0"), ("connector", "\0"), ("scn", "1\0"), ("change_lsn", "\0"), ("scn", "1" * 4_000)],
+)
+async def test_a_place_that_cannot_be_kept_is_refused(client: httpx.AsyncClient, orders: None, field: str, value: str) -> None:
+    answer = await send(client, put(1, "bad", 10, **{field: value}), put(2, "ok", 10))
+    assert (counts(answer), answer["rejected"][0]["code"]) == ((1, 0, 1), "position_not_read")
+
+
+async def test_processes_whose_bodies_come_in_another_order_do_not_wait_for_each_other(
+    client: httpx.AsyncClient, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slowly(*args: Any) -> Any:
+        found = await newer_alone(*args)
+        await asyncio.sleep(0.3)
+        return found
+
+    async def process(number: int, origins: str) -> None:
+        accepted = pl.DataFrame({"id": [number], "_offset": [0]})
+        changes = [pl.DataFrame({"_position": ["1"], "_origin": [origin], "_is_exact": [True]}) for origin in origins]
+        items = [
+            AppendItem(target, accepted, empty_rejects(), None, b"", 0, keyed(accepted, ["id"], change)) for change in changes
+        ]
+        async with await psycopg.AsyncConnection.connect(dsn) as connection, connection.cursor() as cursor:
+            await append_transaction._newer_alone(cursor, items, [0, 1])
+
+    target: Any = SimpleNamespace(relation_id=uuid.uuid4())
+    monkeypatch.setattr(append_transaction, "newer_alone", slowly)
+    async with asyncio.timeout(30):
+        await asyncio.gather(process(1, "AB"), process(2, "BA"))
 
 
 async def test_rows_of_one_binlog_event_are_told_apart(client: httpx.AsyncClient, orders: None) -> None:

@@ -10,9 +10,10 @@ import polars as pl
 
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES
 from engine.connectors.canonical import reject_rows
+from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.avro.reader import AvroReader
-from engine.connectors.formats.debezium.positions import ORIGIN
+from engine.connectors.formats.debezium.positions import IS_EXACT, ORIGIN, POSITION
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -233,11 +234,24 @@ def _debezium(body: bytes, asked: Asked, relation: RelationSchema, store: Schema
     payloads = whole(body) if asked.has_registry or not body else json_values(body, asked.media_type)
     check_width(len(payloads), relation)
     rows = reader.rows(_without_tombstones(payloads))
-    if (count := rows.raw.get_column(ORIGIN).n_unique()) > MAX_ORIGINS:
-        raise BodyMalformed(f"its changes are of {count:,} databases, and may be of {MAX_ORIGINS}; send them in several parts")
-    raw = rows.raw.rename({"$event_time_ms": "_ts"}) if relation.event_time is None else rows.raw
-    control = [name for name in rows.raw.columns if name in ("_position", "_origin", "_is_exact")]
-    return Posted(raw.drop(control), rows.rejects, rows.raw.select(control))
+    found, rejects = _of_few_origins(rows.raw, rows.rejects)
+    raw = found.rename({"$event_time_ms": "_ts"}) if relation.event_time is None else found
+    control = [POSITION, ORIGIN, IS_EXACT]
+    return Posted(raw.drop(control), rejects, found.select(control))
+
+
+def _of_few_origins(raw: pl.DataFrame, rejects: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Refuse the changes of all databases but the first ones."""
+    origins = raw.get_column(ORIGIN)
+    is_one = origins.is_in(origins.unique(maintain_order=True).head(MAX_ORIGINS).to_list())
+    if is_one.all():
+        return raw, rejects
+    beyond = raw.filter(~is_one).unique("_offset", keep="last", maintain_order=True)  # a changed key makes two rows of one event
+    detail = f"one body may hold changes of {MAX_ORIGINS} databases (connector, name and db of their sources), and this one is of another"
+    texts = excerpts_of(beyond.select(name for name in beyond.columns if not name.startswith("_")))
+    places = beyond.get_column("_offset").to_list()
+    refused = reject_rows([(place, "too_many_origins", detail, text) for place, text in zip(places, texts, strict=True)])
+    return raw.filter(is_one), pl.concat([rejects, refused]).sort("offset", maintain_order=True)
 
 
 def _without_tombstones(payloads: pl.Series) -> pl.Series:

@@ -10,7 +10,7 @@ import polars as pl
 
 from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
-from engine.connectors.formats.debezium.positions import positions_of, without_older
+from engine.connectors.formats.debezium.positions import is_misplaced, positions_of, without_older
 from engine.connectors.formats.debezium.settings import SOURCE
 from engine.connectors.formats.debezium.unavailable import is_unavailable
 from engine.connectors.formats.port import Read
@@ -25,6 +25,8 @@ _REASONS: Final = {
     "not_a_change": "it is no change of a row: no insert, update, delete or read of a snapshot",
     "value_unavailable": "the event does not hold a value that did not change (__debezium_unavailable_value): set REPLICA IDENTITY FULL on the "
     "table, so that the database logs large values with every change",
+    "position_not_read": "where the change stands cannot be kept: the connector, name, db, change_lsn or scn of its source holds a NUL, or "
+    "the position is longer than a database writes it",
     "row_missing": "the event has no row: of an insert, update or read `after` is null, of a delete `before` (see REPLICA IDENTITY)",
 }
 
@@ -156,6 +158,8 @@ def _reasons(frame: pl.DataFrame) -> pl.Series:
         .then(pl.lit("row_missing"))
         .when((op != _DELETE) & is_unavailable(frame.schema["after"], "after"))
         .then(pl.lit("value_unavailable"))
+        .when(is_misplaced(frame.get_column("source")))
+        .then(pl.lit("position_not_read"))
         .otherwise(None)
     ).to_series()
 

@@ -7,6 +7,7 @@ of the log, for the database locks the row; transactions that ran beside each ot
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +19,11 @@ IS_EXACT: Final = "_is_exact"
 _DIGITS: Final = 20
 _FILE_DIGITS: Final = 10
 _SNAPSHOT: Final = "r"
-_MOST_CHARS: Final = 250
+_MOST_CHARS: Final = 200
+"""Of an origin."""
+
+_DIGEST_BYTES: Final = 16
+_MOST_POSITION_BYTES: Final = 64
 
 
 def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
@@ -29,6 +34,7 @@ def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
     after a snapshot may stand at the position that the snapshot's rows have.
 
     ``_origin``: connector, its logical name (``topic.prefix``) and database: only positions of one origin can be compared.
+    Of a long one a digest is its end.
 
     ``_is_exact``: two changes of one key at one position are the same. Oracle gives many changes one SCN.
     """
@@ -44,16 +50,31 @@ def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
     kind = pl.when(pl.col("op") == _SNAPSHOT).then(pl.lit(":0:")).otherwise(pl.lit(":1:"))
     number = pl.coalesce("row", "event_serial_no", pl.lit(0)).cast(pl.String).str.zfill(_FILE_DIGITS)
     names = [pl.col(name).cast(pl.String).fill_null("") for name in ("connector", "name", "db")]
-    return frame.select(
-        _bounded(pl.concat_str(place, kind, number)).alias(POSITION),
-        _bounded(pl.concat_str(names, separator="/")).alias(ORIGIN),
+    found = frame.select(
+        pl.concat_str(place, kind, number).alias(POSITION),
+        pl.concat_str(names, separator="/").alias(ORIGIN),
         pl.col("scn").is_null().alias(IS_EXACT),
-    ).get_columns()
+    )
+    return found.with_columns(_bounded(found.get_column(ORIGIN))).get_columns()
 
 
-def _bounded(text: pl.Expr) -> pl.Expr:
-    """Keep a text to what a key of a database's index may be. No database's own names and positions come near that."""
-    return text.str.replace_all("\0", "", literal=True).str.slice(0, _MOST_CHARS)
+def is_misplaced(source: pl.Series) -> pl.Series:
+    """Return of which changes it cannot be kept where they stand: what says it holds a NUL, or is longer than any database's own."""
+    names = ("connector", "name", "db", "change_lsn", "scn")
+    frame = pl.DataFrame([source.struct.field(name).cast(pl.String).alias(name) for name in names])
+    holds_nul = [pl.col(name).str.contains("\0", literal=True) for name in names]
+    too_long = [pl.col(name).str.len_bytes() > _MOST_POSITION_BYTES for name in ("change_lsn", "scn")]
+    return frame.select(pl.any_horizontal(*holds_nul, *too_long).fill_null(value=False)).to_series()
+
+
+def _bounded(origins: pl.Series) -> pl.Series:
+    """Put a digest in place of the end of long texts: they are keys in a database's index. No short text is like one of these."""
+    is_long = origins.str.len_chars() > _MOST_CHARS
+    if not is_long.any():
+        return origins
+    long = origins.filter(is_long).unique()
+    short = [f"{text[:_MOST_CHARS]}#{hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES].hex()}" for text in long]
+    return origins.replace(long, pl.Series(short, dtype=pl.String))
 
 
 def without_older(

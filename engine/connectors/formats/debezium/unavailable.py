@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 
 _TEXT: Final = "__debezium_unavailable_value"
 _BYTES: Final = _TEXT.encode()
@@ -26,13 +27,13 @@ def is_unavailable(row: pl.DataType, side: str) -> pl.Expr:
         row: the type of the rows.
         side: the column that has them.
     """
-    fields = {field.name: field.dtype for field in row.fields} if isinstance(row, pl.Struct) else {}
+    fields = row.to_schema() if isinstance(row, pl.Struct) else {}
     found = [_is(pl.col(side).struct.field(name), dtype) for name, dtype in fields.items()]
     said = [each for each in found if each is not None]
     return pl.any_horizontal(*said).fill_null(value=False) if said else pl.lit(value=False)
 
 
-def _is(value: pl.Expr, dtype: pl.DataType) -> pl.Expr | None:
+def _is(value: pl.Expr, dtype: pl.DataType | DataTypeClass) -> pl.Expr | None:
     """Return whether values are none; None: of their type all are values."""
     if dtype == pl.String:
         return value.is_in(_TEXTS)
