@@ -18,7 +18,7 @@ from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 
 _MAX_BEGINNINGS: Final = 64
-"""Different beginnings of one batch that are looked for in the bytes, and schemas of what is beyond."""
+"""Different beginnings of one batch that are looked for in the bytes, and the schemas that it may have."""
 
 _Bad = tuple[int, str, str, str]
 """A row of rejects."""
@@ -46,45 +46,54 @@ def split(payloads: pl.Series) -> tuple[list[Bodies], pl.DataFrame]:
     left = np.arange(len(payloads), dtype=np.int64)
     found: list[Bodies] = []
     bad: list[_Bad] = []
+    unlike: list[int] = []
+    said: set[str] = set()
     for _ in range(_MAX_BEGINNINGS):
         if not len(left):
             break
         place = int(left[0])
         try:
-            schema, beginning, body = _beginning(payloads[place])
+            schema, beginning, _ = _beginning(payloads[place])
+            said.add(_said(schema))
         except (ValueError, RecursionError) as error:
             bad.append(_malformed(payloads, place, str(error)))
             left = left[1:]
             continue
         if beginning is None:
-            found.append(Bodies(schema, np.array([place], np.int64), pl.Series([body], dtype=pl.Binary)))
+            unlike.append(place)
             left = left[1:]
             continue
         left, bodies = _alike(payloads, left, schema, beginning)
         found.append(bodies)
-    found += _by_schema(payloads, left.tolist(), bad)
+    found += _by_schema(payloads, unlike + left.tolist(), said, bad)
     return found, reject_rows(sorted(bad)) if bad else empty_rejects()
 
 
-def _by_schema(payloads: pl.Series, places: Sequence[int], bad: list[_Bad]) -> list[Bodies]:
+def _by_schema(payloads: pl.Series, places: Sequence[int], known: set[str], bad: list[_Bad]) -> list[Bodies]:
     """Put envelopes that begin in many ways together by what their schemas say: each group is read in a pass of its own."""
     groups: dict[str, tuple[Any, list[int], list[bytes]]] = {}
     for place in places:
         try:
             schema, _, body = _beginning(payloads[place])
+            said = _said(schema)
         except (ValueError, RecursionError) as error:
             bad.append(_malformed(payloads, place, str(error)))
             continue
-        said = json.dumps(schema, sort_keys=True)
-        if said not in groups and len(groups) == _MAX_BEGINNINGS:
+        if schema is not None and said not in known and len(known) >= _MAX_BEGINNINGS:
             bad.append(
                 _malformed(payloads, place, f"more than {_MAX_BEGINNINGS} different schemas come at once; send fewer events")
             )
             continue
+        known.add(said)
         _, own, texts = groups.setdefault(said, (schema, [], []))
         own.append(place)
         texts.append(body)
     return [Bodies(schema, np.array(own, np.int64), pl.Series(texts, dtype=pl.Binary)) for schema, own, texts in groups.values()]
+
+
+def _said(schema: Any) -> str:
+    """Write what a schema says, whatever its spaces and the order of its names."""
+    return json.dumps(schema, sort_keys=True)
 
 
 def _malformed(payloads: pl.Series, place: int, detail: str) -> _Bad:
