@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
@@ -12,16 +11,12 @@ from fastapi import Depends, Query, Request
 from app.api.bodies import media_type_of
 from app.api.deps import MAX_NAME_LENGTH, Services, bad_parameter, is_name
 from app.domain.access import refuse_beyond_scope
-from app.errors import Unavailable, Unprocessable, UnsupportedMediaType
+from app.errors import Unprocessable, UnsupportedMediaType
 from app.store.appender import Posted
-from app.store.registries import DEADLINE_S
 from engine.connectors.bodies import MEDIA_TYPES
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.posted import POSTED, Asked, check_asked
 from engine.connectors.formats.registry.ports import RegistryRefused
-
-WAIT_S: Final = 3 * DEADLINE_S
-"""For all questions that one body makes; the thread that asks is left behind then, and its place at the gate stays taken."""
 
 _FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
 _TEXT: Final[dict[str, Any]] = {"max_length": MAX_NAME_LENGTH, "pattern": r"^[^\x00]+$"}
@@ -107,13 +102,12 @@ AskedFormat = Annotated[Asked | None, Depends(_asked)]
 
 @asynccontextmanager
 async def with_registry(services: Services, asked: Asked | None) -> AsyncIterator[Posted | None]:
-    """Find the registry that a request names; inside, questions to it are bounded in number and time.
+    """Find the registry that a request names; inside, the bodies that ask it are bounded in number.
 
     Raises:
         NotFound: ``connection_not_found``.
         Forbidden: ``out_of_scope``.
         TooManyRequests: many bodies wait for registries.
-        Unavailable: it does not answer in time.
         Unprocessable: ``registry_refused``, ``format_unfit``.
     """
     name = None if asked is None else asked.option("registry")
@@ -128,8 +122,7 @@ async def with_registry(services: Services, asked: Asked | None) -> AsyncIterato
                 raise bad_parameter("registry", "is no name")
             with services.gates.registries.passed():
                 registry = await services.registries.get(name)
-                async with asyncio.timeout(WAIT_S):
-                    yield Posted(asked, registry)
+                yield Posted(asked, registry)
     except FormatInvalid as error:
         pointer = f"{error.setting}: " if error.setting else ""
         raise Unprocessable("format_unfit", f"{pointer}{error}") from error
@@ -137,7 +130,3 @@ async def with_registry(services: Services, asked: Asked | None) -> AsyncIterato
         if name is not None:
             services.registries.forget(name)
         raise
-    except TimeoutError as error:
-        raise Unavailable(
-            "registry_unavailable", "the schema registry does not answer in time; try again", headers={"Retry-After": "5"}
-        ) from error

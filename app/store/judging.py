@@ -14,9 +14,11 @@ import numpy as np
 import polars as pl
 
 from app.store.change_positions import keyed
+from app.store.registries import WAIT_S
 from engine.connectors.bodies import JSON_TYPES, LINE_TYPES, parse_records
 from engine.connectors.canonical import canonicalise, reject_rows
 from engine.connectors.formats.posted import Asked, read_posted
+from engine.connectors.formats.registry.bounded import until
 from engine.connectors.formats.registry.ports import SchemaStore
 from engine.connectors.json_reading import JsonReader
 from engine.connectors.json_records import BodyMalformed, line_bounds, parse_array
@@ -100,12 +102,13 @@ def judge(body: bytes, media_type: str, relation: RelationSchema, now_ms: int) -
 
 
 def judge_posted(body: bytes, asked: Asked, relation: RelationSchema, now_ms: int, store: SchemaStore) -> Judged:
-    """Judge the records of a body in a format that is named.
+    """Judge the records of a body in a format that is named. The registry is asked for ``WAIT_S`` at most: whoever waits does not wait longer.
 
     Raises:
         FormatInvalid, BodyMalformed, RegistryUnavailable, RegistryRefused: see ``read_posted``.
     """
-    raw, malformed, changes = read_posted(body, asked, relation, store)
+    with until(WAIT_S):
+        raw, malformed, changes = read_posted(body, asked, relation, store)
     if changes is None:
         accepted, refused = canonicalise(raw, relation, now_ms)
         return Judged(accepted, pl.concat([malformed, refused]).sort("offset", maintain_order=True))

@@ -22,6 +22,9 @@ TIMEOUT_S: Final = 3.0
 DEADLINE_S: Final = 6.0
 """Of one question. A request waits for it; whoever sent it tries again."""
 
+WAIT_S: Final = 3 * DEADLINE_S
+"""For all questions that one body makes: it may name a schema that refers to many."""
+
 MOST: Final = 32
 
 _Made = tuple[datetime, int]

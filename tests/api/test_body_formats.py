@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -287,3 +289,21 @@ async def test_a_registry_that_is_away_is_said_to_be_and_kept_schemas_go_on(
     assert (await post(client, "items", good, OCTETS, **wanted)).status_code == 200
     problem(await post(client, "items", header_of(55) + good[5:], OCTETS, **wanted), 503, "registry_unavailable")
     assert [row["id"] for row in await held(client, "items")] == [1, 1]
+
+
+async def test_a_body_asks_a_slow_registry_for_a_bounded_time_and_leaves_no_thread_behind(
+    client: httpx.AsyncClient, registry: FakeRegistry, items: None, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.judging.WAIT_S", 0.5)
+    for number in range(10):
+        registry.add(f"part{number}", json.dumps({"type": "fixed", "name": f"part{number}", "size": number + 1}))
+    references = [{"name": f"part{number}", "subject": f"part{number}", "version": 1} for number in range(10)]
+    wanted = registry.add("a", json.dumps(AVRO), references=references)
+    registry.delay_seconds = 0.2
+    started = time.monotonic()
+    answer = await post(client, "items", header_of(wanted) + payload(ROWS[1]), OCTETS, format="avro", registry="schemas")
+    problem(answer, 503, "registry_unavailable")
+    assert time.monotonic() - started < 2
+    asked = len(registry.asked)
+    await asyncio.sleep(0.5)
+    assert len(registry.asked) == asked < 6

@@ -16,19 +16,29 @@ _request = threading.local()
 
 @contextmanager
 def until(seconds: float) -> Iterator[None]:
-    """Let what this thread reads and writes inside of the block end after so many seconds; the addresses of names the system looks up itself."""
-    _request.end = time.monotonic() + seconds
+    """Let what this thread reads and writes inside of the block end after so many seconds; the addresses of names the system looks up itself.
+
+    A block inside of another ends with it at the latest.
+    """
+    before: float | None = getattr(_request, "end", None)
+    end = time.monotonic() + seconds
+    _request.end = end if before is None else min(end, before)
     try:
         yield
     finally:
-        _request.end = None
+        _request.end = before
+
+
+def left_seconds() -> float | None:
+    """Return how long this thread may still read and write, less than 0 when its time is over; None: for ever."""
+    end: float | None = getattr(_request, "end", None)
+    return None if end is None else end - time.monotonic()
 
 
 def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
-    end: float | None = getattr(_request, "end", None)
-    if end is None:
+    left = left_seconds()
+    if left is None:
         return timeout
-    left = end - time.monotonic()
     if left <= 0:
         raise late("the answer comes too slowly")
     return left if timeout is None else min(left, timeout)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httpx
 
-from engine.connectors.formats.registry.bounded import BoundedTransport, until
+from engine.connectors.formats.registry.bounded import BoundedTransport, left_seconds, until
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
 from engine.connectors.formats.registry.settings import RegistrySettings
 
@@ -64,7 +64,7 @@ class RegistryHttp:
         self._first = 0
 
     def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request until a node answers it.
+        """Send a request until a node answers it; inside of ``until`` not longer than that lets it.
 
         Returns:
             The answer, also one of 404, 409 or 422.
@@ -73,7 +73,9 @@ class RegistryHttp:
             RegistryUnavailable: none did before the deadline.
             RegistryRefused: the credentials are wrong, or the answer is larger than it may be.
         """
-        end, wait = self._now() + self._settings.deadline_seconds, _FIRST_WAIT_SECONDS
+        left = left_seconds()
+        deadline = self._settings.deadline_seconds if left is None else min(self._settings.deadline_seconds, left)
+        end, wait = self._now() + deadline, _FIRST_WAIT_SECONDS
         urls = self._settings.urls
         while True:
             last = ""
