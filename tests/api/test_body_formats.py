@@ -14,8 +14,10 @@ import fastavro
 import httpx
 import pytest
 
+from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.posted import POSTED
 from engine.connectors.formats.registry.wire import header_of
+from engine.connectors.json_records import BodyMalformed
 from tests.unit.connectors.formats.registry_server import FakeRegistry, serving
 
 COLUMNS = {"id": "bigint", "name": "string", "price": "double"}
@@ -307,3 +309,32 @@ async def test_a_body_asks_a_slow_registry_for_a_bounded_time_and_leaves_no_thre
     asked = len(registry.asked)
     await asyncio.sleep(0.5)
     assert len(registry.asked) == asked < 6
+
+
+async def test_a_connection_made_again_under_its_name_is_asked_where_it_is_now(
+    client: httpx.AsyncClient, registry: FakeRegistry, items: None
+) -> None:
+    good = header_of(registry.add("a", json.dumps(AVRO))) + payload(ROWS[1])
+    wanted = {"format": "avro", "registry": "schemas"}
+    assert (await post(client, "items", good, OCTETS, **wanted)).status_code == 200
+    assert (await client.delete("/v1/connections/schemas")).status_code == 204
+    with serving(FakeRegistry()) as other:
+        other.add("a", json.dumps(AVRO))
+        assert (await client.put("/v1/connections/schemas", json={"type": "registry", "urls": [other.url]})).status_code == 201
+        assert (await post(client, "items", good, OCTETS, **wanted)).status_code == 200
+        assert other.asked
+
+
+@pytest.mark.parametrize("body", [b"[" + b"1" * 5_000 + b"]", b'{"id": ' + b"1" * 5_000 + b"}"])
+@pytest.mark.usefixtures("items")
+async def test_a_number_of_any_length_is_refused_and_no_fault(client: httpx.AsyncClient, problem: Problem, body: bytes) -> None:
+    for format_ in ("json", "json_lenient"):
+        problem(await post(client, "items", body, "application/json", format=format_), 422, "records_rejected")
+
+
+def test_records_beyond_the_bound_are_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = container(ROWS, codec="deflate")
+    monkeypatch.setattr("engine.connectors.formats.avro.container.MAX_RECORDS", 2)
+    monkeypatch.setattr("engine.connectors.formats.avro.container._values", None)
+    with pytest.raises(BodyMalformed, match="more than 2 records"):
+        read_container(body)

@@ -168,6 +168,24 @@ async def test_what_cannot_be_read_is_kept_and_stops_nothing_unless_it_shall(
     problem(refused, 422, "records_rejected")
 
 
+async def test_an_empty_body_is_a_tombstone(client: httpx.AsyncClient, orders: None) -> None:
+    answer = await client.post(
+        "/v1/tables/orders/records?format=debezium", content=b"", headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status_code, counts(answer.json())) == (200, (0, 0, 0))
+
+
+@pytest.mark.parametrize("parameter", ["time_unit=us", "decimals=text"])
+async def test_what_is_of_json_is_refused_of_avro(
+    client: httpx.AsyncClient, orders: None, problem: Problem, parameter: str
+) -> None:
+    body = {"type": "registry", "urls": ["http://127.0.0.1:9"]}
+    assert (await client.put("/v1/connections/away", json=body)).status_code == 201
+    url = f"/v1/tables/orders/records?format=debezium&encoding=avro&registry=away&{parameter}"
+    answer = await client.post(url, content=b"\0", headers={"Content-Type": "application/octet-stream"})
+    assert parameter.split("=")[0] in problem(answer, 422, "format_unfit")["detail"]
+
+
 async def test_poison_bodies(client: httpx.AsyncClient, orders: None, problem: Problem) -> None:
     for body in (b"{", b"[" * 100_000, b'{"before": "\xff"}', b"[1"):
         answer = await client.post(
