@@ -32,6 +32,8 @@ NO_CHANGE = {
     "POST /v1/streams/{name}/records",  # records are data, not definitions
     "POST /v1/tables/{name}/records",
     "POST /v1/tables/{name}/rows:lookup",
+    "POST /v1/debezium/auth/authenticate",
+    "POST /v1/debezium/auth/refreshToken",
     "POST /v1/validations",
 }
 CONNECTION = {
