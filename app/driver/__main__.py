@@ -25,4 +25,4 @@ if __name__ == "__main__":
     from app.driver.entry import main
     from app.driver.spark_runner import SparkRunner
 
-    main(partial(SparkRunner, begun=begun))
+    main(partial(SparkRunner, begun=begun), begun.begin if begun is not None else None)

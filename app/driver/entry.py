@@ -23,11 +23,15 @@ EXIT_CRASHED = 1
 log = structlog.stdlib.get_logger(__name__)
 
 
-def main(make_runner: Callable[[Settings], Runner]) -> None:
+def main(make_runner: Callable[[Settings], Runner], on_turn: Callable[[], None] | None = None) -> None:
     """Read the command line and the environment, be a driver, and leave: also with threads that hang.
 
     A spare waits for its turn first; what is not imported by now delays it later. Under a supervisor it gets its id and the supervisor's pid;
     started by hand or by an orchestrator it needs neither.
+
+    Args:
+        make_runner: the engine.
+        on_turn: called as soon as a spare's turn has come; returns at once. None: nothing is.
     """
     parser = argparse.ArgumentParser(
         prog="python -P -m app.driver", description="Runs streaming queries; told by SLACKWATER_ variables."
@@ -42,8 +46,11 @@ def main(make_runner: Callable[[Settings], Runner]) -> None:
         help="be the driver when the supervisor says so at standard input, a socket, and not before",
     )
     arguments = parser.parse_args()
-    if arguments.spare and not await_turn():
-        return
+    if arguments.spare:
+        if not await_turn():
+            return
+        if on_turn is not None:
+            on_turn()
     make_children_safe()
     settings = load_settings()
     # What this process and its children write holds users' records: nobody else on the machine is to read it.

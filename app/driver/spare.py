@@ -33,6 +33,22 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class _Names:
+    """Where a version of cgroups tells of memory; ``unused_files`` is a line of ``told``: what the kernel takes back first."""
+
+    most: str
+    used: str
+    told: str
+    unused_files: str
+
+
+_CGROUPS = (
+    _Names("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    _Names("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class _Held:
     """A spare that waits.
 
@@ -78,25 +94,40 @@ class Spares:
         return held.spawned.process.pid if held is not None and is_ready else None
 
     async def keep(self) -> None:
-        """Start a spare where there is none and it is time for one. Call it again and again while there is a ready driver."""
+        """Start a spare where there is none and it is time for one. Call it again and again while there is a ready driver.
+
+        What goes wrong concerns nobody else: it is logged, and there is no spare for a while.
+        """
         if self._after_s is None:
             return
+        try:
+            await self._keep()
+        except Exception as error:  # noqa: BLE001 - whoever calls would end a healthy driver for it
+            log.warning("spare_not_started", error=_words(error))
+            self._due_at = time.monotonic() + AGAIN_S
+
+    async def _keep(self) -> None:
         now = time.monotonic()
         if self._due_at is None:
-            self._due_at = now + self._after_s
+            self._due_at = now + (self._after_s or 0.0)
         if self._held is not None and (exit_code := self._held.spawned.process.returncode) is not None:
             log.warning("spare_lost", pid=self._held.spawned.process.pid, exit_code=exit_code)
             await self.end()
             self._said_ready = None
             self._due_at = now + AGAIN_S
-        if self._held is None and now >= self._due_at:
+        if self._held is not None and free_memory() < LEAST_FREE_BYTES // 2:
+            log.info("spare_gives_memory_back", pid=self._held.spawned.process.pid)
+            await self.end()
+            self._said_ready = None
+            self._due_at = now + AGAIN_S
+        if self._held is None and now >= self._due_at and free_memory() >= LEAST_FREE_BYTES:
             await self._start()
         if self.ready_pid != self._said_ready:
             self._said_ready = self.ready_pid
             log.info("spare_ready", pid=self._said_ready)
 
     async def take(self) -> Spawned | None:
-        """Let the spare be the driver, and return it; None where there is none that can. What cannot is ended."""
+        """Let the spare be the driver, and return it; None where there is none that can. What cannot is ended. Raises nothing."""
         self._due_at = self._said_ready = None
         if self._held is None:
             return None
@@ -114,11 +145,14 @@ class Spares:
                     socket.send_fds(held.turn, [GO], [output.fileno()])
         except ConnectionError:
             refusal = "ended"
-        except OSError as error:  # a driver starts without a spare, too
-            refusal = error.strerror or type(error).__name__
+        except Exception as error:  # noqa: BLE001 - a driver starts without a spare, too
+            refusal = _words(error)
         if refusal is not None:
             log.info("spare_not_taken", pid=process.pid, reason=refusal)
-            await self.end()
+            try:
+                await self.end()
+            except Exception as error:  # noqa: BLE001 - it ends with its socket, which is closed
+                log.warning("spare_not_ended", pid=process.pid, error=_words(error))
             return None
         held.turn.close()
         self._held = None
@@ -136,21 +170,14 @@ class Spares:
         await held.spawned.process.wait()
 
     async def _start(self) -> None:
-        """Start one where there is memory for it. What goes wrong concerns nobody else: there is none for a while."""
-        ours: socket.socket | None = None
-        try:
-            if free_memory() < LEAST_FREE_BYTES:
-                return
-            code = await asyncio.to_thread(code_stamp, self._code)
-            ours, theirs = socket.socketpair()
-            with theirs:
+        code = await asyncio.to_thread(code_stamp, self._code)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
                 spawned = await self._spawning.spawn(theirs.fileno())
-        except (OSError, psutil.Error) as error:
-            if ours is not None:
+            except BaseException:
                 ours.close()
-            log.warning("spare_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
-            self._due_at = time.monotonic() + AGAIN_S
-            return
+                raise
         self._held = _Held(spawned, ours, code)
         log.info("spare_spawned", pid=spawned.process.pid)
 
@@ -159,14 +186,15 @@ def free_memory(container: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the bytes of memory that nobody uses, of the host, or of the container where that has a bound.
 
     Args:
-        container: where the kernel tells of it (cgroup v2).
+        container: where the kernel tells of it.
     """
-    free = psutil.virtual_memory().available
-    with suppress(OSError, ValueError, KeyError):  # there is none, or it has no bound ("max")
-        most, used = (int((container / name).read_text()) for name in ("memory.max", "memory.current"))
-        told = dict(line.split(maxsplit=1) for line in (container / "memory.stat").read_text().splitlines())
-        free = min(free, most - used + int(told["inactive_file"]))
-    return free
+    free = [psutil.virtual_memory().available]
+    for names in _CGROUPS:
+        with suppress(OSError, ValueError, KeyError):  # there is none, or it has no bound ("max")
+            most, used = (int((container / name).read_text()) for name in (names.most, names.used))
+            told = dict(line.split(maxsplit=1) for line in (container / names.told).read_text().splitlines())
+            free.append(most - used + int(told[names.unused_files]))
+    return min(free)
 
 
 def code_stamp(code: Path) -> str:
@@ -188,3 +216,7 @@ def _packages() -> Iterator[str]:
     for place in sys.path:
         if place.endswith("-packages"):
             yield from (str(path) for path in Path(place).glob("*.dist-info"))
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__

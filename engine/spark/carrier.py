@@ -247,16 +247,16 @@ class Carrier:
         stopper = threading.Thread(target=query.stop, daemon=True)
         stopper.start()
         # In threads of their own: a JVM that hangs answers neither.
-        threading.Thread(target=self._cancel_until, args=(stopper, query, timeout), daemon=True).start()
+        threading.Thread(target=self._cancel_until, args=(stopper, query), daemon=True).start()
         stopper.join(timeout)
         return not stopper.is_alive()
 
-    def _cancel_until(self, stopper: threading.Thread, query: StreamingQuery, timeout: float) -> None:
-        end = time.monotonic() + timeout
-        while stopper.is_alive() and time.monotonic() < end:
+    def _cancel_until(self, stopper: threading.Thread, query: StreamingQuery) -> None:
+        while stopper.is_alive():
             stopper.join(CANCEL_EVERY_S)
-            with suppress(Exception):  # of a JVM that is gone; nothing of it runs any more
-                self._spark.sparkContext.cancelJobGroup(query.runId)
+            if stopper.is_alive():
+                with suppress(Exception):  # of a JVM that is gone; nothing of it runs any more
+                    self._spark.sparkContext.cancelJobGroup(query.runId)
 
     def await_end(self, timeout: float | None) -> bool:
         """Wait until the stream ended, and its last commit; returns whether they did."""

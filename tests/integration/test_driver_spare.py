@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.driver.process_group import session_members
-from app.driver.spare import Spares, free_memory
+from app.driver.spare import LEAST_FREE_BYTES, Spares, free_memory
 from app.driver.spawning import MAX_LOG_BYTES, Spawning
 from app.driver.supervisor import Supervisor
 from engine.python_processes import CODE
@@ -161,28 +161,58 @@ async def test_a_spare_writes_into_the_log_that_was_put_aside_meanwhile(tmp_path
         assert (tmp_path / "driver.log.1").stat().st_size == MAX_LOG_BYTES + 1
 
 
-async def test_what_goes_wrong_with_a_spare_concerns_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left() -> None:
-        raise OSError(24, "Too many open files")
+@pytest.mark.parametrize("what", ["socket.socketpair", "code_stamp", "free_memory"])
+@pytest.mark.parametrize(
+    ("error", "words"), [(OSError(24, "Too many open files"), "Too many open files"), (ValueError("odd"), "ValueError")]
+)
+async def test_what_goes_wrong_with_a_spare_concerns_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, words: str
+) -> None:
+    def none_left(*_given: object) -> None:
+        raise error
 
-    monkeypatch.setattr("app.driver.spare.socket.socketpair", none_left)
+    monkeypatch.setattr(f"app.driver.spare.{what}", none_left)
     async with spares(tmp_path) as held:
         with capture_logs() as logs:
             await held.keep()
             await held.keep()
             assert await held.take() is None
-        assert [(entry["event"], entry["error"]) for entry in logs] == [("spare_not_started", "Too many open files")]
+        assert [(entry["event"], entry["error"]) for entry in logs] == [("spare_not_started", words)]
 
 
-async def test_a_spare_of_code_that_cannot_be_looked_at_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(_code: Path) -> str:
-        raise FileNotFoundError(2, "No such file or directory")
+@pytest.mark.parametrize("what", ["code_stamp", "end_session"])
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file or directory"), psutil.Error()])
+async def test_a_spare_that_cannot_be_looked_at_or_ended_keeps_no_driver_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
+) -> None:
+    def gone(*_given: object) -> str:
+        raise error
 
     async with spares(tmp_path) as held:
         await held.keep()
         await spare_of(held)
-        monkeypatch.setattr("app.driver.spare.code_stamp", gone)
-        assert await held.take() is None
+        with monkeypatch.context() as patched:
+            patched.setattr(f"app.driver.spare.{what}", gone)
+            patched.setattr("app.driver.spare._packages", lambda: ["another one"])
+            assert await held.take() is None
+
+
+async def test_a_spare_gives_its_memory_back_where_there_is_little_left_and_is_not_started_again_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with spares(tmp_path) as held:
+        await held.keep()
+        pid = await spare_of(held)
+        monkeypatch.setattr("app.driver.spare.free_memory", lambda: LEAST_FREE_BYTES // 2)
+        await held.keep()
+        assert held.ready_pid == pid
+        monkeypatch.setattr("app.driver.spare.free_memory", lambda: LEAST_FREE_BYTES // 2 - 1)
+        await held.keep()
+        assert session_members(pid) == []
+        monkeypatch.setattr("app.driver.spare.free_memory", lambda: LEAST_FREE_BYTES)
+        with capture_logs() as logs:
+            await held.keep()
+        assert logs == []
 
 
 def test_a_log_that_cannot_be_put_aside_keeps_no_driver_from_starting(tmp_path: Path) -> None:
@@ -202,3 +232,11 @@ def test_memory_that_a_container_may_not_have_is_not_free(tmp_path: Path) -> Non
     assert free_memory(tmp_path) == 600_000
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory(tmp_path) > 1 << 20
+
+
+def test_a_container_of_the_first_version_of_cgroups_has_a_bound_too(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("3000000\n")
+    (tmp_path / "memory" / "memory.usage_in_bytes").write_text("2500000\n")
+    (tmp_path / "memory" / "memory.stat").write_text("inactive_file 7\ntotal_inactive_file 100000\n")
+    assert free_memory(tmp_path) == 600_000
