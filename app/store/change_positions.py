@@ -19,7 +19,8 @@ import psycopg
 
 from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
-from engine.connectors.formats.debezium.positions import ORIGIN, POSITION, without_older
+from engine.connectors.formats.debezium.positions import without_older
+from engine.core.change_positions import ORIGIN, POSITION
 
 KEY = "_key"
 STEP_ROWS = 5_000

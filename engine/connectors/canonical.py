@@ -5,8 +5,8 @@ records into the shape of ``canonicalise``; they judge nothing but their own syn
 
 A *raw* frame has columns named like the relation's, in any type that ``conform`` understands (absent ones are null), and
 optionally ``_offset`` (else the row's index), ``_ts`` and ``_op`` (records that were judged before: the log's), ``$op`` and
-``$event_time_ms``. Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which
-record had them.
+``$event_time_ms``; of changes of a database also where they stand in its log (``engine.core.change_positions``), which stays beside the
+record. Other columns are ignored here: refusing unknown columns is the parsers' part, because only they see which record had them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from engine.connectors.event_units import in_ms
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
 from engine.connectors.record_ends import MAX_RECORD_BYTES
+from engine.core.change_positions import position_columns
 from engine.core.row_bytes import RowBytes
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
@@ -118,7 +119,8 @@ def canonicalise(
         _check_key(columns, relation, faults)
     _check_times(ts, relation, now_ms, faults)
     offsets = raw["_offset"] if "_offset" in raw.columns else pl.int_range(raw.height, dtype=pl.Int64, eager=True)
-    frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values()])
+    placed = [raw[name] for name in position_columns(raw.columns)] if relation.conflict == "latest_position" else []
+    frame = pl.DataFrame([ts.alias("_ts"), offsets.alias("_offset"), op.alias("_op"), *columns.values(), *placed])
     members = None if member is None else frame.select(member.fill_null(value=False)).to_series()
     rejects = empty_rejects()
     if faults:

@@ -28,6 +28,9 @@ HEAD = "_head"
 ORIGIN = "_origin"
 """Column of an emission that goes through an exchange: offset of the record it was made of, or ``NO_RECORD``."""
 
+OUT_OF_ORDER_IGNORED: Final = "out_of_order_ignored"
+"""Counts, by the table's alias, changes that were older than their key's latest, or came again (``engine.core.conflicts``)."""
+
 OPEN_ROW, OPEN_DELETE = 3, 4
 """``_op`` of a row that an open window has now, or has no more: for reading only, never a result (``engine.core.windows.open_windows``)."""
 

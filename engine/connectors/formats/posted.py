@@ -13,7 +13,6 @@ from engine.connectors.canonical import reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.avro.container import read_container
 from engine.connectors.formats.avro.reader import AvroReader
-from engine.connectors.formats.debezium.positions import IS_EXACT, ORIGIN, POSITION
 from engine.connectors.formats.debezium.reader import DebeziumReader
 from engine.connectors.formats.debezium.settings import DebeziumSettings, Decimals
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -25,6 +24,7 @@ from engine.connectors.formats.registry.ports import NO_REGISTRY, SchemaStore
 from engine.connectors.formats.shapes import SchemaNotRead
 from engine.connectors.json_records import BodyMalformed, check_width
 from engine.connectors.record_ends import MAX_RECORD_BYTES
+from engine.core.change_positions import IS_EXACT, ORIGIN, POSITION
 from engine.definition.record_formats import DEFAULT_DELIMITER, delimiter_of
 from engine.definition.relations import EventTimeUnit
 from engine.plan.model import RelationSchema

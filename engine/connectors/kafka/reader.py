@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+import polars as pl
 from confluent_kafka import Message
 
 from engine.connectors.admission import NO_TS, Chunk
@@ -19,12 +20,12 @@ from engine.connectors.canonical import MAX_EVENT_TIME_MS
 from engine.connectors.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.connectors.files.dating import Dated, dating_relations
 from engine.connectors.formats.port import FormatInvalid
-from engine.connectors.formats.records import TopicReader
+from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.client import OffsetOutOfRange, TopicClient, TopicDenied, TopicMissing, lent
 from engine.connectors.kafka.definition import KafkaPlace
 from engine.connectors.kafka.heads import known_id, note
-from engine.connectors.kafka.records import SOURCE_KIND, Records, date_records
-from engine.connectors.kafka.sides import topic_reader
+from engine.connectors.kafka.records import SOURCE_KIND, Records, date_changes, date_records
+from engine.connectors.kafka.sides import PatientReader, topic_reader
 from engine.connectors.packets import Packet, encode_json
 from engine.connectors.postgres import shared_connection
 from engine.connectors.shaping import Piece, shape
@@ -199,7 +200,7 @@ class KafkaReader(UsualAnswers):
 
     @property
     def _is_by_timestamp(self) -> bool:
-        return all(relation.event_time is None for relation in self.relations)
+        return not self.place.holds_changes and all(relation.event_time is None for relation in self.relations)
 
     @contextmanager
     def _client(self) -> Iterator[TopicClient]:
@@ -215,9 +216,9 @@ class KafkaReader(UsualAnswers):
                 f"the broker does not let this service read topic {self.place.topic!r}: {error}; allow it, or correct the connection"
             ) from error
 
-    def _topic_reader(self, relation: RelationSchema, among: RelationSchema | None = None) -> TopicReader:
+    def _topic_reader(self, relation: RelationSchema, among: RelationSchema | None = None) -> RecordReader:
         try:
-            return topic_reader(self.dsn, self.place, relation, among)
+            return PatientReader(topic_reader(self.dsn, self.place, relation, among), self.dsn, self.place)
         except FormatInvalid as error:
             raise DataInvalid(f"topic {self.place.topic!r}: {error}") from error
 
@@ -267,8 +268,18 @@ class KafkaReader(UsualAnswers):
         lost.append(stop - start)
         return stop
 
-    def _piece(self, records: Records, readers: Mapping[RelationSchema, TopicReader], partition: int) -> Piece:
+    def _piece(self, records: Records, readers: Mapping[RelationSchema, RecordReader], partition: int) -> Piece:
         columns = self.place.record_columns
+        if self.place.holds_changes:
+            changes = _Changes(
+                records, {**{each: self._topic_reader(each) for each in self.relations}, **readers}, columns, partition
+            )
+            return Piece(
+                len(records.offsets),
+                lambda relation, _member: changes.raw(relation),
+                lambda: changes.times(self.relations),
+                are_accepted=False,
+            )
         return Piece(
             len(records.offsets),
             lambda relation, _member: records.raw(readers[relation], relation, columns, partition),
@@ -278,6 +289,9 @@ class KafkaReader(UsualAnswers):
 
     def _times(self, records: Records, partition: int) -> Dated:
         """Return the event times that move the partition's head: of the records, or what the relations' columns say."""
+        if self.place.holds_changes:
+            readers = {each: self._topic_reader(each) for each in self.relations}
+            return _Changes(records, readers, self.place.record_columns, partition).times(self.relations)
         now_ms = time.time_ns() // 1_000_000
         skews = [relation.max_future_skew_ms for relation in self.relations if relation.event_time is None]
         found = [_within(records, None if skew is None else now_ms + skew) for skew in dict.fromkeys(skews)]
@@ -300,6 +314,31 @@ class KafkaReader(UsualAnswers):
                 dated.clear()
             known = dated[partition, start] = (stop, Dated.joined(parts), count, size)
         return known
+
+
+class _Changes:
+    """What records say of a database's table, read once for each relation: for its rows and for their times."""
+
+    def __init__(
+        self,
+        records: Records,
+        readers: Mapping[RelationSchema, RecordReader],
+        columns: Sequence[tuple[str, str]],
+        partition: int,
+    ) -> None:
+        self._records, self._readers, self._columns, self._partition = records, readers, columns, partition
+        self._read: dict[RelationSchema, tuple[pl.DataFrame, pl.DataFrame]] = {}
+
+    def raw(self, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return ``Records.raw``."""
+        if relation not in self._read:
+            self._read[relation] = self._records.raw(self._readers[relation], relation, self._columns, self._partition)
+        return self._read[relation]
+
+    def times(self, relations: Sequence[RelationSchema]) -> Dated:
+        """Return the event times that move the partition's head: of every change that could be read."""
+        now_ms = time.time_ns() // 1_000_000
+        return Dated.joined([date_changes(self.raw(each)[0], each, now_ms) for each in relations])
 
 
 def _within(records: Records, bound_ms: int | None) -> Dated:

@@ -6,7 +6,7 @@ Of a batch each property is asked for in one pass of ``map``: no Python code run
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Final, cast
 
@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from engine.connectors.canonical import TYPED_FILE, canonicalise, empty_rejects, reject_rows
 from engine.connectors.files.dating import Dated
 from engine.connectors.formats.excerpting import excerpt_of_bytes
-from engine.connectors.formats.records import TopicReader
+from engine.connectors.formats.records import RecordReader
 from engine.connectors.kafka.definition import HEADER
 from engine.core.clocks import I64
 from engine.plan.model import RelationSchema
@@ -66,7 +66,7 @@ class Records:
         return int(self.keys.bin.size().sum() or 0) + int(self.values.bin.size().sum() or 0)
 
     def raw(
-        self, reader: TopicReader, relation: RelationSchema, columns: Sequence[tuple[str, str]], partition: int
+        self, reader: RecordReader, relation: RelationSchema, columns: Sequence[tuple[str, str]], partition: int
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Read them for a relation.
 
@@ -81,7 +81,10 @@ class Records:
         """
         raw, rejects = reader.read(self.keys, self.values)
         places = raw.get_column("_offset").to_numpy()
-        added = [pl.Series("_offset", self.offsets[places]), pl.Series("_ts", self.timestamps[places])]
+        times = pl.Series("_ts", self.timestamps[places])
+        if "_ts" in raw.columns:  # the format says when
+            times = raw.get_column("_ts").zip_with(raw.get_column("_ts").is_not_null(), times)
+        added = [pl.Series("_offset", self.offsets[places]), times]
         added += [self._fact(name, what, places, partition) for name, what in columns if name in relation.columns]
         if rejects.height:
             rejects = rejects.with_columns(pl.Series("offset", self.offsets[rejects.get_column("offset").to_numpy()]))
@@ -111,7 +114,7 @@ class Records:
 
 def date_records(
     records: Records,
-    reader: TopicReader,
+    reader: RecordReader,
     relation: RelationSchema,
     columns: Sequence[tuple[str, str]],
     partition: int,
@@ -120,6 +123,14 @@ def date_records(
     """Return the event times that records have for a relation of ``dating_relations``; see ``Records.raw``."""
     raw, _ = records.raw(reader, relation, columns, partition)
     accepted, _ = canonicalise(raw, relation, now_ms, SOURCE_KIND)
+    return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
+
+
+def date_changes(raw: pl.DataFrame, relation: RelationSchema, now_ms: int) -> Dated:
+    """Return the event times of changes of a database that were read for a relation (``Records.raw``), whatever their other columns hold."""
+    columns = relation.columns.select([] if relation.event_time is None else [relation.event_time])
+    dating = replace(relation, columns=columns, key=(), where=None)
+    accepted, _ = canonicalise(raw, dating, now_ms, SOURCE_KIND)
     return Dated(accepted.get_column("_offset").to_numpy(), accepted.get_column("_ts").to_numpy())
 
 

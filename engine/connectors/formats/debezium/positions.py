@@ -13,9 +13,8 @@ from typing import Final
 
 import polars as pl
 
-POSITION: Final = "_position"
-ORIGIN: Final = "_origin"
-IS_EXACT: Final = "_is_exact"
+from engine.core.change_positions import IS_EXACT, ORIGIN, POSITION
+
 _DIGITS: Final = 20
 _FILE_DIGITS: Final = 10
 _SNAPSHOT: Final = "r"
