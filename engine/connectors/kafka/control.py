@@ -11,6 +11,7 @@ import psycopg
 
 from engine.connectors.canonical import canonicalise
 from engine.connectors.connections.kafka import KafkaConnection
+from engine.connectors.connections.registry import RegistryConnection
 from engine.connectors.connections.stored import ConnectionMissing, load
 from engine.connectors.connections.surroundings import Surroundings
 from engine.connectors.control import Clash, Site
@@ -51,7 +52,7 @@ class KafkaControl:
             _check_record_columns(place, relation)
         if site.dsn is None:
             raise SourceUnavailable("the broker cannot be asked here: this process knows no database with connections")
-        _check_connection(site.dsn, place)
+        _check_connections(site.dsn, place)
         with _told(place):
             found = newest_records(site.dsn, place, 0 if relation is None else TRIED)
             if relation is not None:
@@ -105,19 +106,31 @@ def _told(place: KafkaPlace) -> Iterator[None]:
         raise SourceUnavailable(str(error)) from error
 
 
-def _check_connection(dsn: str, place: KafkaPlace) -> None:
-    if place.connection is None:
-        return
+def _check_connections(dsn: str, place: KafkaPlace) -> None:
+    """Refuse what names a connection that is not there, or one of another type."""
+    named: list[tuple[str, str | None, type]] = [("/connector/connection", place.connection, KafkaConnection)]
+    named += [
+        (f"/connector/{side}/registry", said.registry, RegistryConnection)
+        for side, said in (("key", place.key), ("value", place.value))
+        if said is not None
+    ]
+    for pointer, name, kind in named:
+        if name is not None:
+            _check_connection(dsn, pointer, name, kind)
+
+
+def _check_connection(dsn: str, pointer: str, name: str, kind: type) -> None:
     try:
         with shared_connection(dsn) as connection:
-            found = load(connection, place.connection, Surroundings.of())
+            found = load(connection, name, Surroundings.of())
     except ConnectionMissing as error:
-        raise _refused(Problem("/connector/connection", "connection_missing", str(error))) from error
+        raise _refused(Problem(pointer, "connection_missing", str(error))) from error
     except psycopg.Error as error:
-        raise SourceUnavailable(f"the connection '{place.connection}' cannot be looked up: {error}") from error
-    if not isinstance(found.definition, KafkaConnection):
-        detail = f"the connection '{place.connection}' is one of type {found.definition.type}; name one of type kafka"
-        raise _refused(Problem("/connector/connection", "connection_of_another_type", detail))
+        raise SourceUnavailable(f"the connection '{name}' cannot be looked up: {error}") from error
+    if not isinstance(found.definition, kind):
+        wanted = "kafka" if kind is KafkaConnection else "registry"
+        detail = f"the connection '{name}' is one of type {found.definition.type}; name one of type {wanted}"
+        raise _refused(Problem(pointer, "connection_of_another_type", detail))
 
 
 def _check_record_columns(place: KafkaPlace, relation: RelationSchema) -> None:

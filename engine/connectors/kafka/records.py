@@ -19,6 +19,7 @@ from engine.connectors.canonical import TYPED_FILE, canonicalise, empty_rejects,
 from engine.connectors.files.dating import Dated
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.records import RecordReader
+from engine.connectors.formats.text.plain import texts_of
 from engine.connectors.kafka.definition import HEADER
 from engine.core.clocks import I64
 from engine.plan.model import RelationSchema
@@ -149,7 +150,7 @@ def _binary(name: str, payloads: Iterable[bytes | None]) -> pl.Series:
 def _as_text(raw: pl.DataFrame, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Make texts of a header's bytes; refuse records where they are none."""
     payloads = raw.get_column(name)
-    texts = payloads.cast(pl.String, strict=False)
+    texts = texts_of(payloads)
     bad = texts.is_null() & payloads.is_not_null()
     raw = raw.with_columns(texts)
     if not bad.any():

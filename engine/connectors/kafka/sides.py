@@ -137,7 +137,9 @@ def config_of(side: Side, name: SideName, columns: Schema) -> SideConfig:
 def forget(dsn: str, name: str) -> None:
     """Let a registry's client be made anew."""
     with _LOCK:
-        _KEPT.pop((dsn, name), None)
+        _, kept = _KEPT.pop((dsn, name), (0.0, None))
+    if kept is not None:
+        kept.close()
 
 
 def store_of(dsn: str, name: str | None) -> SchemaStore:

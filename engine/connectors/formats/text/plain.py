@@ -80,7 +80,9 @@ def texts_of(payloads: pl.Series) -> pl.Series:
         return pl.Series(payloads.name, [_text(payload) for payload in payloads.to_list()], dtype=pl.String)
 
 
-def _text(payload: bytes) -> str | None:
+def _text(payload: bytes | None) -> str | None:
+    if payload is None:
+        return None
     try:
         return payload.decode()
     except UnicodeDecodeError:
