@@ -17,6 +17,7 @@ from typing import cast
 
 import polars as pl
 
+from engine.connectors.byte_texts import texts_of
 from engine.connectors.conform import conform, nulls
 from engine.connectors.event_units import in_ms
 from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
@@ -226,9 +227,10 @@ def _ops(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series:
         return raw["_op"]
     if "$op" not in raw.columns or raw["$op"].null_count() == raw.height:
         return pl.repeat(OP_UPSERT, raw.height, dtype=pl.Int8, eager=True).alias("_op")
-    text = raw["$op"].cast(pl.String, strict=False)
+    said = raw["$op"]
+    text = texts_of(said) if said.dtype == pl.Binary else said.cast(pl.String, strict=False)
     op = text.replace_strict(OPS, default=None, return_dtype=pl.Int8)
-    bad = op.is_null() & text.is_not_null()
+    bad = op.is_null() & said.is_not_null()
     if bad.any():
         faults.append(Fault(bad, "wrong_type", "$op must be 'upsert' or 'delete'"))
     return op.fill_null(OP_UPSERT)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from decimal import Decimal
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -55,7 +55,9 @@ def test_payloads_that_name_their_schemas(form: str, connection: Connection, moc
     side = {"format": form, "registry": registry.name}
     source = Source(connection, mock, key=["k"], columns=TYPES, connector={"key": side, "value": side})
     keys = registry.payloads(form, source.topic, [{"k": row["k"]} for row in ROWS], {"k": "bigint"}, "key")
-    values = registry.payloads(form, source.topic, [{**row, "k": None} for row in ROWS], {"v": "string", "price": "decimal(10,2)"})
+    values = registry.payloads(
+        form, source.topic, [{**row, "k": None} for row in ROWS], {"v": "string", "price": "decimal(10,2)"}
+    )
     found = of_topic(mock, source, sent([*values, None], [*keys, keys[0]]))
     assert [(row["k"], row["v"], row["price"] and str(row["price"]), row["_op"]) for row in found] == [
         (1, "a", "1.25", 0), (2, "ä€", None, 0), (1, None, None, 1),
@@ -87,7 +89,9 @@ def test_payloads_without_a_registry(
     source.check()
 
 
-@pytest.mark.parametrize(("unit", "number"), [("s", 1_700_000_000), ("us", 1_700_000_000_000_001), ("ns", 1_700_000_000_000_001_999)])
+@pytest.mark.parametrize(
+    ("unit", "number"), [("s", 1_700_000_000), ("us", 1_700_000_000_000_001), ("ns", 1_700_000_000_000_001_999)]
+)
 def test_timestamps_of_json_count_what_is_said(unit: str, number: int, connection: Connection, mock: Cluster) -> None:
     source = Source(
         connection, mock, columns={"at": "timestamp"}, event_time="at", connector={"value": {"format": "json", "time_unit": unit}}
@@ -108,7 +112,9 @@ def test_readers_columns_stay_when_writers_schemas_change(connection: Connection
     )  # fmt: skip
     first = registry.payloads("avro", source.topic, [{"v": "a", "n": 1}], {"v": "string", "n": "bigint"})
     registry.server.subjects.clear()  # nothing has to be compatible
-    wider = registry.payloads("avro", source.topic, [{"v": "b", "new": 0.5, "n": 2}], {"v": "string", "new": "double", "n": "bigint"})
+    wider = registry.payloads(
+        "avro", source.topic, [{"v": "b", "new": 0.5, "n": 2}], {"v": "string", "new": "double", "n": "bigint"}
+    )
     registry.server.subjects.clear()
     less = registry.payloads("avro", source.topic, [{"v": "c"}], {"v": "string"})
     registry.server.subjects.clear()
@@ -118,7 +124,9 @@ def test_readers_columns_stay_when_writers_schemas_change(connection: Connection
     assert [(row["offset"], row["reason"]) for row in source.rejects_of(Split(0, 0, 4))] == [(1, "wrong_type")]
 
 
-def test_poison_is_refused_with_offset_reason_and_a_bounded_excerpt(connection: Connection, mock: Cluster, registry: Registered) -> None:
+def test_poison_is_refused_with_offset_reason_and_a_bounded_excerpt(
+    connection: Connection, mock: Cluster, registry: Registered
+) -> None:
     source = Source(
         connection, mock, key=["k"], columns={"k": "string", "n": "bigint"},
         connector={"key": {"format": "string"}, "value": {"format": "avro", "registry": registry.name, "has_key": True}},
@@ -195,7 +203,7 @@ def test_a_registry_that_is_away_is_tried_again_and_refuses_no_record(
     with pytest.raises(DefinitionInvalid) as caught:
         source.check()
     assert [(each.pointer, each.code) for each in caught.value.problems] == [("/connector/value/registry", "registry_refused")]
-    registry.connect(connection, token="env:SLACKWATER_SECRET_REGISTRY")  # noqa: S106 - the name of a variable
+    registry.connect(connection, token="env:SLACKWATER_SECRET_REGISTRY")
     monkeypatch.setenv("SLACKWATER_SECRET_REGISTRY", "right")
     sides.forget(connection.info.dsn, registry.name)
     assert [row["v"] for row in source.rows_of(split)] == ["a"]

@@ -15,11 +15,11 @@ import polars as pl
 import pyarrow as pa
 from confluent_kafka import Message
 
+from engine.connectors.byte_texts import texts_of
 from engine.connectors.canonical import TYPED_FILE, canonicalise, empty_rejects, reject_rows
 from engine.connectors.files.dating import Dated
 from engine.connectors.formats.excerpting import excerpt_of_bytes
 from engine.connectors.formats.records import RecordReader
-from engine.connectors.formats.text.plain import texts_of
 from engine.connectors.kafka.definition import HEADER
 from engine.core.clocks import I64
 from engine.plan.model import RelationSchema
