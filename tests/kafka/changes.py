@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -100,15 +101,28 @@ def lived(seed: int, steps: int) -> Database:
     return made
 
 
-def delivered(seed: int, log: list[dict[str, Any] | None]) -> list[dict[str, Any] | None]:
-    """Return what a topic gets: whenever the connector restarts, events come again from an earlier position on, in their order."""
-    chance, found, at = random.Random(seed), list[dict[str, Any] | None](), 0
-    while at < len(log):
-        stop = min(at + chance.randrange(1, 9), len(log))
-        found += log[at:stop]
+def names_as_of(log: Sequence[dict[str, Any] | None]) -> dict[int, str | None]:
+    """Return the names that the table had behind the log's last event."""
+    names: dict[int, str | None] = {}
+    for event in log:
+        if event is None:
+            continue
+        if event["before"] is not None:
+            names.pop(event["before"]["id"], None)
+        if event["after"] is not None:
+            names[event["after"]["id"]] = event["after"]["name"]
+    return names
+
+
+def delivered(seed: int, events: int) -> list[int]:
+    """Return which events of a log a topic gets: they come again from an earlier position on, in their order, after each restart."""
+    chance, found, at = random.Random(seed), list[int](), 0
+    while at < events:
+        stop = min(at + chance.randrange(1, 9), events)
+        found += range(at, stop)
         at = stop
         if chance.randrange(3) == 0:
-            found += log[chance.randrange(0, stop) : stop]
+            found += range(chance.randrange(0, stop), stop)
     return found
 
 

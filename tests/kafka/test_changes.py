@@ -21,7 +21,7 @@ from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.state.memory import MemorySegmentStore
-from tests.kafka.changes import NOW_MS, Database, avro, delivered, described, lived, plain
+from tests.kafka.changes import NOW_MS, Database, avro, delivered, described, lived, names_as_of, plain
 from tests.kafka.registries import Registered, registered
 from tests.kafka.test_reading import ALL, Source
 from tests.kafka.topics import Cluster, Sent
@@ -62,45 +62,47 @@ def send(mock: Cluster, source: Source, values: list[bytes | None]) -> Split:
     return Split(0, 0, len(values))
 
 
-def result(source: Source, body: dict[str, Any], cuts: list[int], tasks: int) -> dict[Any, dict[str, Any]]:
-    """Read up to each cut and run a query over what came, which is stopped and started again at each; returns the rows of its table."""
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+
+
+def results(source: Source, body: dict[str, Any], cuts: list[int], tasks: int) -> Iterator[tuple[int, Rows]]:
+    """Read up to each cut and run a query over what came, which is stopped and started again at each; yields the rows of its table there."""
     plan = build_plan(
         QueryDefinition.model_validate({**body, "tasks": tasks}), {"sample": source_entry("sample", source.definition)}
     )
     stores: dict[tuple[int, int], MemorySegmentStore] = {}
-    state, reader, rows = None, source.reader(), dict[Any, dict[str, Any]]()
+    state, reader, rows = None, source.reader(), Rows()
     for start, end in pairwise(cuts):
         pipeline = Pipeline(plan, state, lambda *place: stores.setdefault(place, MemorySegmentStore()))
         packets = list(reader.read(Split(0, start, end), ReadRequest(plan.inputs, NOW_MS, tasks)))
         frames = [decode_frame(packet.blob) for packet in packets if packet.kind == "data"]
         step = pipeline.process([Slice(0, source.feed.name, 0, frame) for frame in frames])
-        for frame in step.changes:
-            for row in frame.to_dicts():
-                key = tuple(row[name] for name in plan.output.key)
-                rows[key] = row
+        for row in (row for frame in step.changes for row in frame.to_dicts()):
+            rows[tuple(row[name] for name in plan.output.key)] = row
         state = json.loads(json.dumps(pipeline.snapshot()))
-    return {key: row for key, row in rows.items() if row["_op"] == 0}
+        yield end, {key: row for key, row in rows.items() if row["_op"] == 0}
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_table_is_the_databases_whatever_comes_again_and_however_it_is_cut(
+def test_a_table_never_goes_back_whatever_comes_again_and_however_it_is_cut(
     form: str, connection: Connection, mock: Cluster, registry: Registered
 ) -> None:
     said, write = FORMS[form]
     source = changes(connection, mock, {**said, **({"registry": registry.name} if form == "avro" else {})})
-    found = lived(len(form), 120)
-    events = delivered(7, found.log)
-    send(mock, source, [write(event, registry) for event in events])
+    log = lived(len(form), 120).log
+    sent = delivered(7, len(log))
+    send(mock, source, [write(log[place], registry) for place in sent])
     chance = random.Random(form)
     for body, tasks in ((COPY, 1), (COPY, 3), (BY_NAME, 2)):
-        cuts = sorted({0, len(events), *(chance.randrange(len(events)) for _ in range(12))})
-        rows = result(source, body, cuts, tasks)
-        if body is COPY:
-            assert {key[0]: row["name"] for key, row in rows.items()} == {key: row["name"] for key, row in found.rows.items()}
-            assert all(row["at"].timestamp() * 1_000 >= NOW_MS for row in rows.values())
-        else:
-            names = [row["name"] for row in found.rows.values() if row["name"] is not None]
-            assert {key[0]: row["n"] for key, row in rows.items()} == {name: names.count(name) for name in names}
+        cuts = sorted({0, len(sent), *(chance.randrange(len(sent)) for _ in range(12))})
+        for end, rows in results(source, body, cuts, tasks):
+            expected = names_as_of(log[: max(sent[:end]) + 1])
+            if body is COPY:
+                assert {key[0]: row["name"] for key, row in rows.items()} == expected
+                assert all(row["at"].timestamp() * 1_000 >= NOW_MS for row in rows.values())
+            else:
+                names = [name for name in expected.values() if name is not None]
+                assert {key[0]: row["n"] for key, row in rows.items()} == {name: names.count(name) for name in names}
 
 
 def test_event_time_is_when_the_database_made_the_change(connection: Connection, mock: Cluster) -> None:
