@@ -270,6 +270,7 @@ _DEFINITION: _Texts = {
     "buffer_without_bound": ("A buffer says what to do when it is full, and has no bound.", "Give `max_rows` or `max_bytes`."),
     "buffer_without_mode": ("Nothing is held back in this mode.", "Leave `buffer` out, or choose a mode."),
     "connection_host_refused": ("Connections may not reach this host.", "Name another one, or change SLACKWATER_CONNECTION_HOSTS."),
+    "columns_not_inferred": ("Nothing says what the columns are.", "Declare them."),
     "connection_of_another_type": ("The connection is one to something else.", "Name one of the type that the detail says."),
     "conflict_needs_event_time": ("Event time cannot decide where there is none.", "Name the column in `event_time`."),
     "definition_too_expensive": ("Checking the definition takes more time than the service gives.", "Compute parts of it in a query before."),

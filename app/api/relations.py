@@ -34,6 +34,7 @@ from app.api.examples import (
     TABLE_DEFINITION,
     TABLE_FILES,
 )
+from app.api.inferring import spelled_out
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from app.api.warned import shown_warnings
@@ -55,6 +56,7 @@ from engine.definition.names import NAME_PATTERN
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
+from engine.plan.warnings import DefinitionWarning
 
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], dependencies=[OnlyKnownParameters])
 tables = APIRouter(prefix="/v1/tables", tags=["tables"], dependencies=[OnlyKnownParameters])
@@ -72,28 +74,38 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> SourceDefinition:
+@dataclass(frozen=True, slots=True)
+class _LookedAt:
+    """A definition that a PUT asks for, and what may surprise of it."""
+
+    definition: SourceDefinition
+    warnings: list[DefinitionWarning]
+
+
+def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> _LookedAt:
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
-    definition = read_source(model, body)
+    site = site_of(settings)
+    whole, warnings = spelled_out(name, model, body, site)
+    definition = read_source(model, whole)
     refuse_beyond_scope(feeds_in(definition))
     feed = feed_of(name, definition)
-    control_of(feed).check(feed, site_of(settings), relation_schema(name, definition))
-    return definition
+    control_of(feed).check(feed, site, relation_schema(name, definition))
+    return _LookedAt(definition, [*warnings, *source_warnings(definition)])
 
 
-def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
+def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
     return _checked(name, StreamDefinition, body, services.settings)
 
 
-def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
+def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
     return _checked(name, TableDefinition, body, services.settings)
 
 
 # Before the transaction begins: systems outside of the database are asked.
-_StreamLookedAt = Annotated[SourceDefinition, Depends(_stream_looked_at)]
-_TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
+_StreamLookedAt = Annotated[_LookedAt, Depends(_stream_looked_at)]
+_TableLookedAt = Annotated[_LookedAt, Depends(_table_looked_at)]
 
 
 @streams.put(
@@ -112,7 +124,7 @@ _TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
 def put_stream(
     name: Name,
     _turn: PlanningTurn,
-    definition: _StreamLookedAt,
+    looked_at: _StreamLookedAt,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
@@ -121,9 +133,11 @@ def put_stream(
 
     With records in it, it may get further columns, which these have as null, and columns may get types that hold all values of theirs (int:
     bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
-    The answer spells out every default. An equal definition changes nothing, so this can be repeated.
+    The answer spells out every default. An equal definition changes nothing, so this can be repeated. `"columns": "infer"` takes columns, and
+    the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
+    and shown; `warnings` names fields that are no columns.
     """
-    return _put(transaction, _Wanted("stream", name, definition), conditions, response)
+    return _put(transaction, _Wanted("stream", name, looked_at), conditions, response)
 
 
 @tables.put(
@@ -143,7 +157,7 @@ def put_stream(
 def put_table(
     name: Name,
     _turn: PlanningTurn,
-    definition: _TableLookedAt,
+    looked_at: _TableLookedAt,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
@@ -152,9 +166,9 @@ def put_table(
 
     With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-    What columns may become while there are records is as of streams. The answer spells out every default.
+    What columns may become while there are records is as of streams, and so is `"columns": "infer"`. The answer spells out every default.
     """
-    return _put(transaction, _Wanted("table", name, definition), conditions, response)
+    return _put(transaction, _Wanted("table", name, looked_at), conditions, response)
 
 
 @streams.get(
@@ -243,17 +257,17 @@ class _Wanted:
 
     kind: Kind
     name: str
-    definition: SourceDefinition
+    looked_at: _LookedAt
 
 
 def _put(connection: sa.Connection, wanted: _Wanted, conditions: Preconditions, response: Response) -> RegisteredAnswer:
-    result = put_source(connection, wanted.kind, wanted.name, wanted.definition, conditions)
+    result = put_source(connection, wanted.kind, wanted.name, wanted.looked_at.definition, conditions)
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/{wanted.kind}s/{wanted.name}"
     set_etag(response, result.row.version)
     answer = _answers(connection, [result.row])[0]
-    return RegisteredAnswer(**dict(answer), warnings=shown_warnings(source_warnings(wanted.definition)))
+    return RegisteredAnswer(**dict(answer), warnings=shown_warnings(wanted.looked_at.warnings))
 
 
 def _get(

@@ -18,9 +18,11 @@ from engine.connectors.control import Clash, Site
 from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
+from engine.connectors.inferred import Inferred
 from engine.connectors.kafka.client import TopicDenied, TopicMissing
 from engine.connectors.kafka.definition import HEADER, KafkaConnector, KafkaPlace
 from engine.connectors.kafka.heads import register
+from engine.connectors.kafka.inferring import infer
 from engine.connectors.kafka.newest import newest_records
 from engine.connectors.kafka.records import SOURCE_KIND, Records
 from engine.connectors.kafka.sides import topic_reader
@@ -50,13 +52,19 @@ class KafkaControl:
         place = cast("KafkaPlace", feed.place)
         if relation is not None:
             _check_record_columns(place, relation)
-        if site.dsn is None:
-            raise SourceUnavailable("the broker cannot be asked here: this process knows no database with connections")
-        _check_connections(site.dsn, place)
+        dsn = _dsn_of(site)
+        _check_connections(dsn, place)
         with _told(place):
-            found = newest_records(site.dsn, place, 0 if relation is None else TRIED)
+            found = newest_records(dsn, place, 0 if relation is None else TRIED)
             if relation is not None:
-                _check_format(site.dsn, place, relation, found)
+                _check_format(dsn, place, relation, found)
+
+    def infer(self, feed: Feed, site: Site, key: Sequence[str]) -> Inferred:
+        """See ``Control``. The registry is asked where there is one, and what the broker has newest is looked at."""
+        place, dsn = cast("KafkaPlace", feed.place), _dsn_of(site)
+        _check_connections(dsn, place)
+        with _told(place):
+            return infer(dsn, place, key)
 
     def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> Clash | None:  # noqa: ARG002 - the feed names all
         """See ``Control``."""
@@ -77,6 +85,12 @@ class KafkaControl:
     def delete(self, connection: Connection, feed: Feed) -> None:
         """See ``Control``: the topic stays."""
         drop_feed(connection, feed.log_feed)
+
+
+def _dsn_of(site: Site) -> str:
+    if site.dsn is None:
+        raise SourceUnavailable("the broker cannot be asked here: this process knows no database with connections")
+    return site.dsn
 
 
 @contextmanager
