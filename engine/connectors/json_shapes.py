@@ -15,14 +15,27 @@ _MOST_DIGITS: Final = 38
 
 
 class Unlike(ValueError):
-    """Values of one place are of types that no one type holds. The text says which."""
+    """Values of one place are of types that no one type holds.
+
+    Args:
+        one, other: the types.
+        path: names of the fields that lead there.
+    """
+
+    def __init__(self, one: ColumnType, other: ColumnType, path: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{'.'.join(path) or 'it'} is {one} in one place and {other} in another")
+        self._types, self._path = (one, other), path
+
+    def below(self, name: str) -> Unlike:
+        """Return it as it is seen from outside of a field."""
+        return Unlike(*self._types, (name, *self._path))
 
 
 def fields_of(objects: Iterable[Mapping[str, Any]]) -> Fields:
     """Return the fields of objects in the order in which they were seen; None: of one only nulls were.
 
     Raises:
-        Unlike: the text names the field.
+        Unlike: see there.
     """
     found: dict[str, ColumnType | None] = {}
     for each in objects:
@@ -30,7 +43,7 @@ def fields_of(objects: Iterable[Mapping[str, Any]]) -> Fields:
             try:
                 found[name] = _both(found.get(name), type_of(value))
             except Unlike as error:
-                raise Unlike(f"{name}: {error}" if ":" in str(error) else f"{name} is {error}") from None
+                raise error.below(name) from None
     return list(found.items())
 
 
@@ -38,7 +51,7 @@ def type_of(value: Any) -> ColumnType | None:
     """Return the type of a value; None: it says nothing (null, an empty array or object).
 
     Raises:
-        Unlike: it holds values of types that no one type holds.
+        Unlike: see there.
     """
     match value:
         case bool():
@@ -72,8 +85,11 @@ def _both(one: ColumnType | None, other: ColumnType | None) -> ColumnType | None
     if one.kind == other.kind == "struct":
         found = dict(one.fields)
         for name, declared in other.fields:
-            both = _both(found.get(name), declared)
+            try:
+                both = _both(found.get(name), declared)
+            except Unlike as error:
+                raise error.below(name) from None
             if both is not None:
                 found[name] = both
         return ColumnType("struct", fields=tuple(found.items()))
-    raise Unlike(f"{one} in one record and {other} in another")
+    raise Unlike(one, other)
