@@ -111,6 +111,11 @@ def _of_keys(name: Any) -> Any:
     return name
 
 
+def _is_absent(value: Any) -> bool:
+    """Whether a field is left out where a definition is stored: a version before it reads that then."""
+    return value is None
+
+
 class SideFormat(Model):
     """How keys, or values, are written."""
 
@@ -161,10 +166,13 @@ class ValueFormat(SideFormat):
         "that stands last in the database's log counts."
     )
     encoding: Literal["json", "avro"] | None = Field(
-        default=None, description="Of debezium: how events are written; absent: json. avro needs `registry`."
+        default=None,
+        exclude_if=_is_absent,
+        description="Of debezium: how events are written; absent: json. avro needs `registry`.",
     )
     decimals: Literal["bytes", "text"] | None = Field(
         default=None,
+        exclude_if=_is_absent,
         description="Of debezium in json: what texts in decimal columns are where an event brings no schema: `bytes` "
         "(decimal.handling.mode=precise) or `text` (string). Without, such events are refused.",
     )
@@ -302,11 +310,11 @@ class KafkaConnector(ConnectorModel):
             for option in side.ignored():
                 detail = f"`{option}` means nothing to the format {side.format}; leave it out"
                 yield Problem(f"/connector/{name}/{option}", "invalid_value", detail)
-            if side.registry is not None and side.schema_ is not None:
+            if side.registry is not None and side.schema_ is not None and "schema" in _OPTIONS[side.format]:
                 yield Problem(
                     f"/connector/{name}/schema", "invalid_value", "the registry has the schemas: leave out `schema` or `registry`"
                 )
-            if side.registry is not None and side.message:
+            if side.registry is not None and side.message and "message" in _OPTIONS[side.format]:
                 detail = "a payload behind a schema's number says itself which message it is: leave it out"
                 yield Problem(f"/connector/{name}/message", "invalid_value", detail)
             if side.format in ("avro", "protobuf") and side.registry is None and side.schema_ is None:

@@ -95,8 +95,8 @@ def test_every_fault_of_shape_is_reported_at_once_and_by_the_names_the_user_wrot
         ({"key": []}, ("/key", "invalid_value")),
         ({"versioned": {}}, ("/versioned/history_retention", "field_missing")),
         (
-            {"connector": {"type": "kafka", "topic": "x", "value": {"format": "debezium"}}},
-            ("/connector/value/format", "not_supported_yet"),
+            {"connector": {"type": "kafka", "topic": "x", "key": {"format": "debezium"}}},
+            ("/connector/key/format", "invalid_value"),
         ),
         ({"connector": {"type": "pigeon"}}, ("/connector/type", "unknown_value")),
         ({"connector": {"type": "log", "partitions": 0}}, ("/connector/partitions", "invalid_value")),
