@@ -75,10 +75,12 @@ class Broker:
     Attributes:
         home: its directory.
         lines: of ``server.properties``, beside or instead of the usual ones.
+        heap: of its JVM.
     """
 
     home: Path
     lines: dict[str, str] = field(default_factory=dict)
+    heap: str = HEAP
     port: int = field(init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -89,6 +91,12 @@ class Broker:
     def bootstrap(self) -> str:
         """Where it listens."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Start it, on the data that is there, and wait until it says that it is ready.
@@ -101,7 +109,7 @@ class Broker:
             self._run("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(self._properties))
         log = self.home / "broker.log"
         with log.open("wb") as out:
-            self._process = subprocess.Popen(self._java(HEAP, "kafka.Kafka", str(self._properties)), stdout=out, stderr=out)
+            self._process = subprocess.Popen(self._java(self.heap, "kafka.Kafka", str(self._properties)), stdout=out, stderr=out)
         end = time.monotonic() + START_S
         while _READY not in log.read_text(errors="replace") or not _listens(self.port):
             if self._process.poll() is not None or time.monotonic() > end:
@@ -185,10 +193,10 @@ class Broker:
 
 
 @contextmanager
-def running(lines: dict[str, str] | None = None) -> Iterator[Broker]:
+def running(lines: dict[str, str] | None = None, heap: str = HEAP) -> Iterator[Broker]:
     """Run a broker for the length of the block, on data of its own."""
     home = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
-    broker = Broker(home, lines or {})
+    broker = Broker(home, lines or {}, heap)
     try:
         broker.start()
         yield broker
