@@ -10,6 +10,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.formats.excerpting import excerpt_of_bytes
@@ -25,6 +27,9 @@ from engine.plan.model import RelationSchema
 
 REASON: Final = "malformed_json"
 
+_BREAK: Final = (pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary()))
+"""What is joined to a payload, and by what."""
+
 
 class JsonSideReader:
     """Reads objects, or single values without one."""
@@ -38,13 +43,13 @@ class JsonSideReader:
     def read(self, payloads: pl.Series) -> Read:
         if self._bare is not None:
             return self._one_by_one(payloads)
-        text = b"\n".join(payloads.to_list())
+        text = below_each_other(payloads)
         if _is_lines(text, len(payloads)):
             return self._lines(payloads, text)
         is_line = _are_lines(payloads)
         places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
         lines = payloads.gather(places[0])
-        parts = [self._lines(lines, b"\n".join(lines.to_list())), self._one_by_one(payloads.gather(places[1]))]
+        parts = [self._lines(lines, below_each_other(lines)), self._one_by_one(payloads.gather(places[1]))]
         return rejoined([at_places(part, at) for part, at in zip(parts, places, strict=True)], empty_rejects(), self._columns)
 
     def _lines(self, payloads: pl.Series, text: bytes) -> Read:
@@ -107,6 +112,15 @@ def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
 def bare_relation(columns: Schema) -> RelationSchema:
     """Return columns as the readers of records take them: without key, times and conditions, which others judge."""
     return RelationSchema("payload", "stream", columns, (), None, None, None, None, None)
+
+
+def below_each_other(payloads: pl.Series) -> bytes:
+    """Join payloads by line breaks."""
+    if not len(payloads):
+        return b""
+    broken = pc.binary_join_element_wise(payloads.to_arrow().cast(pa.large_binary()), *_BREAK)
+    offsets = np.frombuffer(broken.buffers()[1], np.int64)[broken.offset :]
+    return memoryview(broken.buffers()[2])[offsets[0] : offsets[len(broken)] - 1].tobytes()
 
 
 def _is_lines(text: bytes, payloads: int) -> bool:
