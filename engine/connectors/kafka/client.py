@@ -35,6 +35,13 @@ from engine.errors import SourceUnavailable
 ANSWER_S: Final = 10.0
 """Of one question to the brokers; a broker that starts again is away longer, and is asked again by the next attempt."""
 
+ELECTED_S: Final = 2.0
+"""So long a partition may be without a leader that is known here, as one is that was just made or has moved."""
+
+_BEING_ELECTED: Final = {
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
+}  # fmt: skip
+
 KEPT_S: Final = 600.0
 """A client is made anew after this time, so that a changed connection and changed secrets are seen."""
 
@@ -103,8 +110,15 @@ class TopicClient:
     def _offsets(self, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(self._topic, each): spec for each in partitions}
         with self._asking("its offsets cannot be asked for"):
-            found = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S)
-            return {place.partition: int(future.result(ANSWER_S + 5).offset) for place, future in found.items()}
+            until = time.monotonic() + ELECTED_S
+            while True:
+                found = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S)
+                try:
+                    return {place.partition: int(future.result(ANSWER_S + 5).offset) for place, future in found.items()}
+                except KafkaException as error:
+                    if error.args[0].code() not in _BEING_ELECTED or time.monotonic() > until:
+                        raise
+                time.sleep(ELECTED_S / 20)
 
     @contextmanager
     def _asking(self, failing: str) -> Iterator[None]:
