@@ -39,7 +39,7 @@ from app.api import (
 )
 from app.api.access import guards, note_refusal
 from app.api.browsers import BrowserGuard
-from app.api.deps import PageRead, Services
+from app.api.deps import OUTSIDE, PageRead, Services
 from app.api.documented import problems
 from app.api.edge import BodyLimits, Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
@@ -124,6 +124,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         Tails(dsn, bell, settings.limits.read_timeout_ms),
         gates,
         asyncio.Semaphore(settings.limits.planning),
+        asyncio.Semaphore(OUTSIDE),
         Registries(database, settings.surroundings),
     )
     supervisor = Supervisor(settings, dsn) if has_driver else None

@@ -19,8 +19,11 @@ from app.api.deps import (
     Name,
     OnlyKnownParameters,
     PlanningTurn,
+    Services,
     ServicesOf,
     Transaction,
+    looked_outside,
+    planned,
 )
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import (
@@ -41,7 +44,6 @@ from app.domain.access import refuse_beyond_scope, visible
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in
 from app.domain.sources import read_source, source_warnings
-from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.page_bounds import Most
 from app.store.parts import parts_of
@@ -72,26 +74,31 @@ _ANSWERED_TABLE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> SourceDefinition:
+def _read(name: str, model: type[SourceDefinition], body: Any) -> SourceDefinition:
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
     definition = read_source(model, body)
     refuse_beyond_scope(feeds_in(definition))
-    feed = feed_of(name, definition)
-    control_of(feed).check(feed, site_of(settings), relation_schema(name, definition))
     return definition
 
 
-def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
-    return _checked(name, StreamDefinition, body, services.settings)
+async def _looked_at(name: str, model: type[SourceDefinition], body: Any, services: Services) -> SourceDefinition:
+    definition = await planned(services, lambda: _read(name, model, body))
+    feed, site = feed_of(name, definition), site_of(services.settings)
+    await looked_outside(services, lambda: control_of(feed).check(feed, site, relation_schema(name, definition)))
+    return definition
 
 
-def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
-    return _checked(name, TableDefinition, body, services.settings)
+async def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
+    return await _looked_at(name, StreamDefinition, body, services)
 
 
-# Before the transaction begins: systems outside of the database are asked.
+async def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> SourceDefinition:
+    return await _looked_at(name, TableDefinition, body, services)
+
+
+# Before the transaction begins and before the turn that it needs: systems outside of the database are asked, and may be away.
 _StreamLookedAt = Annotated[SourceDefinition, Depends(_stream_looked_at)]
 _TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
 
@@ -111,8 +118,8 @@ _TableLookedAt = Annotated[SourceDefinition, Depends(_table_looked_at)]
 )
 def put_stream(
     name: Name,
-    _turn: PlanningTurn,
     definition: _StreamLookedAt,
+    _turn: PlanningTurn,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
@@ -142,8 +149,8 @@ def put_stream(
 )
 def put_table(
     name: Name,
-    _turn: PlanningTurn,
     definition: _TableLookedAt,
+    _turn: PlanningTurn,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
