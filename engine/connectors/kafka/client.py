@@ -49,6 +49,11 @@ AHEAD_KB: Final = 8 * 1024
 """What is fetched ahead of a partition: enough for a broker to answer meanwhile; more would be lost where another process reads on."""
 
 FETCH_BYTES: Final = 4 << 20
+"""Of one answer of a broker's. It has to come within ``ANSWER_S``, so a link that fails for slowness, or whatever else, is asked for less."""
+
+LEAST_FETCH_BYTES: Final = 64 << 10
+LESS: Final = 8
+"""So many times less after each failure, until clients are made anew."""
 
 
 class TopicClient:
@@ -138,10 +143,12 @@ class _Clients:
 
     Attributes:
         asking: is shared by threads.
+        fetch_bytes: of one answer, for clients that are made now.
         fetching: by what they fetch; those that nobody has now.
     """
 
     asking: TopicClient | None = None
+    fetch_bytes: int = FETCH_BYTES
     fetching: dict[Wanted, list[Taker]] = field(default_factory=dict)
 
 
@@ -182,11 +189,13 @@ def taking(dsn: str, place: KafkaPlace, wanted: Wanted, partition: int, start: i
             idle.remove(fitting)
     if fitting is not None and time.monotonic() - fitting.made_at > KEPT_S:
         fitting.close()
-        fitting = None
-    taker = fitting or _taker(connection_of(dsn, place), place.topic, wanted)
+        fitting, clients.fetch_bytes = None, FETCH_BYTES
+    taker = fitting or _taker(connection_of(dsn, place), place.topic, wanted, clients.fetch_bytes)
     try:
         yield taker
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, SourceUnavailable):
+            clients.fetch_bytes = max(clients.fetch_bytes // LESS, LEAST_FETCH_BYTES)
         taker.close()
         raise
     with _LOCK:
@@ -202,7 +211,9 @@ def opened(connection: Resolved, topic: str) -> TopicClient:
     return TopicClient(_options(connection), topic, connection.reader.without_secrets)
 
 
-def fetcher_of(options: Mapping[str, str], topic: str, wanted: Wanted, troubles: Troubles) -> Fetcher:
+def fetcher_of(
+    options: Mapping[str, str], topic: str, wanted: Wanted, troubles: Troubles, fetch_bytes: int = FETCH_BYTES
+) -> Fetcher:
     """Return what fetches a topic's records: librdkafka itself where it can be called.
 
     Args:
@@ -210,12 +221,13 @@ def fetcher_of(options: Mapping[str, str], topic: str, wanted: Wanted, troubles:
         topic: its name.
         wanted: what of records.
         troubles: is told what goes wrong with brokers.
+        fetch_bytes: of one answer of a broker's.
     """
     given = {
         **_shared(options), "group.id": "slackwater", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
         "enable.partition.eof": "true", "auto.offset.reset": "error", "isolation.level": "read_committed", "fetch.wait.max.ms": "100",
         "fetch.error.backoff.ms": "100", "queued.min.messages": "200000", "queued.max.messages.kbytes": str(AHEAD_KB),
-        "fetch.message.max.bytes": str(FETCH_BYTES),
+        "fetch.message.max.bytes": str(fetch_bytes),
     }  # fmt: skip
     if (found := library()) is not None:
         return NativeFetcher(found, given, topic, wanted, troubles.note)
@@ -240,9 +252,9 @@ def connection_of(dsn: str, place: KafkaPlace) -> Resolved:
         raise SourceUnavailable(f"the connection '{place.connection}' cannot be looked up: {error}") from error
 
 
-def _taker(connection: Resolved, topic: str, wanted: Wanted) -> Taker:
+def _taker(connection: Resolved, topic: str, wanted: Wanted, fetch_bytes: int) -> Taker:
     troubles = Troubles(topic, connection.reader.without_secrets)
-    return Taker(fetcher_of(_options(connection), topic, wanted, troubles), topic, wanted, troubles)
+    return Taker(fetcher_of(_options(connection), topic, wanted, troubles, fetch_bytes), topic, wanted, troubles)
 
 
 def _clients(dsn: str, place: KafkaPlace) -> _Clients:
