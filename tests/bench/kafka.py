@@ -110,7 +110,7 @@ def main(arguments: list[str]) -> int:
         for job in (options.only or JOBS) * options.runs:
             source = KafkaSource(options.size, broker, options.time, options.compression)
             runs.append(_run(job, options.size, source, work, broker.pid))
-            console.print(f"{runs[-1].job}: {runs[-1].records_per_second:,.0f} records/s; {runs[-1].answers}", highlight=False)
+            console.print(_line(runs[-1]), highlight=False)
     console.print(_table(options.size, runs))
     counted = [run for run in runs if run.counted_share is not None]
     return 0 if all(run.wrong_or_missing == 0 and (run.counted_share or 0) >= LEAST_COUNTED for run in counted) else 1
@@ -120,6 +120,13 @@ def _run(job: str, size: str, source: KafkaSource, work: Path, broker_pid: int) 
     if job == "join":
         return join_two_inputs(size, source, work, GRACE_S, [broker_pid])
     return count_final(size, source, work, "auction" if job == "count" else "bidder", [broker_pid])
+
+
+def _line(run: Measured) -> str:
+    cpu = ", ".join(f"{role} {_per_million(run.cpu, role, run.records):.2f}" for role in run.cpu)
+    steady = run.cpu_per_million(is_steady=True, of_postgres=False)
+    behind = "" if steady is None else f" (steady {steady:.2f}, all but Postgres)"
+    return f"{run.job}: {run.records_per_second:,.0f} records/s; CPU s per million: {cpu}{behind}; {run.answers}"
 
 
 def _table(size: str, runs: list[Measured]) -> Table:

@@ -23,6 +23,7 @@ from tests.faults.service import Service, service, until
 from tests.integration.test_connection_secrets import dumped
 from tests.kafka.broker import why_not
 from tests.kafka.secured import Secured, secured
+from tests.kafka.test_service import PATIENT
 from tests.kafka.topics import Sent
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
@@ -59,7 +60,7 @@ def test_a_secured_broker_is_read_and_its_secrets_are_seen_nowhere(broker: Secur
         cluster.send(topic, [Sent(b'{"v": %d}' % number, timestamp_ms=1_700_000_000_000 + number) for number in range(1_000)])
         broker.allow(topic)
     denied = cluster.topic()
-    settings = {"SLACKWATER_SECRET_KEY": KEY, "SLACKWATER_LOG__LEVEL": "DEBUG"}
+    settings = {**PATIENT, "SLACKWATER_SECRET_KEY": KEY, "SLACKWATER_LOG__LEVEL": "DEBUG"}
     with service(settings) as running, Client(running.url) as client:
         for mechanism, topic in topics.items():
             name = mechanism.lower().replace("-", "_")
