@@ -243,6 +243,7 @@ _REQUEST: Mapping[type[AppError], _Texts] = {
         "issuer_unavailable": ("The issuer of tokens does not answer.", _WAIT),
         "not_ready": ("The service cannot serve yet.", "See the detail; `slackwater doctor` looks for the cause."),
         "planning_busy": ("As many definitions are being checked as the service takes.", _WAIT),
+        "sources_busy": ("As many sources are being looked at outside of the database as the service takes.", _WAIT),
         "relation_changing": ("The relation is being changed at this moment.", _WAIT),
         "stopping": ("The service is ending.", "Try again at another one, or in a moment."),
         "too_stale": ("The result is older than `max_staleness` allows.", "Ask again later, or allow more."),

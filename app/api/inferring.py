@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain.access import refuse_beyond_scope
@@ -18,45 +19,61 @@ from engine.plan.warnings import DefinitionWarning
 _STAND_IN = "inferred"
 
 
-def spelled_out(name: str, model: type[SourceDefinition], body: Any, site: Site) -> tuple[Any, list[DefinitionWarning]]:
-    """Return a definition with its columns spelled out, and what was left out of them.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a connector is to be asked.
 
-    Args:
-        name: of the relation.
-        model: as which it is to be read.
-        body: of the request; one that does not say ``infer`` is returned as it is.
-        site: what the connector may use.
+    Attributes:
+        definition: of which the connector counts alone.
+        key: names of the key's columns that are given; none: they may be proposed.
+    """
+
+    definition: SourceDefinition
+    key: tuple[str, ...]
+
+
+def asked_columns(model: type[SourceDefinition], body: Any) -> Asked | None:
+    """Say what is to be asked for a definition's columns; None: it does not say ``infer``.
 
     Raises:
-        DefinitionInvalid: the rest is wrong, or nothing says what the columns are.
-        Forbidden: the connector is beyond the scope of who asks.
-        SourceUnavailable: nobody can be asked now.
+        DefinitionInvalid: the rest of it is wrong.
     """
     if not isinstance(body, dict) or body.get("columns") != INFER:
-        return body, []
+        return None
     given = body.get("key")
     stand_in = {**body, "columns": {_STAND_IN: "string"}, "key": [_STAND_IN] if given is None else given}
     reading = read_definition(model, stand_in)
     if reading.problems or reading.definition is None:
         raise DefinitionInvalid(reading.problems)
-    found = inferred(name, reading.definition, () if given is None else reading.definition.key, site)
-    columns = {each: str(declared) for each, declared in found.columns.items()}
-    key = {"key": list(found.key)} if given is None and found.key else {}
-    return {**body, "columns": columns, **key}, warnings_of(found)
+    return Asked(reading.definition, () if given is None else reading.definition.key)
 
 
-def inferred(name: str, definition: SourceDefinition, key: tuple[str, ...], site: Site) -> Inferred:
-    """Return what a source's connector proposes; of the definition only the connector counts.
+def inferred(name: str, asked: Asked, site: Site) -> Inferred:
+    """Return what a source's connector proposes.
+
+    Args:
+        name: of the relation.
+        asked: see there.
+        site: what the connector may use.
 
     Raises:
-        DefinitionInvalid, Forbidden, SourceUnavailable: see ``spelled_out``.
+        DefinitionInvalid: the connector is wrong, or nothing says what the columns are.
+        Forbidden: it is beyond the scope of who asks.
+        SourceUnavailable: nobody can be asked now.
     """
-    faults = list(definition.connector.faults())
+    faults = list(asked.definition.connector.faults())
     if faults:
         raise DefinitionInvalid(faults)
-    refuse_beyond_scope(feeds_in(definition))
-    feed = feed_of(name, definition)
-    return control_of(feed).infer(feed, site, key)
+    refuse_beyond_scope(feeds_in(asked.definition))
+    feed = feed_of(name, asked.definition)
+    return control_of(feed).infer(feed, site, asked.key)
+
+
+def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:
+    """Return a definition with the columns that were found, and with their key where it names none."""
+    columns = {each: str(declared) for each, declared in found.columns.items()}
+    key = {"key": list(found.key)} if body.get("key") is None and found.key else {}
+    return {**body, "columns": columns, **key}
 
 
 def warnings_of(found: Inferred) -> list[DefinitionWarning]:

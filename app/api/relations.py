@@ -19,8 +19,11 @@ from app.api.deps import (
     Name,
     OnlyKnownParameters,
     PlanningTurn,
+    Services,
     ServicesOf,
     Transaction,
+    looked_outside,
+    planned,
 )
 from app.api.documented import answered, body_examples, problems
 from app.api.examples import (
@@ -34,7 +37,7 @@ from app.api.examples import (
     TABLE_DEFINITION,
     TABLE_FILES,
 )
-from app.api.inferring import spelled_out
+from app.api.inferring import asked_columns, inferred, spelled_out, warnings_of
 from app.api.paging import Cursor, decode_cursor, page
 from app.api.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from app.api.warned import shown_warnings
@@ -42,7 +45,6 @@ from app.domain.access import refuse_beyond_scope, visible
 from app.domain.preconditions import Preconditions
 from app.domain.scopes import feeds_in
 from app.domain.sources import read_source, source_warnings
-from app.settings import Settings
 from app.store.catalog import entry_of
 from app.store.page_bounds import Most
 from app.store.parts import parts_of
@@ -82,28 +84,41 @@ class _LookedAt:
     warnings: list[DefinitionWarning]
 
 
-def _checked(name: str, model: type[SourceDefinition], body: Any, settings: Settings) -> _LookedAt:
+def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         detail = f"{name[:80]!r} is no name: lower case letters, digits and _, starting with a letter, at most 63"
         raise DefinitionInvalid([Problem("", "malformed_name", detail)])
-    site = site_of(settings)
-    whole, warnings = spelled_out(name, model, body, site)
-    definition = read_source(model, whole)
+
+
+def _read(model: type[SourceDefinition], body: Any) -> SourceDefinition:
+    definition = read_source(model, body)
     refuse_beyond_scope(feeds_in(definition))
+    return definition
+
+
+async def _looked_at(name: str, model: type[SourceDefinition], body: Any, services: Services) -> _LookedAt:
+    _check_name(name)
+    site = site_of(services.settings)
+    warnings: list[DefinitionWarning] = []
+    asked = await planned(services, lambda: asked_columns(model, body))
+    if asked is not None:
+        found = await looked_outside(services, lambda: inferred(name, asked, site))
+        body, warnings = spelled_out(body, found), warnings_of(found)
+    definition = await planned(services, lambda: _read(model, body))
     feed = feed_of(name, definition)
-    control_of(feed).check(feed, site, relation_schema(name, definition))
+    await looked_outside(services, lambda: control_of(feed).check(feed, site, relation_schema(name, definition)))
     return _LookedAt(definition, [*warnings, *source_warnings(definition)])
 
 
-def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
-    return _checked(name, StreamDefinition, body, services.settings)
+async def _stream_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
+    return await _looked_at(name, StreamDefinition, body, services)
 
 
-def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
-    return _checked(name, TableDefinition, body, services.settings)
+async def _table_looked_at(name: Name, body: JsonBody, services: ServicesOf) -> _LookedAt:
+    return await _looked_at(name, TableDefinition, body, services)
 
 
-# Before the transaction begins: systems outside of the database are asked.
+# Before the transaction begins and before the turn that it needs: systems outside of the database are asked, and may be away.
 _StreamLookedAt = Annotated[_LookedAt, Depends(_stream_looked_at)]
 _TableLookedAt = Annotated[_LookedAt, Depends(_table_looked_at)]
 
@@ -123,8 +138,8 @@ _TableLookedAt = Annotated[_LookedAt, Depends(_table_looked_at)]
 )
 def put_stream(
     name: Name,
-    _turn: PlanningTurn,
     looked_at: _StreamLookedAt,
+    _turn: PlanningTurn,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,
@@ -156,8 +171,8 @@ def put_stream(
 )
 def put_table(
     name: Name,
-    _turn: PlanningTurn,
     looked_at: _TableLookedAt,
+    _turn: PlanningTurn,
     transaction: Transaction,
     response: Response,
     conditions: OfPut,

@@ -7,6 +7,7 @@ figures and correctness; see `speed`.
 `python -m tests.bench members`: what light queries cost in each round of their carrier, without Spark; see `members`.
 `python -m tests.bench recovery`: how soon a query commits again after its driver was killed; see `recovery`.
 `python -m tests.bench scale`: tables of millions of keys and full grace buffers beside small ones; see `scale`.
+`python -m tests.bench kafka`: the NX-T jobs from topics of a real broker; see `kafka`.
 `python -m tests.bench reads`: reads by key beside a bare handler, under overload, and while a query takes records in; see `reads`.
 
 Each job of `nxt` runs in a service of its own (`slackwater serve`, embedded Postgres, one driver). Printed: records per second from the
@@ -26,7 +27,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import latency, many, members, reads, recovery, scale, sse
+from tests.bench import kafka, latency, many, members, reads, recovery, scale, sse
 from tests.bench.chained import CHAINS
 from tests.bench.files import write_input
 from tests.bench.jobs import join_from_feed
@@ -43,6 +44,8 @@ def main() -> int:
         return sse.main(sys.argv[2:])
     if sys.argv[1:2] == ["reads"]:
         return reads.main(sys.argv[2:])
+    if sys.argv[1:2] == ["kafka"]:
+        return kafka.main(sys.argv[2:])
     if sys.argv[1:2] == ["latency"]:
         return latency.main(sys.argv[2:])
     if sys.argv[1:2] == ["many"]:
@@ -56,7 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument(
         "suite",
-        choices=["nxt", "core", "sse", "reads", "latency", "many", "members", "recovery", "scale"],
+        choices=["nxt", "core", "kafka", "sse", "reads", "latency", "many", "members", "recovery", "scale"],
         help="all but nxt have options of their own: core --help",
     )
     parser.add_argument("--size", choices=["tiny", "small", "large"], default="large")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import polars as pl
 import sqlalchemy as sa
 from anyio import to_thread
 
-from app.api.deps import Services, planned, planning_turn
-from app.api.inferring import inferred, warnings_of
+from app.api.deps import Services, looked_outside, planned, planning_turn
+from app.api.inferring import Asked, inferred, warnings_of
 from app.api.sql.faults import of_script, placed
 from app.api.sql.looking import look
 from app.api.sql.outcomes import Defined, Inserted, Outcome
@@ -133,7 +134,7 @@ class ScriptRunner:
             await to_thread.run_sync(rehearsing)
         for parsed, action in bound:
             with placed(parsed):
-                await to_thread.run_sync(look_outside, action, self._site)
+                await looked_outside(self._services, partial(look_outside, action, self._site))
         return outcomes
 
     def _rehearsed(self, connection: sa.Connection, parsed: Parsed, bound: list[tuple[Parsed, Action]]) -> Outcome:
@@ -200,7 +201,7 @@ class ScriptRunner:
         if isinstance(parsed.tree, CreateRelation):
             action, _ = await self.bound(parsed)
             with placed(parsed):
-                await to_thread.run_sync(look_outside, action, self._site)
+                await looked_outside(self._services, partial(look_outside, action, self._site))
 
         def defining(connection: sa.Connection) -> Done:
             return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)
@@ -218,7 +219,9 @@ class ScriptRunner:
         if asked is None:
             return parsed, []
         with placed(parsed):
-            found = await to_thread.run_sync(inferred, asked.name, asked.definition, asked.key, self._site)
+            found = await looked_outside(
+                self._services, partial(inferred, asked.name, Asked(asked.definition, asked.key), self._site)
+            )
         return replace(parsed, tree=with_columns(tree, found.columns, found.key)), warnings_of(found)
 
     def session(self, connection: sa.Connection) -> Session:

@@ -19,13 +19,14 @@ from engine.connectors.dropped_feeds import drop_feed
 from engine.connectors.formats.port import FormatInvalid
 from engine.connectors.formats.registry.ports import RegistryRefused, RegistryUnavailable
 from engine.connectors.inferred import Inferred
-from engine.connectors.kafka.client import TopicDenied, TopicMissing
 from engine.connectors.kafka.definition import HEADER, KafkaConnector, KafkaPlace
+from engine.connectors.kafka.fetching.port import Fetched
 from engine.connectors.kafka.heads import register
 from engine.connectors.kafka.inferring import infer
 from engine.connectors.kafka.newest import newest_records
-from engine.connectors.kafka.records import SOURCE_KIND, Records
+from engine.connectors.kafka.records import SOURCE_KIND, read_records
 from engine.connectors.kafka.sides import topic_reader
+from engine.connectors.kafka.troubles import TopicDenied, TopicMissing
 from engine.connectors.log.storage import Head, feed_heads
 from engine.connectors.postgres import Connection, shared_connection
 from engine.definition.types import ColumnType
@@ -170,12 +171,12 @@ def _is_of_headers(kind: ColumnType) -> bool:
     return kind.key is not None and kind.key.kind == "string" and kind.value is not None and kind.value.kind == "bytes"
 
 
-def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: Records) -> None:
+def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: Fetched) -> None:
     """Read the newest records, and refuse the definition where none of them can be read."""
     reader = topic_reader(dsn, place, relation)
-    if not len(found.offsets):
+    if not len(found):
         return
-    raw, rejects = found.raw(reader, relation, place.record_columns, 0)
+    raw, rejects = read_records(found, reader, relation, place.record_columns, 0)
     accepted, refused = canonicalise(raw, relation, int(found.timestamps.max()), SOURCE_KIND)
     if accepted.height or relation.where is not None:
         return
@@ -187,7 +188,7 @@ def _check_format(dsn: str, place: KafkaPlace, relation: RelationSchema, found: 
         Problem(
             _side_of(place),
             "format_differs",
-            f"none of the {len(found.offsets)} newest records of {place.topic!r} can be read so; the first is refused as {reason}: {detail}. "
+            f"none of the {len(found)} newest records of {place.topic!r} can be read so; the first is refused as {reason}: {detail}. "
             "Correct `format`, or the columns and their types",
         )
     )

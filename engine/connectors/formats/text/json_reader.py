@@ -10,6 +10,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.connectors.canonical import empty_rejects, reject_rows
 from engine.connectors.excerpts import excerpts_of
@@ -34,6 +36,9 @@ _NANOS_PER_US: Final = 1_000
 _MOST_US: Final = 253_402_300_799_999_999
 """The last moment of the year 9999."""
 
+_BREAK: Final = (pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary()))
+"""What is joined to a payload, and by what."""
+
 
 class JsonSideReader:
     """Reads objects, or single values without one."""
@@ -53,13 +58,13 @@ class JsonSideReader:
     def _read(self, payloads: pl.Series) -> Read:
         if self._bare is not None:
             return self._one_by_one(payloads)
-        text = b"\n".join(payloads.to_list())
+        text = below_each_other(payloads)
         if _is_lines(text, len(payloads)):
             return self._lines(payloads, text)
         is_line = _are_lines(payloads)
         places = np.flatnonzero(is_line), np.flatnonzero(~is_line)
         lines = payloads.gather(places[0])
-        parts = [self._lines(lines, b"\n".join(lines.to_list())), self._one_by_one(payloads.gather(places[1]))]
+        parts = [self._lines(lines, below_each_other(lines)), self._one_by_one(payloads.gather(places[1]))]
         return rejoined(
             [at_places(part, at) for part, at in zip(parts, places, strict=True)], empty_rejects(), self._relation.columns
         )
@@ -153,6 +158,15 @@ def _with_timestamps(found: Read, columns: Schema, unit: EventTimeUnit) -> Read:
     places = refused.get_column("_offset").to_list()
     rows = [(place, "wrong_type", detail, text) for place, text in zip(places, texts, strict=True)]
     return Read(raw.filter(~bad), pl.concat([rejects, reject_rows(rows)]).sort("offset"))
+
+
+def below_each_other(payloads: pl.Series) -> bytes:
+    """Join payloads by line breaks."""
+    if not len(payloads):
+        return b""
+    broken = pc.binary_join_element_wise(payloads.to_arrow().cast(pa.large_binary()), *_BREAK)
+    offsets = np.frombuffer(broken.buffers()[1], np.int64)[broken.offset :]
+    return memoryview(broken.buffers()[2])[offsets[0] : offsets[len(broken)] - 1].tobytes()
 
 
 def _is_lines(text: bytes, payloads: int) -> bool:
