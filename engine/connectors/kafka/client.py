@@ -151,6 +151,13 @@ class _Clients:
     fetch_bytes: int = FETCH_BYTES
     fetching: dict[Wanted, list[Taker]] = field(default_factory=dict)
 
+    def resting(self) -> list[Taker]:
+        """Give up the clients that nobody has used for a while: they fetch for queries that are paused, or gone."""
+        found = [taker for idle in self.fetching.values() for taker in idle if taker.is_resting]
+        for idle in self.fetching.values():
+            idle[:] = [taker for taker in idle if taker not in found]
+        return found
+
 
 _KEPT: Final[dict[tuple[int, str, KafkaPlace], _Clients]] = {}
 _LOCK: Final = threading.Lock()
@@ -258,8 +265,16 @@ def _taker(connection: Resolved, topic: str, wanted: Wanted, fetch_bytes: int) -
 
 
 def _clients(dsn: str, place: KafkaPlace) -> _Clients:
+    unused: list[Taker] = []
     with _LOCK:
-        return _KEPT.setdefault((os.getpid(), dsn, place), _Clients())
+        own = os.getpid()
+        for (process, _, _), each in _KEPT.items():
+            if process == own:
+                unused += each.resting()
+        found = _KEPT.setdefault((own, dsn, place), _Clients())
+    for taker in unused:
+        taker.close()
+    return found
 
 
 def _options(connection: Resolved) -> dict[str, str]:

@@ -62,7 +62,12 @@ class Taker:
     def __init__(self, fetcher: Fetcher, topic: str, wanted: Wanted, troubles: Troubles) -> None:
         self._fetcher, self._topic, self._wanted, self._troubles = fetcher, topic, wanted, troubles
         self._lanes: dict[int, _Lane] = {}
-        self.made_at = time.monotonic()
+        self.made_at = self._used_at = time.monotonic()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nobody has taken anything for a while."""
+        return time.monotonic() - self._used_at > RESTING_S
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -89,6 +94,7 @@ class Taker:
         taken, has_stopped = self._taken(lane, partition, end, most)
         if not has_stopped:
             lane.position, lane.used_at = taken.position, time.monotonic()
+            self._used_at = lane.used_at
             self._lanes[partition] = lane
         return taken
 
