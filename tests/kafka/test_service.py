@@ -12,7 +12,6 @@ import pytest
 from app.client import Client, ServiceError
 from tests.faults.service import service, until
 from tests.kafka.broker import Broker
-from tests.kafka.changes import delivered, described, lived, names_as_of
 from tests.kafka.topics import Cluster, Sent
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -106,25 +105,3 @@ def test_what_cannot_be_read_is_refused_with_field_and_cure(own_broker: Broker) 
         with pytest.raises(ServiceError) as caught:
             client.register("streams", "orders", {**ORDERS, "connector": connector(own_broker, topic)})
         assert (caught.value.status, caught.value.problem["code"]) == (503, "source_unavailable")
-
-
-def test_a_table_of_change_events_is_the_databases(broker: Broker) -> None:
-    cluster = Cluster(broker.bootstrap)
-    topic = cluster.topic()
-    log = lived(3, 300).log
-    sent = delivered(5, len(log))
-    half = len(sent) // 2
-    cluster.send(topic, [Sent(described(log[place]), key=b'{"id": 1}') for place in sent[:half]])
-    value = {"format": "debezium"}
-    source = {"type": "kafka", "bootstrap": broker.bootstrap, "topic": topic, "value": value}
-    with service() as running, Client(running.url) as client:
-        registered = client.register("tables", "shop", {"columns": "infer", "materialize": True, "connector": source})
-        assert (registered["key"], registered["columns"]) == (["id"], {"id": "bigint", "name": "string", "at": "timestamp"})
-
-        def names() -> dict[int, str | None]:
-            return {row["id"]: row["name"] for row in client.rows("shop")}
-
-        until("the first half is read", lambda: names() == names_as_of(log[: max(sent[:half]) + 1]), 120)
-        cluster.send(topic, [Sent(described(log[place])) for place in [*sent[half:], *sent[:half]]])
-        cluster.send(topic, [Sent(b"no event"), Sent(b"\xff"), Sent(described(log[0])), Sent(None)])
-        until("the second half is read", lambda: names() == names_as_of(log), 120)
