@@ -65,6 +65,7 @@ class Edge:
         table.add_column("ms of CPU")
         table.add_column("each", justify="right")
         await self._append(lanes, WARM_S)
+        print(f"appends to process {self._process.pid}", flush=True)
         before = self._spent()
         appends = await self._append(lanes, seconds)
         for what, spent in self._since(before).items():
@@ -75,6 +76,7 @@ class Edge:
         ]
         writers = [ChangeWriter(self._dsn, f"seen_{lane.name}") for lane in lanes]
         await self._commit(writers, lanes, WARM_S)
+        print("commits", flush=True)
         before = self._spent()
         commits = await self._commit(writers, lanes, seconds)
         table.add_row(f"commit of {lanes[0].per_body}: API", f"{self._since(before)['API'] * 1000 / commits:.2f}")
