@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import psycopg
 
-from app.domain.record_json import encode_values
+from app.domain.record_json import encode_keyed
 from app.errors import Unavailable
 from app.store.followed import Followed
 from app.store.replay_marks import with_marks
@@ -199,13 +199,12 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, *, h
     """Return changes as clients get them. A stream's records have the op ``append``; a deleted row is null."""
     if frame.is_empty():
         return []
-    keys = encode_values(frame, followed.columns.select(followed.key), has_text_numbers=has_text_numbers)
-    rows = encode_values(frame, followed.columns, has_text_numbers=has_text_numbers)
+    keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
     upsert = "append" if followed.kind == "stream" else "upsert"
     items = []
     part = "" if followed.part is None else f'"part":{json.dumps(followed.part)},'
-    service = (frame[name] for name in ("_offset", "_ts", "_op", REPLAYED))
-    places = zip(*(frame[name] for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
+    service = (frame.get_column(name).to_list() for name in ("_offset", "_ts", "_op", REPLAYED))
+    places = zip(*(frame.get_column(name).to_list() for name in PLACE_COLUMNS), strict=True) if followed.is_derived else None
     for offset, ts, op, is_replayed, key, row in zip(*service, keys, rows, strict=True):
         own = (partition, offset) if places is None else next(places)
         number = "" if places is None else f'"sequence":{offset},{part}'
