@@ -38,7 +38,9 @@ LISTED_REJECTS = 1_000
 INLINE_ROWS = 4_096
 _ITEM = "_item"
 
-_APPEND_TO_SAME_SQL = append_behind("SELECT FROM slackwater.relation WHERE id = %(relation_id)s AND version = %(version)s FOR SHARE")
+_APPEND_TO_SAME_SQL = append_behind(
+    "SELECT FROM slackwater.relation WHERE id = %(relation_id)s AND version = %(version)s FOR SHARE"
+)
 
 Connection = psycopg.AsyncConnection[Any]
 Cursor = psycopg.AsyncCursor[Any]

@@ -162,6 +162,11 @@ def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     return result
 
 
+def only(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """Return the frame with these columns alone, in this order, at least one: ``select`` without a plan."""
+    return pl.DataFrame([frame.get_column(name) for name in names])
+
+
 def is_value(column: pl.Series) -> Bools:
     """Say which values are not null: ``is_not_null`` without a plan where none is, and of integers, which numpy has as NaN."""
     if not column.null_count():

@@ -1,8 +1,8 @@
 """What appends and event streams cost, without queries that run: `python -m tests.bench edge [--lanes 20] [--every 0.5] [--seconds 10]`.
 
 An API process of its own. First each lane's stream is appended to as in `many`; then each lane's table is followed while this process commits
-rows to it through the real sink; then nothing happens. Printed: milliseconds of CPU of the API per append and per commit that somebody follows, of
-Postgres and of what puts the load on it per append, and what is spent at rest.
+rows to it through the real sink; then nothing happens. Printed: milliseconds of CPU of the API per append and per commit that somebody follows,
+of Postgres and of what puts the load on it per append, and what is spent at rest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench edge")
     parser.add_argument("--lanes", type=int, default=20)
-    parser.add_argument("--every", type=float, default=0.5, help="seconds between two appends to a stream, and two commits to a table")
+    parser.add_argument(
+        "--every", type=float, default=0.5, help="seconds between two appends to a stream, and two commits to a table"
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="of each part")
     options = parser.parse_args(arguments)
     lanes = [Lane(f"s{place}", PER_SECOND, options.every) for place in range(options.lanes)]
@@ -71,9 +73,7 @@ class Edge:
         for what, spent in self._since(before).items():
             table.add_row(f"append of {lanes[0].per_body}: {what}", f"{spent * 1000 / appends:.2f}")
         observed = [Observed() for _ in lanes]
-        watching = [
-            asyncio.create_task(watch(self._service, lane, seen)) for lane, seen in zip(lanes, observed, strict=True)
-        ]
+        watching = [asyncio.create_task(watch(self._service, lane, seen)) for lane, seen in zip(lanes, observed, strict=True)]
         writers = [ChangeWriter(self._dsn, f"seen_{lane.name}") for lane in lanes]
         await self._commit(writers, lanes, WARM_S)
         print("commits", flush=True)
@@ -104,19 +104,17 @@ class Edge:
 
     async def _commit(self, writers: Sequence[ChangeWriter], lanes: Sequence[Lane], seconds: float) -> int:
         """Commit to the tables in turn, as a carrier does it."""
-        done = 0
         begun = time.monotonic()
         for number in itertools.count():
             place = number % len(writers)
             due = begun + number * lanes[place].every_s / len(writers)
             if due - begun > seconds:
-                return done
+                return number
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             now = int(time.time() * 1000)
             keys = [f"k{(number // len(writers) * lanes[place].per_body + each) % KEYS}" for each in range(lanes[place].per_body)]
             rows = [("upsert", {"key": key, "records": number, "sent": now}, now) for key in keys]
             await asyncio.to_thread(writers[place].commit, rows)
-            done += 1
         raise AssertionError("never here")
 
     def _spent(self) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,8 @@ import pytest
 
 from app.store.bell import Bell
 from app.store.change_log import Item, Stretch
-from app.store.tails import KEPT_CHARS, KEPT_ITEMS, Tail
+from app.store.lookout import Lookout
+from app.store.tail import KEPT_CHARS, KEPT_ITEMS, Tail
 
 
 class Log:
@@ -35,7 +36,11 @@ class Log:
     async def connection(self) -> AsyncIterator[Any]:
         yield None
 
-    async def heads(self, connection: Any) -> list[tuple[int, int]]:
+    @staticmethod
+    async def heads_of(connection: Any, sources: Sequence[Log]) -> list[list[tuple[int, int]]]:
+        return [source.heads() for source in sources]
+
+    def heads(self) -> list[tuple[int, int]]:
         self.looks += 1
         if self.fault is not None:
             raise self.fault
@@ -48,7 +53,9 @@ class Log:
 @asynccontextmanager
 async def running(log: Log) -> AsyncIterator[Tail]:
     tail = Tail(log, [len(log.items)])
-    task = asyncio.create_task(tail.run(log, Bell("")))  # type: ignore[arg-type]
+    lookout = Lookout(log, Bell(""))  # type: ignore[arg-type]
+    lookout.add(tail)
+    task = asyncio.create_task(lookout.run())
     yield tail
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
