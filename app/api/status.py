@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -56,7 +57,7 @@ async def get_status(name: Name, services: ServicesOf, wait_for: WaitFor = None,
 
 
 async def _when_reached(services: Services, status: Status, wanted: str, deadline: float) -> Status:
-    with services.bell.listening(status.query_id) as event:
+    with services.bell.listening(status.query_id, asyncio.Event()) as event:
         while True:
             async with services.database.reads.connect() as connection:
                 found = await find_status_by_id(connection, status.query_id)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
 
+import numpy as np
 import polars as pl
 
 from engine.connectors.byte_texts import texts_of
@@ -24,6 +25,7 @@ from engine.connectors.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
 from engine.connectors.leaves import Fault, leaf_faults
 from engine.connectors.record_ends import MAX_RECORD_BYTES
 from engine.core.change_positions import position_columns
+from engine.core.frames import constant
 from engine.core.row_bytes import RowBytes
 from engine.definition.durations import format_duration
 from engine.definition.types import TIMESTAMP, ColumnType
@@ -226,7 +228,7 @@ def _ops(raw: pl.DataFrame, faults: list[Fault]) -> pl.Series:
     if "_op" in raw.columns:
         return raw["_op"]
     if "$op" not in raw.columns or raw["$op"].null_count() == raw.height:
-        return pl.repeat(OP_UPSERT, raw.height, dtype=pl.Int8, eager=True).alias("_op")
+        return constant(OP_UPSERT, raw.height, "_op", np.int8)
     said = raw["$op"]
     text = texts_of(said) if said.dtype == pl.Binary else said.cast(pl.String, strict=False)
     op = text.replace_strict(OPS, default=None, return_dtype=pl.Int8)
@@ -298,6 +300,8 @@ def _check_size(columns: dict[str, pl.Series], faults: list[Fault]) -> None:
 
 
 def _check_key(columns: dict[str, pl.Series], relation: RelationSchema, faults: list[Fault]) -> None:
+    if sum(columns[name].estimated_size() for name in relation.key) <= MAX_KEY_BYTES:
+        return  # all together have fewer: of a few records this costs a hundredth of looking at each
     sizes = [columns[name].str.len_bytes() for name in relation.key if columns[name].dtype == pl.String]
     sizes += [columns[name].bin.size() for name in relation.key if columns[name].dtype == pl.Binary]
     if sizes:

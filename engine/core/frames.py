@@ -159,7 +159,15 @@ def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
 
 def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Return the frame without columns of these names, where it has them: ``drop`` without a plan."""
-    return frame[[name for name in frame.columns if name not in names]]
+    result = frame.clone()
+    for name in set(names).intersection(result.columns):
+        result.drop_in_place(name)
+    return result
+
+
+def only(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """Return the frame with these columns alone, in this order, at least one: ``select`` without a plan."""
+    return pl.DataFrame([frame.get_column(name) for name in names])
 
 
 def is_value(column: pl.Series) -> Bools:
