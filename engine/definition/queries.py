@@ -272,8 +272,8 @@ class Into(Model):
     retention: Duration | None = Field(default=None, description="How long the stream keeps its records; absent: for ever.")
     connector: Delivery | None = Field(
         default=None,
-        description="Where results are delivered to beside the built-in log, in its order: a topic of Kafka, a directory of files, a Delta table. "
-        "null: nowhere.",
+        description="Where results are delivered to beside the built-in log, in its order: a topic of Kafka, a directory of files, a Delta "
+        "table. null: nowhere.",
     )
     versioned: ResultHistory | None = Field(
         default=None, description="Keep every version of the table's rows, to be read as of a time."

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from engine.sql.statement_tree import CreateAs, InsertQuery, Statement
 from engine.statements.faults import StatementRefused
 from engine.statements.properties import Properties
 from engine.statements.selecting import Selected
@@ -35,6 +36,11 @@ def take_properties(selected: Selected, properties: Properties) -> None:
     found = {name: value for name, value in _shown_when(properties).items() if value is not None}
     for name, value in found.items():
         _put(selected.body, name, value, properties, "EMIT")
+
+
+def says_target(statement: Statement) -> bool:
+    """Whether a statement says where results are delivered to: then that is looked at before it is carried out."""
+    return isinstance(statement, CreateAs | InsertQuery) and INTO_CONNECTOR in Properties(statement.properties).names
 
 
 def connector_of(properties: Properties) -> dict[str, Any] | None:
