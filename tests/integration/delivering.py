@@ -152,7 +152,12 @@ def processes(dsn: str, root: Path, log: Path, **variables: str) -> Iterator[Pro
     }  # fmt: skip
     with log.open("ab") as errors:
         server = subprocess.Popen(
-            [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            [sys.executable, str(SERVER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
         )
     found = Processes(server)
     try:

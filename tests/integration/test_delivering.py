@@ -9,10 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 import polars as pl
-import psycopg
 import pytest
 
-from tests.integration.delivering import Delivered, Processes, definition, make, processes
+from tests.integration.delivering import Processes, definition, make, processes
 
 NDJSON = {"type": "files", "path": "out", "format": "ndjson", "every": "0s"}
 DELTA = {"type": "delta", "path": "out", "every": "0s"}
