@@ -126,7 +126,7 @@ def _properties(definition: QueryDefinition) -> Iterator[Property]:
     if into.retention is not None:
         yield prop("LOG_RETENTION", written_duration(into.retention))
     if into.connector is not None:
-        said = into.connector.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        said = {"type": into.connector.name()} | into.connector.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         yield prop(INTO_CONNECTOR, json.dumps(said, ensure_ascii=False))
     if into.materialize_open and definition.suppress.mode != "until_window_closes":
         yield prop("MATERIALIZE_OPEN", value=True)
