@@ -99,7 +99,9 @@ def resumed_at(found: int | None, noted: Noted, *, keeps_position: bool) -> int:
     return found
 
 
-def gather(connection: Connection, feed_id: int, start: int, result: Result) -> Gathered | None:
+def gather(
+    connection: Connection, feed_id: int, start: int, result: Result, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
+) -> Gathered | None:
     """Return the next rows of a result's log, as many as one delivery takes; None: there are none.
 
     Args:
@@ -107,11 +109,13 @@ def gather(connection: Connection, feed_id: int, start: int, result: Result) -> 
         feed_id: of the log.
         start: number of the first row.
         result: what is delivered.
+        most_rows: of one delivery.
+        most_bytes: of it, as the log stores them.
 
     Raises:
         DeliveryStopped: ``delivery_overtaken``: retention has removed rows.
     """
-    upto = _end(connection, feed_id, start)
+    upto = _end(connection, feed_id, start, most_rows, most_bytes)
     if upto is None:
         return None
     frames = list(read_sequence(connection, feed_id, start, upto))
@@ -123,7 +127,7 @@ def gather(connection: Connection, feed_id: int, start: int, result: Result) -> 
     return Gathered(rows, upto, max(heads))
 
 
-def _end(connection: Connection, feed_id: int, start: int) -> int | None:
+def _end(connection: Connection, feed_id: int, start: int, most_rows: int, most_bytes: int) -> int | None:
     values = {"feed": feed_id, "start": start, "blocks": MOST_BLOCKS}
     rows = size = 0
     end: int | None = None
@@ -134,7 +138,7 @@ def _end(connection: Connection, feed_id: int, start: int) -> int | None:
             if end is None and sequence > start:
                 raise DeliveryStopped("delivery_overtaken", f"the results from {start} to {sequence} were removed by retention")
             rows, size = rows + count, size + payload
-            if end is not None and (rows > MOST_ROWS or size > MOST_BYTES):
+            if end is not None and (rows > most_rows or size > most_bytes):
                 break
             end = sequence + count
-    return None if end is None else min(end, start + MOST_ROWS)
+    return None if end is None else min(end, start + most_rows)
