@@ -34,9 +34,13 @@ def bodies() -> Iterator[Body]:
     for body in range(BODIES):
         numbers = range(body * RECORDS, (body + 1) * RECORDS)
         plain = [{"item": f"i{number % KEYS}", "price": number, "at": 1_700_000_000_000 + number} for number in numbers]
-        yield "streams", "prices", json.dumps(plain).encode()
+        yield "streams", "prices", lines(plain)
         changes = [{**row, "$op": "delete"} if row["price"] % 11 == 10 else row for row in plain]
-        yield "tables", "latest_prices", json.dumps(changes).encode()
+        yield "tables", "latest_prices", lines(changes)
+
+
+def lines(records: list[dict[str, Any]]) -> bytes:
+    return "\n".join(map(json.dumps, records)).encode()
 
 
 def query(name: str, source: dict[str, str], into: dict[str, Any]) -> dict[str, Any]:
