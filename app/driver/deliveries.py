@@ -15,11 +15,13 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from app.driver.delivering.process import END_S
-from app.store.deliveries import is_any_wanted
+from app.store.deliveries import is_any_free
 from engine.python_processes import import_environment, python_command
 
 EVERY_S: Final = 1.0
+END_S: Final = 10.0
+"""What it waits for deliveries that are under way is half of that; its libraries are for itself alone, so nothing of it is imported here."""
+
 LONGEST_PAUSE_S: Final = 30.0
 HEALTHY_S: Final = 60.0
 COMMAND: Final = tuple(python_command("app.driver.delivering"))
@@ -60,7 +62,7 @@ class Delivering:
             self._pause_s = EVERY_S if now - self._started_at > HEALTHY_S else min(2 * self._pause_s, LONGEST_PAUSE_S)
             self._look_at = now + self._pause_s
             log.warning("delivering_lost", exit_code=process.returncode, again_in_s=self._pause_s)
-        elif is_any_wanted(connection):
+        elif is_any_free(connection):
             self._spawn(now)
         self._process = self._process if self.pid is not None else None
 
@@ -75,7 +77,7 @@ class Delivering:
         if self._process is None:
             return
         try:
-            self._process.wait(2 * END_S)
+            self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
 

@@ -24,7 +24,7 @@ Connection = psycopg.Connection[Any]
 _FREE: Final = "(d.lease_owner IS NULL OR d.lease_expires_at NOT BETWEEN now() AND now() + interval '10 minutes')"
 _WANTED: Final = "NOT d.is_stopped AND q.deleted_at IS NULL AND q.desired_state <> 'stopped'"
 _ANY: Final = f"""
-SELECT EXISTS (SELECT FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id WHERE {_WANTED})
+SELECT EXISTS (SELECT FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id WHERE {_FREE} AND {_WANTED})
 """  # noqa: S608 - made of constants, as all below
 _CLAIM: Final = f"""
 WITH free AS (
@@ -148,8 +148,8 @@ class Seen:
         return self.result_version, str(self.definition)
 
 
-def is_any_wanted(connection: Connection) -> bool:
-    """Whether there is anything to deliver, by whichever process."""
+def is_any_free(connection: Connection) -> bool:
+    """Whether there is anything to deliver that no process has."""
     row = connection.execute(_ANY).fetchone()
     return row is not None and bool(row[0])
 

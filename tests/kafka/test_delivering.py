@@ -81,7 +81,7 @@ def test_a_reader_sees_each_result_once_and_in_order_past_kills_of_everything(ow
         made(client, running, own_broker, cluster)
         feeder = Feeder(running.url, bodies(), 0.05)
         feeder.start()
-        until("something is delivered", lambda: client.status("copies")["delivery"]["position"] > 0, 120)
+        until("something is delivered", lambda: client.status("copies")["delivery"]["position"] > 0, 400)
         kills: dict[str, Callable[[], None]] = {
             "delivering": running.kill_delivering,
             "driver": running.kill_driver,
@@ -97,7 +97,7 @@ def test_a_reader_sees_each_result_once_and_in_order_past_kills_of_everything(ow
             before = client_position(client)
             print(f"{cycle:>3} {what:12} at {before}", flush=True)
             kills[what]()
-            until(f"results are delivered again behind {before}", lambda: client_position(client) > before or feeder.is_done, 240)  # noqa: B023
+            until(f"results are delivered again behind {before}", lambda: client_position(client) > before or feeder.is_done, 400)  # noqa: B023
         until("all is acknowledged", lambda: feeder.is_done, 600)
         rows = BODIES * RECORDS
         for name in ("copies", "repeated"):
@@ -115,7 +115,7 @@ def test_a_reader_sees_each_result_once_and_in_order_past_kills_of_everything(ow
 
 
 def client_position(client: Client) -> int:
-    return int(until("the status is there", lambda: client.status("copies"), 240)["delivery"]["position"])
+    return int(until("the status is there", lambda: client.status("copies"), 400)["delivery"]["position"])
 
 
 def changes_of(running: Service, table: str, count: int) -> dict[str, list[int | None]]:
