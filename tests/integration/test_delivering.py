@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import polars as pl
+import psutil
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
@@ -26,7 +27,7 @@ from engine.connectors.postgres import connect
 from engine.definition.types import ColumnType, Schema
 from tests.api.change_writer import ChangeWriter
 from tests.integration.delivering import Processes, definition, make, processes
-from tests.integration.driver_tools import until
+from tests.integration.driver_tools import driver, fast_settings, stays, until
 from tests.kafka.test_delivery import taken
 from tests.kafka.topics import Cluster, mock_cluster
 
@@ -238,3 +239,36 @@ def test_rows_are_gathered_the_same_however_they_are_cut(dsn: str, most_rows: in
             assert gathered.rows.height <= max(most_rows, 1)
             found += gathered.rows.get_column("price").to_list()
     assert found == list(range(12))
+
+
+def delivering(driver_pid: int) -> int | None:
+    """Return the process that a driver has for its deliveries."""
+    children = psutil.Process(driver_pid).children()
+    return next((each.pid for each in children if "app.driver.delivering" in each.cmdline()), None)
+
+
+def test_a_driver_keeps_a_process_that_delivers_and_it_ends_with_its_driver(dsn: str, tmp_path: Path) -> None:
+    query = make(dsn, definition("out", NDJSON, desired_state="paused"))
+    query.commit(3)
+    settings = fast_settings(tmp_path / "data").model_copy(update={"delivery_root": tmp_path})
+    settings.data_dir.mkdir()
+    with driver(dsn, settings) as started:
+        query.wait(120)
+        first = delivering(started.process.pid)
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        query.commit(3)
+        query.wait(120)
+        second = delivering(started.process.pid)
+        assert second not in (first, None)
+        started.kill()
+        until("it ends with its driver", lambda: not psutil.pid_exists(second), 60)
+    assert numbers(NDJSON, tmp_path) == list(range(6))
+
+
+def test_a_driver_with_nothing_to_deliver_keeps_no_process(dsn: str, tmp_path: Path) -> None:
+    settings = fast_settings(tmp_path / "data")
+    settings.data_dir.mkdir()
+    with driver(dsn, settings) as started:
+        until("the driver is ready", lambda: "driver_ready" in started.log.read_text(), 60)
+        assert stays(lambda: delivering(started.process.pid) is None, 1.5)

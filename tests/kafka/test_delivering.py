@@ -122,15 +122,15 @@ def client_position(client: Client) -> int:
     return int(until("the status is there", lambda: client.status("copies"), 400)["delivery"]["position"])
 
 
-def changes_of(running: Service, table: str, count: int) -> dict[str, list[int | None]]:
+def changes_of(running: Service, table: str, wanted: int) -> dict[str, list[int | None]]:
     """Return the values of each key in the order of a table's changes; None: it was deleted."""
     found: dict[str, list[int | None]] = defaultdict(list)
-    cursor, number = "earliest", 0
-    while number < count:
-        page = httpx.get(f"{running.url}/v1/tables/{table}/changes", params={"from": cursor, "limit": 1_000}, timeout=60).json()
+    params, number = {"from": "earliest", "limit": "1000"}, 0
+    while number < wanted:
+        page = httpx.get(f"{running.url}/v1/tables/{table}/changes", params=params, timeout=60).raise_for_status().json()
         for each in page["changes"]:
             found[each["key"]["item"]].append(None if each["row"] is None else each["row"]["price"])
-        number, cursor = number + len(page["changes"]), page["next"]
+        number, params = number + len(page["changes"]), {"cursor": page["next"], "limit": "1000"}
     return dict(found)
 
 
