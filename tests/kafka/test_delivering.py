@@ -67,7 +67,7 @@ def made(client: Client, running: Service, broker: Broker, cluster: Cluster) -> 
     table = {
         **kafka,
         "topic": "latest",
-        "create": {"partitions": 3, "replication": 1},
+        "create": {"partitions": 3, "replication": 1, "cleanup_policy": "delete"},
         "value": {"format": "json", "has_key": False},
     }
     client.put_query(query("latest", {"table": "latest_prices"}, {"table": "latest", "connector": table}))
