@@ -1,11 +1,13 @@
 """Processes that deliver, forked from one that has imported everything; each may kill itself where a named point is passed.
 
-``python tests/integration/armed_deliveries.py``: a line of standard input is ``point owner`` (or ``- owner``: no point) and makes a
-process, whose pid is answered. Nothing of this is in the product: the parts are put in place of those that they do the same as.
+``python tests/integration/armed_deliveries.py``: a line of standard input is an object with ``point`` (``-``: none), ``owner`` and
+``environment``, and makes a process, whose pid is answered. Nothing of this is in the product: the parts are put in place of those that they
+do the same as.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -70,8 +72,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     for line in sys.stdin:
-        chosen, name = line.split()
+        wanted = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            deliver(chosen, UUID(name))
+            os.environ.update(wanted["environment"])
+            deliver(wanted["point"], UUID(wanted["owner"]))
         print(pid, flush=True)

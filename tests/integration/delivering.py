@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,15 +108,22 @@ def make(dsn: str, wanted: QueryDefinition) -> Delivered:
 
 @dataclass
 class Processes:
-    """Starts processes that deliver."""
+    """Starts processes that deliver.
+
+    Attributes:
+        server: what they are forked from.
+        environment: of these processes.
+    """
 
     server: subprocess.Popen[str]
+    environment: dict[str, str]
     pids: list[int] = field(default_factory=list)
 
     def start(self, point: str = "-", owner: UUID | None = None) -> int:
         assert self.server.stdin is not None
         assert self.server.stdout is not None
-        self.server.stdin.write(f"{point} {owner or uuid4()}\n")
+        wanted = {"point": point, "owner": str(owner or uuid4()), "environment": self.environment}
+        self.server.stdin.write(json.dumps(wanted) + "\n")
         self.server.stdin.flush()
         self.pids.append(int(self.server.stdout.readline()))
         return self.pids[-1]
@@ -144,12 +151,9 @@ class Processes:
 
 
 @contextmanager
-def processes(dsn: str, root: Path, log: Path, **variables: str) -> Iterator[Processes]:
-    """Run what starts processes, for the length of the block; all of them end with it."""
-    environment = os.environ | {
-        "SLACKWATER_DATABASE_URL": dsn, "SLACKWATER_DELIVERY_ROOT": str(root), "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-        **variables,
-    }  # fmt: skip
+def forking(log: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run what processes that deliver are forked from."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     with log.open("ab") as errors:
         server = subprocess.Popen(
             [sys.executable, str(SERVER)],
@@ -159,15 +163,11 @@ def processes(dsn: str, root: Path, log: Path, **variables: str) -> Iterator[Pro
             text=True,
             env=environment,
         )
-    found = Processes(server)
     try:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n", log.read_text()[-2_000:]
-        yield found
+        yield server
     finally:
-        for pid in found.pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         server.kill()
         server.wait()
         for stream in (server.stdin, server.stdout):
@@ -175,11 +175,12 @@ def processes(dsn: str, root: Path, log: Path, **variables: str) -> Iterator[Pro
             stream.close()
 
 
-def eventually(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether a condition comes to hold."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
+@contextmanager
+def processes(server: subprocess.Popen[str], dsn: str, root: Path, **variables: str) -> Iterator[Processes]:
+    """Give what starts processes, for the length of the block; all of them end with it."""
+    found = Processes(server, {"SLACKWATER_DATABASE_URL": dsn, "SLACKWATER_DELIVERY_ROOT": str(root), **variables})
+    try:
+        yield found
+    finally:
+        for pid in found.pids:
+            found.kill(pid)

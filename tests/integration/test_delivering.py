@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from engine.connectors.log.storage import find_feed
 from engine.connectors.postgres import connect
 from engine.definition.types import ColumnType, Schema
 from tests.api.change_writer import ChangeWriter
-from tests.integration.delivering import Processes, definition, make, processes
+from tests.integration.delivering import Processes, definition, forking, make, processes
 from tests.integration.driver_tools import driver, fast_settings, stays, until
 from tests.kafka.test_delivery import taken
 from tests.kafka.topics import Cluster, mock_cluster
@@ -40,9 +41,15 @@ def dsn(empty_migrated: str) -> str:
     return empty_migrated
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    with forking(tmp_path_factory.mktemp("server") / "deliveries.log") as found:
+        yield found
+
+
 @pytest.fixture
-def running(dsn: str, tmp_path: Path) -> Iterator[Processes]:
-    with processes(dsn, tmp_path, tmp_path / "deliveries.log") as found:
+def running(server: subprocess.Popen[str], dsn: str, tmp_path: Path) -> Iterator[Processes]:
+    with processes(server, dsn, tmp_path) as found:
         yield found
 
 
@@ -166,8 +173,10 @@ def test_what_is_not_delivered_is_kept_within_a_bound_and_no_longer(running: Pro
 
 
 @pytest.mark.parametrize("connector", [NDJSON, DELTA], ids=["files", "delta"])
-def test_a_frozen_process_that_wakes_up_delivers_nothing_twice(dsn: str, tmp_path: Path, connector: dict[str, Any]) -> None:
-    with processes(dsn, tmp_path, tmp_path / "log", SLACKWATER_DRIVER__LEASE_TTL_MS="1000") as running:
+def test_a_frozen_process_that_wakes_up_delivers_nothing_twice(
+    server: subprocess.Popen[str], dsn: str, tmp_path: Path, connector: dict[str, Any]
+) -> None:
+    with processes(server, dsn, tmp_path, SLACKWATER_DRIVER__LEASE_TTL_MS="1000") as running:
         query = make(dsn, definition("out", connector))
         query.commit(4)
         frozen = running.start()

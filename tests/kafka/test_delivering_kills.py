@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from tests.api.change_writer import ChangeWriter
 from tests.faults.service import seeded
-from tests.integration.delivering import Delivered, definition, make, processes
+from tests.integration.delivering import Delivered, definition, forking, make, processes
 from tests.kafka.broker import Broker
 from tests.kafka.test_delivering import by_key
 from tests.kafka.test_delivery import taken
@@ -57,7 +57,7 @@ def test_each_result_is_there_once_wherever_processes_and_the_broker_are_killed(
     table = make(
         empty_migrated, definition("latest", latest, is_table=True, group_by=["item"], aggregate={"price": "max(price)"})
     )
-    with processes(empty_migrated, tmp_path, tmp_path / "deliveries.log") as running:
+    with forking(tmp_path / "deliveries.log") as server, processes(server, empty_migrated, tmp_path) as running:
         for cycle in range(CYCLES):
             committed(query, table, 40)
             if cycle % 2:
