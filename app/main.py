@@ -124,6 +124,7 @@ def _lifespan(
                         services.settings.trim_interval_s,
                         Kept(
                             services.settings.changes_retention_ms,
+                            services.settings.undelivered_retention_ms,
                             services.settings.history_rows,
                             services.settings.audit_retention_ms,
                             services.settings.audit_rows,

@@ -25,7 +25,7 @@ from app.domain.access import Role, refuse_below, refuse_feed_beyond_scope
 from app.domain.record_json import EVENT_TIME, encode_values
 from app.errors import Forbidden
 from app.store.scopes import find_names_sharing
-from app.store.site import site_of
+from app.store.site import delivery_site_of, site_of
 from app.store.sql.carrying_out import Done, carry_out, look_outside
 from app.store.sql.sessions import load_session
 from engine.plan.warnings import DefinitionWarning
@@ -48,6 +48,7 @@ from engine.sql.statement_tree import (
 )
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, InsertRecords, Look
 from engine.statements.binding import bind
+from engine.statements.clause_properties import says_target
 from engine.statements.inferring import asked_columns, with_columns
 from engine.statements.scans import pull_of
 from engine.statements.session import Session, Settings
@@ -84,7 +85,7 @@ class ScriptRunner:
 
     def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
         self._services, self.words = services, words
-        self._site = site_of(services.settings)
+        self._site, self._delivery_site = site_of(services.settings), delivery_site_of(services.settings)
         self._default_grace = default_grace or services.settings.sql.default_grace
         self._reads_end: float | None = None
 
@@ -134,7 +135,7 @@ class ScriptRunner:
             await to_thread.run_sync(rehearsing)
         for parsed, action in bound:
             with placed(parsed):
-                await looked_outside(self._services, partial(look_outside, action, self._site))
+                await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
         return outcomes
 
     def _rehearsed(self, connection: sa.Connection, parsed: Parsed, bound: list[tuple[Parsed, Action]]) -> Outcome:
@@ -198,10 +199,10 @@ class ScriptRunner:
     async def defined(self, parsed: Parsed) -> Done:
         """Bind a statement and carry it out, in one transaction; what it names elsewhere is looked at before."""
         parsed, warnings = await self._completed(parsed)
-        if isinstance(parsed.tree, CreateRelation):
+        if isinstance(parsed.tree, CreateRelation) or says_target(parsed.tree):
             action, _ = await self.bound(parsed)
             with placed(parsed):
-                await looked_outside(self._services, partial(look_outside, action, self._site))
+                await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
 
         def defining(connection: sa.Connection) -> Done:
             return carry_out(connection, bind(parsed.tree, self.session(connection)), parsed.text)

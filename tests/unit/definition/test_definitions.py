@@ -107,6 +107,21 @@ def test_a_malformed_table_is_refused_with_a_pointer(parts: dict[str, Any], expe
     assert expected in refused(TableDefinition, **{"key": ["a"], "columns": COLUMNS, **parts})
 
 
+@pytest.mark.parametrize(
+    ("connector", "expected"),
+    [
+        ({"type": "kafka"}, ("/into/connector/topic", "field_missing")),
+        ({"type": "pigeon"}, ("/into/connector/type", "unknown_value")),
+        ({"type": "files", "path": ""}, ("/into/connector/path", "invalid_value")),
+        ({"type": "delta", "path": "x", "every": 5}, ("/into/connector/every", "duration_malformed")),
+        ({"type": "kafka", "connection": "c", "topic": "t", "value": {"format": "xml"}}, ("/into/connector/value/format", "unknown_value")),
+    ],
+)  # fmt: skip
+def test_a_malformed_output_is_refused_with_a_pointer(connector: dict[str, Any], expected: tuple[str, str]) -> None:
+    body = {"name": "q", "from": {"stream": "s"}, "into": {"stream": "out", "connector": connector}}
+    assert expected in refused(QueryDefinition, **body)
+
+
 def test_a_stream_cannot_be_versioned() -> None:
     body = {"columns": COLUMNS, "versioned": {"history_retention": "1d"}}
     assert refused(StreamDefinition, **body) == {("/versioned", "unknown_field")}
