@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anyio import to_thread
-
-from app.api.deps import Services
+from app.api.deps import Services, looked_outside
 from app.store.delivery_targets import Target
 from app.store.site import delivery_site_of
 from engine.errors import DefinitionInvalid, Problem
@@ -21,7 +19,8 @@ async def look_at_target(services: Services, target: Target | None) -> None:
         TargetUnavailable: it gives no answer.
     """
     if target is not None:
-        await to_thread.run_sync(target.check, delivery_site_of(services.settings))
+        site = delivery_site_of(services.settings)
+        await looked_outside(services, lambda: target.check(site))
 
 
 @contextmanager
