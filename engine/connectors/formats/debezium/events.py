@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -31,13 +31,12 @@ _REASONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """What events say of rows, whatever was said before.
 
     Attributes:
         raw: rows for ``canonicalise``: the relation's columns, ``$op``, ``$event_time_ms``, ``_offset``, the event's place, and where the
-            change stands (``positions``); a changed key makes two rows of one event, the delete first.
+            change stands (``positions``), and columns that it lacks (``absent``); a changed key makes two rows of one event, the delete first.
         rejects: events that say nothing of a row.
     """
 
