@@ -352,6 +352,10 @@ _RECORD: _Texts = {
         "Write it with a schema registry, or leave `registry` out.",
     ),
     "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
+    "other_table": (
+        "The change is of another table of the database than those before it.",
+        "Send each table's changes to a table of its own; say `source_table` where several are one.",
+    ),
     "position_not_read": (
         "Where the change stands in its database's log cannot be kept.",
         "Take U+0000 out of `topic.prefix`, and send positions as Debezium writes them.",

@@ -7,7 +7,8 @@ refused (``change_forgotten``), for it may be older than one that was forgotten.
 keys that changed within the retention.
 
 Beside it stands which columns the changes of a database had. One that was there and is not any more was dropped or renamed: its null would be
-no value, so the change is refused (``column_gone``).
+no value, so the change is refused (``column_gone``). And of which table of the database the first change was: a row of another one with the same
+key would replace it (``other_table``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import psycopg
 from engine.connectors.canonical import OP_UPSERT, reject_rows
 from engine.connectors.excerpts import excerpts_of
 from engine.connectors.formats.debezium.absent import ABSENT
-from engine.connectors.formats.debezium.positions import COMMITTED, ORIGIN, POSITION, without_older
+from engine.connectors.formats.debezium.positions import COMMITTED, ORIGIN, POSITION, TABLE, without_older
+from engine.connectors.formats.posted import IS_NAMED
 
 KEY = "_key"
 STEP_ROWS = 5_000
@@ -37,11 +39,13 @@ class Source(NamedTuple):
         floor: the latest forgotten position; None: nothing is forgotten.
         floor_us: the latest forgotten commit; None: nobody knows it.
         columns: that its changes had.
+        table: of the database, that the first change was of; None: nobody said it.
     """
 
     floor: str | None
     floor_us: int | None
     columns: frozenset[str]
+    table: str | None
 
 
 Sources = dict[tuple[UUID, str], Source]
@@ -51,10 +55,13 @@ _KEY_BYTES = 16
 _NAMED = 8
 """Columns that a refusal names."""
 
+_SHOWN_CHARS = 64
+"""Of a table's name."""
+
 _LOCK = """
     INSERT INTO log.change_source AS kept (relation, origin)
     SELECT relation, origin FROM unnest(%s::uuid[], %s::text[]) AS found (relation, origin) ORDER BY relation, origin
-    ON CONFLICT (relation, origin) DO UPDATE SET origin = kept.origin RETURNING relation, origin, floor, floor_us, columns
+    ON CONFLICT (relation, origin) DO UPDATE SET origin = kept.origin RETURNING relation, origin, floor, floor_us, columns, source_table
 """
 _KNOWN = """
     SELECT key, origin, position, committed_us FROM unnest(%s::text[], %s::bytea[]) AS wanted (origin, key)
@@ -66,7 +73,7 @@ _KEEP = """
     FROM unnest(%s::text[], %s::bytea[], %s::text[], %s::bigint[]) AS found (origin, key, position, committed_us)
     ON CONFLICT (relation, origin, key) DO UPDATE SET position = excluded.position, committed_us = excluded.committed_us, at = now()
 """
-_KEEP_COLUMNS = "UPDATE log.change_source SET columns = %s WHERE relation = %s AND origin = %s"
+_KEEP_SOURCE = "UPDATE log.change_source SET columns = %s, source_table = %s WHERE relation = %s AND origin = %s"
 _OLD_SOURCES = """
     SELECT relation, origin FROM log.change_source s WHERE EXISTS (
         SELECT FROM log.change_position p WHERE p.relation = s.relation AND p.origin = s.origin
@@ -121,7 +128,8 @@ async def lock_origins(cursor: psycopg.AsyncCursor[Any], changes: Iterable[tuple
     relations, origins = zip(*pairs, strict=True)
     rows = await (await cursor.execute(_LOCK, (list(relations), list(origins)))).fetchall()
     return {
-        (relation, origin): Source(floor, floor_us, frozenset(columns)) for relation, origin, floor, floor_us, columns in rows
+        (relation, origin): Source(floor, floor_us, frozenset(columns), table)
+        for relation, origin, floor, floor_us, columns, table in rows
     }
 
 
@@ -155,17 +163,16 @@ async def newer_alone(
     remembered = placed.filter(~forgotten)
     counting, latest = without_older(remembered, [KEY], newest)
     names = [name for name in accepted.columns if not name.startswith(("_", "$"))]
-    gone = await _columns_of(cursor, relation, counting, names, sources)
-    if gone:  # they move no position: they shall count when they come again
-        counting, latest = without_older(remembered.filter(~pl.col("_place").is_in([*gone])), [KEY], newest)
+    unfit = await _unfit(cursor, relation, counting, names, sources)
+    if unfit:  # they move no position: they shall count when they come again
+        counting, latest = without_older(remembered.filter(~pl.col("_place").is_in([*unfit])), [KEY], newest)
     moved = latest.join(newest, on=[KEY, ORIGIN, POSITION, COMMITTED], how="anti", nulls_equal=True)
     if moved.height:
         kept = (moved.get_column(name).to_list() for name in (ORIGIN, KEY, POSITION, COMMITTED))
         await cursor.execute(_KEEP, (relation, *kept))
-    refused = _rejects(accepted.filter(forgotten), "change_forgotten", [_FORGOTTEN] * int(forgotten.sum()))
-    if gone:
-        refused = pl.concat([refused, _rejects(accepted[[*gone]], "column_gone", [*gone.values()])])
-    return accepted[counting.get_column("_place")], refused
+    refused = [(place, "change_forgotten", _FORGOTTEN) for place in forgotten.arg_true().to_list()]
+    refused += [(place, reason, detail) for place, (reason, detail) in unfit.items()]
+    return accepted[counting.get_column("_place")], _rejects(accepted, refused)
 
 
 def forget_positions(connection: psycopg.Connection[Any], kept_ms: int, step_rows: int = STEP_ROWS) -> None:
@@ -190,33 +197,47 @@ def forget_positions(connection: psycopg.Connection[Any], kept_ms: int, step_row
         connection.execute("DELETE FROM log.change_source WHERE relation = %s", (relation,))
 
 
-async def _columns_of(
+async def _unfit(
     cursor: psycopg.AsyncCursor[Any],
     relation: UUID,
     counting: pl.DataFrame,
     names: Sequence[str],
     sources: Sources,
-) -> dict[int, str]:
-    """Keep which columns the changes of each database have; return which changes lack one that was there, and why they are refused."""
-    gone: dict[int, str] = {}
-    # Deletes have no columns but their keys.
-    puts = counting.filter(pl.col("_is_put"))
-    for (origin,), part in puts.group_by(ORIGIN, maintain_order=True):
-        source = sources[relation, str(origin)]
+) -> dict[int, tuple[str, str]]:
+    """Keep what is known of each database's rows; return which changes do not fit it, with reason and detail."""
+    unfit: dict[int, tuple[str, str]] = {}
+    for (origin,), part in counting.group_by(ORIGIN, maintain_order=True):
+        source = known = sources[relation, str(origin)]
+        if source.table is None and IS_NAMED not in part.columns:
+            source = source._replace(table=next(iter(part.get_column(TABLE).drop_nulls().head(1)), None))
+        is_other = _is_other(part, source)
+        first = "the tables that source_table names" if IS_NAMED in part.columns else repr(str(source.table)[:_SHOWN_CHARS])
+        for place, table in part.filter(is_other).select("_place", TABLE).iter_rows():
+            unfit[place] = ("other_table", _OTHER.format(name=str(table)[:_SHOWN_CHARS], first=first))
+        # Deletes have no columns but their keys.
+        puts = part.filter(~is_other & pl.col("_is_put"))
         seen = source.columns
-        if part.get_column(ABSENT).null_count() == part.height:
+        if puts.height and puts.get_column(ABSENT).null_count() == puts.height:
             seen = seen.union(names)
         else:
-            for place, absent in part.select("_place", ABSENT).iter_rows():
-                lost = [name for name in absent or () if name in seen]
+            for place, absent in puts.select("_place", ABSENT).iter_rows():
+                lost = [name for name in absent or () if name in seen][:_NAMED]
                 if lost:
-                    gone[place] = _GONE.format(names=", ".join(map(repr, lost[:_NAMED])), given=",".join(lost[:_NAMED]))
+                    unfit[place] = ("column_gone", _GONE.format(names=", ".join(map(repr, lost)), given=",".join(lost)))
                 else:
                     seen = seen.union(name for name in names if name not in (absent or ()))
-        if seen != source.columns:
-            sources[relation, str(origin)] = source._replace(columns=seen)
-            await cursor.execute(_KEEP_COLUMNS, (sorted(seen), relation, origin))
-    return gone
+        source = source._replace(columns=seen)
+        if source != known:
+            sources[relation, str(origin)] = source
+            await cursor.execute(_KEEP_SOURCE, (sorted(seen), source.table, relation, origin))
+    return unfit
+
+
+def _is_other(part: pl.DataFrame, source: Source) -> pl.Series:
+    """Return which changes are of a table that is not taken: not named by the request, else not that of the first change."""
+    if IS_NAMED in part.columns:
+        return ~part.get_column(IS_NAMED)
+    return (part.get_column(TABLE) != pl.Series([source.table], dtype=pl.String)).fill_null(value=False)
 
 
 def _forgotten(placed: pl.DataFrame, newest: pl.DataFrame, sources: Mapping[str, Source]) -> pl.Series:
@@ -236,10 +257,11 @@ def _is_below(source: Source, position: str, committed_us: int | None) -> bool:
     return source.floor is not None and position < source.floor and not is_later
 
 
-def _rejects(refused: pl.DataFrame, reason: str, details: Sequence[str]) -> pl.DataFrame:
-    texts = excerpts_of(refused.select(name for name in refused.columns if not name.startswith("_")))
-    found = zip(refused.get_column("_offset").to_list(), details, texts, strict=True)
-    return reject_rows([(place, reason, detail, text) for place, detail, text in found])
+def _rejects(accepted: pl.DataFrame, refused: Sequence[tuple[int, str, str]]) -> pl.DataFrame:
+    rows = accepted[[place for place, _, _ in refused]]
+    texts = excerpts_of(rows.select(name for name in rows.columns if not name.startswith("_")))
+    found = zip(rows.get_column("_offset").to_list(), refused, texts, strict=True)
+    return reject_rows([(offset, reason, detail, text) for offset, (_, reason, detail), text in found])
 
 
 _FORGOTTEN = (
@@ -249,4 +271,8 @@ _FORGOTTEN = (
 _GONE = (
     "the row has no column {names}, which earlier changes of this database had: it was dropped or renamed there. Declare a new name beside it "
     "(PUT of the table), and send with absent={given} if it is gone; then let Debezium read the rows again (an incremental snapshot)"
+)
+_OTHER = (
+    "the change is of the database's table {name!r}, and this table takes those of {first}: a row of another one would replace what has its "
+    "key. Let Debezium send one table (table.include.list); where several are one, name them: source_table=public.a,public.b"
 )

@@ -126,7 +126,7 @@ async def test_processes_whose_bodies_come_in_another_order_do_not_wait_for_each
 
     async def process(number: int, origins: str) -> None:
         accepted = pl.DataFrame({"id": [number], "_offset": [0], "_op": [0]})
-        change = pl.DataFrame({"_position": ["1"], "_committed_us": [1], "_is_exact": [True], "_absent": [None]})
+        change = pl.DataFrame({"_position": ["1"], "_committed_us": [1], "_is_exact": [True], "_absent": [None], "_table": ["t"]})
         changes = [change.with_columns(_origin=pl.lit(origin)) for origin in origins]
         items = [AppendItem(target, accepted, empty_rejects(), None, b"", 0, keyed(accepted, ["id"], each)) for each in changes]
         async with await psycopg.AsyncConnection.connect(dsn) as connection, connection.cursor() as cursor:
@@ -177,6 +177,24 @@ async def test_a_column_that_was_there_and_is_not_any_more_is_refused_until_it_m
     assert counts(await send(client, put(1, "back", 50))) == (1, 0, 0)
     other = await send(client, {**lacking(1, 5), "source": {"connector": "postgresql", "name": "other", "db": "d", "lsn": 5}})
     assert counts(other) == (1, 0, 0), "another database never had it"
+
+
+async def test_rows_of_another_table_do_not_replace_those_with_their_keys(client: httpx.AsyncClient, orders: None) -> None:
+    def of(table: str | None, number: int, lsn: int, op: str = "u", schema: str | None = "public") -> dict[str, Any]:
+        row = {"id": number, "name": "a"}
+        return event(op, lsn, before=row if op == "d" else None, after=None if op == "d" else row, table=table, schema=schema)
+
+    url = "/v1/tables/orders/records?format=debezium"
+    assert counts(await send(client, put(1, "says no table", 5))) == (1, 0, 0)
+    answer = await send(client, of("orders", 1, 10), of("customers", 1, 20), of("customers", 1, 30, "d"), of("orders", 2, 40))
+    assert (counts(answer), {each["code"] for each in answer["rejected"]}) == ((2, 0, 2), {"other_table"})
+    assert "'public.customers'" in answer["rejected"][0]["detail"]
+    assert counts(await send(client, of("orders", 1, 50, schema="other"))) == (0, 0, 1)
+    named = await client.post(
+        url + "&source_table=public.orders,public.orders_2026", json=[of("orders_2026", 7, 60), of("x", 1, 70)]
+    )
+    assert counts(named.json()) == (1, 0, 1)
+    assert counts(await send(client, of("orders", 1, 80))) == (1, 0, 0)
 
 
 async def test_a_column_that_may_lack_is_one_of_the_table(client: httpx.AsyncClient, orders: None, problem: Problem) -> None:

@@ -86,11 +86,16 @@ class DebeziumServer:
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         self._directory = directory
         (directory / "config").mkdir(parents=True)
-        stored = {"debezium.source.offset.storage.file.filename": str(directory / "offsets.dat"), **properties}
+        stored = {"debezium.source.offset.storage.file.filename": str(self.offsets), **properties}
         text = "".join(f"{name}={value}\n" for name, value in stored.items())
         (directory / "config" / "application.properties").write_text(text)
         self._log = (directory / "log").open("ab")
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def offsets(self) -> Path:
+        """The file in which it keeps how far it is."""
+        return self._directory / "offsets.dat"
 
     def start(self) -> None:
         """Start it; it works when it works."""
@@ -108,6 +113,11 @@ class DebeziumServer:
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    def revive(self) -> None:
+        """Start it again if it has ended, as whoever runs it must: it tries again what is refused, and ends where a connection breaks."""
+        if not self.is_running:
+            self.start()
 
     def kill(self) -> None:
         """Kill -9."""

@@ -22,6 +22,7 @@ POSITION: Final = "_position"
 ORIGIN: Final = "_origin"
 COMMITTED: Final = "_committed_us"
 IS_EXACT: Final = "_is_exact"
+TABLE: Final = "_table"
 _DIGITS: Final = 20
 _FILE_DIGITS: Final = 10
 _SNAPSHOT: Final = "r"
@@ -33,7 +34,7 @@ _MOST_POSITION_BYTES: Final = 64
 
 
 def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
-    """Return where changes stand, as four columns.
+    """Return where changes stand, as five columns.
 
     ``_position``: null where the event has none. Postgres: LSN. MySQL and MariaDB: number of the log file, place in it, and row. SQL
     Server: LSN of the commit (of a snapshot's rows the only one), of the change, and its number. Oracle: SCN. Behind it 0 for rows of a
@@ -45,10 +46,13 @@ def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
     ``_committed_us``: when the change was committed, or nearly so. Null for rows of a snapshot, for which the time of reading stands there: a
     change that committed while the snapshot was about to be read is later than its rows.
 
+    ``_table``: of which table of the database the row is, with its schema; null where the event does not say it.
+
     ``_is_exact``: two changes of one key at one position are the same. Oracle gives many changes one SCN.
     """
     wanted = (
         "connector", "name", "db", "ts_ms", "ts_us", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "scn",
+        "schema", "table",
     )  # fmt: skip
     frame = pl.DataFrame([*(source.struct.field(name).alias(name) for name in wanted), op.alias("op")])
     file = pl.col("file").cast(pl.String).str.extract(r"(\d{1,10})$").str.zfill(_FILE_DIGITS)
@@ -70,13 +74,16 @@ def positions_of(source: pl.Series, op: pl.Series) -> list[pl.Series]:
         pl.when(~is_read).then(committed).alias(COMMITTED),
         pl.concat_str(names, separator="/").alias(ORIGIN),
         pl.col("scn").is_null().alias(IS_EXACT),
+        pl.concat_str([pl.col(each).cast(pl.String) for each in ("schema", "table")], separator=".", ignore_nulls=True)
+        .replace("", None)
+        .alias(TABLE),
     )
     return found.with_columns(_bounded(found.get_column(ORIGIN))).get_columns()
 
 
 def is_misplaced(source: pl.Series) -> pl.Series:
     """Return of which changes it cannot be kept where they stand: what says it holds a NUL, or is longer than any database's own."""
-    names = ("connector", "name", "db", "commit_lsn", "change_lsn", "scn")
+    names = ("connector", "name", "db", "schema", "table", "commit_lsn", "change_lsn", "scn")
     frame = pl.DataFrame([source.struct.field(name).cast(pl.String).alias(name) for name in names])
     holds_nul = [pl.col(name).str.contains("\0", literal=True) for name in names]
     too_long = [pl.col(name).str.len_bytes() > _MOST_POSITION_BYTES for name in ("commit_lsn", "change_lsn", "scn")]
