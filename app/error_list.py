@@ -343,6 +343,10 @@ _RECORD: _Texts = {
         "Declare the new name, or say `absent` if it was dropped; then let Debezium read the rows again.",
     ),
     "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
+    "key_missing": (
+        "A changed row has no value in a column of the key.",
+        "Let the table's key be the database's primary key, by the same names.",
+    ),
     "key_mismatch": ("A column is one thing in the key and another in the value.", "Look at who writes the records."),
     "malformed_avro": ("The record is not of its Avro schema.", "Look at who writes the records."),
     "malformed_delimited": ("The line does not have the relation's columns.", "Mend its delimiters and quotes."),

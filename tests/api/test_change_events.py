@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import uuid
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -262,6 +263,40 @@ async def test_poison_bodies(client: httpx.AsyncClient, orders: None, problem: P
             "/v1/tables/orders/records?format=debezium", content=body, headers={"Content-Type": "application/json"}
         )
         assert counts(answer.json()) == expected, answer.text[:500]
+
+
+async def test_what_nobody_means_is_refused_one_by_one_and_the_rest_goes_on(client: httpx.AsyncClient, orders: None) -> None:
+    row, of = {"id": 1, "name": "a"}, lambda after: event("u", 20, after=after)
+    bad: list[Any] = [
+        of({"name": "no key"}), of({"id": None, "name": "null key"}), event("d", 22, before={"name": "no key"}), of({"id": "one", "name": "a"}),
+        of([row]), of("id"), event("x", 26, after=row), event("u", 2**70, after=row), of({"id": 2**70, "name": "a"}), of({"id": 1, "name": row}),
+        {**of(row), "source": "here"}, {**of(row), "op": ["u"]}, 1, "u",
+    ]  # fmt: skip
+    good = [put(number, "good", 100 + number) for number in range(len(bad))]
+    mixed = [each for pair in zip(bad, good, strict=True) for each in pair]
+    for expected in ((len(good), 0, len(bad)), (0, len(good), len(bad))):
+        answer = await send(client, *mixed)
+        assert counts(answer) == expected, answer["rejected"]
+        assert [each["index"] for each in answer["rejected"]] == list(range(0, len(mixed), 2))
+
+
+async def test_batches_cut_and_sent_again_in_any_order_give_one_table(client: httpx.AsyncClient, orders: None, dsn: str) -> None:
+    draw = random.Random(4)
+    events = [
+        put(draw.randint(1, 5), f"v{lsn}", lsn) if draw.random() < 0.8 else gone(draw.randint(1, 5), lsn) for lsn in range(10, 70)
+    ]
+    reached = 0
+    while reached < len(events):  # as after restarts: from somewhere before, and further than before
+        start, reached = draw.randint(0, reached), min(len(events), reached + draw.randint(1, 15))
+        await send(client, *events[start:reached], None)
+        await send(client, *draw.sample(events[:reached], min(reached, 10)), None)
+    assert sum(rows for rows, _ in log(dsn)) == len(events)
+    half = json.dumps(events[-3:]).encode()[:-20]
+    answer = await client.post(
+        "/v1/tables/orders/records?format=debezium", content=half, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert sum(rows for rows, _ in log(dsn)) == len(events)
 
 
 async def test_what_is_forgotten_does_not_let_an_older_change_win(client: httpx.AsyncClient, orders: None, dsn: str) -> None:

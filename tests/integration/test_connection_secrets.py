@@ -87,7 +87,7 @@ def test_secrets_of_connections_show_up_nowhere(dsn: str, environment: dict[str,
                 use_connection(url(given, f"/v1/connections/{name}"), name, body, seen)
             use_by_name(url(given, "/v1"), seen)
             for path in ("/v1/connections", "/v1/audit?limit=1000", "/openapi.json", "/metrics", "/v1/errors", "/healthz"):
-                seen[path] = httpx.get(url(given, path)).text
+                seen[path] = httpx.get(url(given, path), timeout=60).text
             processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
             seen["arguments"] = "\n".join(" ".join(each.cmdline()) for each in processes if each.is_running())
         listening.shutdown(SHUT_RDWR)
@@ -144,8 +144,8 @@ def use_connection(address: str, name: str, body: dict[str, Any], seen: dict[str
 def use_by_name(base: str, seen: dict[str, str]) -> None:
     """Let sources, bodies, change events and deliveries use connections whose other side answers with what it was sent."""
     columns = {"columns": {"id": "bigint", "name": "string"}}
-    assert httpx.put(f"{base}/tables/orders", json=columns | {"key": ["id"]}).status_code == 201
-    assert httpx.put(f"{base}/streams/clicks", json=columns).status_code == 201
+    assert httpx.put(f"{base}/tables/orders", json=columns | {"key": ["id"]}, timeout=60).status_code == 201
+    assert httpx.put(f"{base}/streams/clicks", json=columns, timeout=60).status_code == 201
     payload, binary = b"\0\0\0\0\1x", {"content-type": "application/octet-stream"}
     for registry in ("registry", "token", "file"):
         for path in (
