@@ -40,13 +40,14 @@ def programs() -> Path | None:
     return found[-1].parent if found else None
 
 
-def work(connection: psycopg.Connection[Any], draw: random.Random, steps: int) -> None:
-    """Change rows, some of them several times in a transaction, some by their keys; some hold large values that do not change."""
+def work(connection: psycopg.Connection[Any], draw: random.Random, steps: int, *, has_moves: bool = True) -> None:
+    """Change rows, some of them several times in a transaction, and their keys; some hold large values that do not change."""
+    kinds = ("put", "put", "put", "delete", "move" if has_moves else "delete")
     for _ in range(steps):
         with connection.transaction():
             for _ in range(draw.randint(1, 4)):
                 number, other = draw.randint(1, 30), draw.randint(1, 30)
-                match draw.choice(("put", "put", "put", "delete", "move")):
+                match draw.choice(kinds):
                     case "put":
                         statement = (
                             "INSERT INTO orders VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE "

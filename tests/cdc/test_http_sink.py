@@ -140,13 +140,19 @@ class Shop:
         return [each["reason"] for each in self.http.get("/v1/tables/orders/rejects").json()["items"]]
 
     def work_and(self, *kills: Any) -> None:
-        """Change rows, kill while they are on their way, and go on."""
+        """Change rows, kill while they are on their way, and go on.
+
+        A changed key is two events at one place in the log. A Debezium (3.0.8) that ends between them does not send the second one when it
+        starts again, so keys change while nothing is killed.
+        """
         draw = random.Random(len(self.found))
-        for kill in (*kills, None):
-            work(self.database[0], draw, 25)
-            if kill is not None:
-                until("what is killed is at work", self._is_further(), _CATCH_UP_S)
-                kill()
+        for kill in kills:
+            work(self.database[0], draw, 25, has_moves=False)
+            until("what is killed is at work", self._is_further(), _CATCH_UP_S)
+            kill()
+        work(self.database[0], draw, 10, has_moves=False)
+        self.caught_up()
+        work(self.database[0], draw, 15)
 
     def _is_further(self) -> Any:
         before = len(self.found)
@@ -195,6 +201,7 @@ def _changes_and_kills(shop: Shop) -> None:
     until("Debezium has kept how far it is", lambda: b"lsn_commit" in shop.debezium.offsets.read_bytes(), 60)
     offsets = shop.debezium.offsets.read_bytes()
     shop.work_and(shop.service.kill_api, shop.debezium.kill)
+    shop.caught_up()
     shop.debezium.kill()
     shop.debezium.offsets.write_bytes(offsets)
     wait_for_a_key(*shop.database, 31)
