@@ -103,7 +103,7 @@ def main() -> int:
         client.put_query(QUERY)
         console.print("2  Debezium Server, one for each table: it reads what is there, and follows ...")
         unpacked()
-        servers = {table: DebeziumServer(home / table, debezium_properties(table, where, slackwater.url)) for table in TABLES}
+        servers = {table: DebeziumServer(home / table, _properties(table, where, slackwater.url)) for table in TABLES}
         for server in servers.values():
             stack.callback(server.close)
             server.start()
@@ -120,6 +120,11 @@ def main() -> int:
 
         _until("all clicks are answered", are_there, servers["orders"])
         return _shown(console, found, shop.expected)
+
+
+def _properties(table: str, database: dict[str, Any], url: str) -> dict[str, str]:
+    here = {"quarkus.http.port": str(free_port()), "quarkus.log.console.json": "false"}
+    return debezium_properties(table, database, url) | here
 
 
 def _clicks_and_changes(shop: Shop, orders: DebeziumServer, console: Console) -> None:

@@ -9,12 +9,14 @@ TABLES: Final[dict[str, dict[str, Any]]] = {
         "key": ["id"],
         "columns": {"id": "bigint", "customer_id": "bigint", "status": "string", "total": "decimal(10,2)"},
         "versioned": {"history_retention": "1d"},
+        "materialize": True,
         "connector": {"type": "log", "partitions": 1},
     },
     "customers": {
         "key": ["id"],
         "columns": {"id": "bigint", "name": "string", "plan": "string"},
         "versioned": {"history_retention": "1d"},
+        "materialize": True,
         "connector": {"type": "log", "partitions": 1},
     },
 }

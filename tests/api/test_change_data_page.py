@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "change-data.md").read_text()
 SHOP = {"host": "h", "port": 1, "user": "u", "password": "p", "dbname": "d"}
 OF_THE_EXAMPLE = {"debezium.sink.http.timeout.ms", "debezium.source.poll.interval.ms"}
-OF_THE_HARNESS = {"debezium.source.offset.storage.file.filename"}
+OF_THE_HARNESS = {"debezium.source.offset.storage.file.filename", "quarkus.http.port"}
 
 
 def blocks(kind: str) -> list[str]:

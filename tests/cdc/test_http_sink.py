@@ -143,7 +143,7 @@ class Shop:
         """Change rows, kill while they are on their way, and go on.
 
         A changed key is two events at one place in the log. A Debezium (3.0.8) that ends between them does not send the second one when it
-        starts again, so keys change while nothing is killed.
+        starts again (debezium/dbz#1554), so keys change while nothing is killed.
         """
         draw = random.Random(len(self.found))
         for kill in kills:
