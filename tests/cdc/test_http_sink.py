@@ -247,7 +247,7 @@ def _what_cannot_be_applied(shop: Shop) -> None:
     ):
         database.execute(statements)
         assert number < 6
-    expected = ["value_unavailable", "column_gone", "malformed_json", "table_truncated"]
+    expected = ["value_unavailable", "column_gone", "wrong_type", "table_truncated"]
     until("what cannot be applied is refused", lambda: len(shop.rejects()) >= len(expected), 60)
     assert sorted(shop.rejects()) == sorted(expected)
     shop.read()

@@ -264,6 +264,17 @@ def test_a_text_for_a_decimal_without_a_schema_is_not_guessed_at() -> None:
     assert str(read(plain, time_unit="us", decimals="bytes").raw["price"][0]) == "-26588.24"
 
 
+def test_a_schema_that_calls_a_decimal_a_text_says_that_it_is_digits() -> None:
+    plain = json.loads(json.dumps(SCHEMA))
+    for side in plain["fields"]:
+        side["fields"][1] = {"field": "price", "type": "string"}
+    events = [event("c", after={**row(number), "price": price}) for number, price in enumerate(("12.34", "much"))]
+    changes = read([json.dumps({"schema": plain, "payload": each}, separators=(",", ":")).encode() for each in events])
+    accepted, refused = canonicalise(changes.raw, relation(TYPES, kind="table", key=("id",)), TS + 1_000)
+    assert [str(price) for price in accepted["price"]] == ["12.34"]
+    assert refused["reason"].to_list() == ["wrong_type"]
+
+
 def test_numbers_for_decimals_keep_their_digits() -> None:
     changes = read([text(event("c", after={**row(1), "price": 12.30}), has_schema=False)], time_unit="us")
     assert str(changes.raw["price"][0]) == "12.30"
