@@ -344,7 +344,15 @@ _RECORD: _Texts = {
         "The change may be older than one whose position is no longer kept.",
         "Let Debezium take a new snapshot of the table.",
     ),
+    "column_gone": (
+        "The row has no column that earlier changes of its database had.",
+        "Declare the new name, or say `absent` if it was dropped; then let Debezium read the rows again.",
+    ),
     "decimal_unclear": ("A decimal came as a text that could be two things.", "Say `decimals`, or send schemas."),
+    "key_missing": (
+        "A changed row has no value in a column of the key.",
+        "Let the table's key be the database's primary key, by the same names.",
+    ),
     "key_mismatch": ("A column is one thing in the key and another in the value.", "Look at who writes the records."),
     "malformed_avro": ("The record is not of its Avro schema.", "Look at who writes the records."),
     "malformed_delimited": ("The line does not have the relation's columns.", "Mend its delimiters and quotes."),
@@ -354,6 +362,10 @@ _RECORD: _Texts = {
         "Write it with a schema registry, or leave `registry` out.",
     ),
     "not_a_change": ("It is no change of a row.", "Send Debezium's envelopes of inserts, updates, deletes and reads."),
+    "other_table": (
+        "The change is of another table of the database than those before it.",
+        "Send each table's changes to a table of its own; say `source_table` where several are one.",
+    ),
     "position_not_read": (
         "Where the change stands in its database's log cannot be kept.",
         "Take U+0000 out of `topic.prefix`, and send positions as Debezium writes them.",

@@ -246,9 +246,9 @@ async def _newer_alone(cursor: Cursor, items: Sequence[AppendItem], writing: Seq
     found = list(items)
     changing = [(index, items[index], items[index].changes) for index in writing if items[index].accepted.height]
     judged = [(index, item, changes) for index, item, changes in changing if changes is not None]
-    floors = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in judged])
+    sources = await lock_origins(cursor, [(item.target.relation_id, changes) for _, item, changes in judged])
     for index, item, changes in judged:
-        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, changes, floors)
+        accepted, forgotten = await newer_alone(cursor, item.target.relation_id, item.accepted, changes, sources)
         left_out = item.accepted.height - accepted.height - forgotten.height
         rejects = pl.concat([item.rejects, forgotten]).sort("offset", maintain_order=True) if forgotten.height else item.rejects
         found[index] = replace(item, accepted=accepted, rejects=rejects, older=left_out)

@@ -1,12 +1,13 @@
-"""Which changes of a database's table count: of a key those that stand behind all before them in the database's log.
+"""Which changes of a database's table count: of a key those that are later than all before them.
 
 Who captures changes delivers at least once: after a restart it sends again what it had sent, from an earlier position on, perhaps long after
-newer changes of the same keys. A change that is older than one of its key which entered before, or the same again, is dropped as it enters its
-stage, as ``engine.core.conflicts`` does with older event times. What is kept is a part of the task's state, and so committed with the batch:
-the answer is the same however the records are cut into batches, and whatever is killed.
+newer changes of the same keys. A change is older where neither its position in the database's log nor the time of its commit is later than the
+latest of its key that entered before (one of both is not enough: ``engine.connectors.formats.debezium.positions`` says why). An older change, or
+the same again, is dropped as it enters its stage, as ``engine.core.conflicts`` does with older event times. What is kept is a part of the task's
+state, and so committed with the batch: the answer is the same however the records are cut into batches, and whatever is killed.
 
 Positions are texts that sort. They are compared key by key and within one origin, the database that they are of. Per key, origin and reader the
-newest one is kept for ever, deletes alike.
+latest position and commit are kept for ever, deletes alike.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from engine.core.structures.sorted_search import distinct
 from engine.definition.types import Schema
 from engine.plan.model import Input
 
-POSITION, ORIGIN, IS_EXACT = "_position", "_origin", "_is_exact"
-"""Columns of records: where a change stands, null where nobody says it; of which log; whether two changes of one key at one position are the
-same one."""
+POSITION, COMMITTED, ORIGIN, IS_EXACT = "_position", "_committed_us", "_origin", "_is_exact"
+"""Columns of records: where a change stands and when it was committed (microseconds), null where nobody says it; of which log; whether two
+changes of one key at one position are the same one."""
 
-POSITION_COLUMNS: Final[dict[str, pl.DataType]] = {POSITION: pl.String(), ORIGIN: pl.String(), IS_EXACT: pl.Boolean()}
+POSITION_COLUMNS: Final[dict[str, pl.DataType]] = {
+    POSITION: pl.String(), COMMITTED: pl.Int64(), ORIGIN: pl.String(), IS_EXACT: pl.Boolean(),
+}  # fmt: skip
 
 _ROW: Final = "_row"
 _KEPT: Final = -1
+_NO_COMMIT: Final = -(1 << 62)
 
 
 class LatestPositions:
@@ -50,7 +54,7 @@ class LatestPositions:
         self._key = tuple(f"{source.alias}.{name}" for name in source.relation.key)
         self._placed = tuple(f"{source.alias}.{name}" for name in POSITION_COLUMNS)
         columns = Schema(tuple((f"{source.alias}.{name}", source.relation.columns[name]) for name in source.relation.key))
-        self._kept = (KEY_HASH, *columns.names, ORIGIN, POSITION)
+        self._kept = (KEY_HASH, *columns.names, ORIGIN, POSITION, COMMITTED)
         self._segments = HashSegments(store, (state or {}).get("keys"), KEY_HASH)
 
     def snapshot(self) -> dict[str, Any]:
@@ -89,23 +93,29 @@ class LatestPositions:
         known = [part.with_columns(unsaid)[columns] for part in kept]
         found, groups = grouped(pl.concat([*known, keyed[columns]]), KEY_HASH, (*self._key, ORIGIN))
         places, is_exact = found.get_column(_ROW).to_numpy(), found.get_column(IS_EXACT).to_numpy()
-        positions = codes_of(found.get_column(POSITION))
-        newest = groups.latest(positions)
-        before = np.roll(newest, 1)
-        before[groups.firsts == np.arange(len(newest))] = 0
-        is_lost = (places != _KEPT) & np.where(is_exact, positions <= before, positions < before)
-        self._keep(found[np.flatnonzero(~is_lost & (positions == newest))])
+        texts, commits = found.get_column(POSITION), found.get_column(COMMITTED).fill_null(_NO_COMMIT).to_numpy()
+        positions = codes_of(texts)
+        newest, newest_commits = groups.latest(positions), groups.latest(commits)
+        is_first = groups.firsts == np.arange(len(newest))
+        before, commits_before = np.roll(newest, 1), np.roll(newest_commits, 1)
+        before[is_first], commits_before[is_first] = 0, _NO_COMMIT
+        is_not_later = np.where(is_exact, positions <= before, positions < before)
+        is_lost = (places != _KEPT) & is_not_later & (commits <= commits_before)
+        if (~is_lost & (places != _KEPT)).any():
+            latest = texts.unique().sort().gather(newest - 1)
+            committed = pl.Series(COMMITTED, newest_commits).replace(_NO_COMMIT, None)
+            self._keep(found.with_columns(latest, committed)[np.flatnonzero(~is_lost)])
         lost: I64 = places[is_lost]
         return lost
 
-    def _keep(self, winners: pl.DataFrame) -> None:
-        """Remember the new newest positions; ``winners`` has kept and new ones by key, then in their order."""
-        new = self._last(winners).filter(pl.col(_ROW) != _KEPT)[list(self._kept)]
+    def _keep(self, latest: pl.DataFrame) -> None:
+        """Remember the latest positions and commits; ``latest`` has them as of each kept and new row, by key, then in their order."""
+        new = self._last(latest).filter(pl.col(_ROW) != _KEPT)[list(self._kept)]
         if new.height:
             self._segments.append(new, lambda slices, _: self._last(pl.concat(slices)))
 
     def _last(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep the last row of each key and origin: older slices come first, and of a key positions never fall."""
+        """Keep the last row of each key and origin: older slices come first, and of a key neither positions nor commits fall."""
         found, groups = grouped(frame, KEY_HASH, (*self._key, ORIGIN))
         return found[np.flatnonzero(np.append(groups.ids[1:] != groups.ids[:-1], True)[: found.height])]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 
 from engine.connectors.shaping import for_input
+from engine.core.change_positions import POSITION_COLUMNS
 from engine.core.hashing import key_hash
 from engine.core.order import Slice
 from engine.core.pipeline import Pipeline
@@ -40,19 +42,21 @@ class Run:
         self._offset = 0
         self._pipeline = self._pipeline_of(None)
 
-    def give(self, *changes: Change, origin: str = "pg", is_exact: bool = True) -> list[str | None]:
-        """Return the values of what passes; None for a delete."""
+    def give(
+        self, *changes: Change, origin: str = "pg", is_exact: bool = True, commits: Sequence[int | None] = ()
+    ) -> list[str | None]:
+        """Return the values of what passes; None for a delete. ``commits``: when each change was committed; empty: nobody says it."""
         source = self.plan.inputs[0]
         rows = [
             {
                 **key, "v": value, "_ts": self._offset + place, "_op": int(value is None), "_offset": self._offset + place,
-                "_position": position, "_origin": origin, "_is_exact": is_exact,
+                "_position": position, "_origin": origin, "_is_exact": is_exact, "_committed_us": commits[place] if commits else None,
             }
             for place, (key, value, position) in enumerate(changes)
         ]  # fmt: skip
         schema = {
             **source.relation.columns.polars(), "_ts": pl.Int64(), "_op": pl.Int8(), "_offset": pl.Int64(),
-            "_position": pl.String(), "_origin": pl.String(), "_is_exact": pl.Boolean(),
+            **POSITION_COLUMNS,
         }  # fmt: skip
         self._offset += len(rows)
         frame = for_input(pl.DataFrame(rows, schema=schema), source)
@@ -120,6 +124,30 @@ def test_of_a_log_that_gives_many_changes_one_position_all_count() -> None:
     run = table()
     assert run.give(of(1, "a", "9"), of(1, "b", "9"), of(1, "old", "8"), is_exact=False) == ["a", "b"]
     assert run.give(of(1, "c", "9"), is_exact=False) == ["c"]
+
+
+WAITED: list[tuple[Change, int | None]] = [
+    (of(1, "a", "10"), 1_000), (of(1, None, "30"), 2_000), (of(1, "waited for its key", "20"), 3_000), (of(1, "b", "40"), 4_000),
+]  # fmt: skip
+"""Postgres logs an insert before it waits for the transaction that has its key."""
+
+
+@pytest.mark.parametrize("cut", range(1, 2 * len(WAITED)))
+def test_an_insert_that_waited_for_its_key_counts_by_its_commit_once(cut: int) -> None:
+    run, made = table(), []
+    sent = [*WAITED, *WAITED]
+    for first, last in pairwise([0, cut, len(sent)]):
+        changes, commits = zip(*sent[first:last], strict=True)
+        made += run.give(*changes, commits=commits)
+        run.restart()
+    assert made == ["a", None, "waited for its key", "b"]
+
+
+def test_a_row_of_a_snapshot_has_no_commit_and_comes_before_a_change_that_was_open_then() -> None:
+    run = table()
+    assert run.give(of(1, "snapshot", "50"), commits=[None]) == ["snapshot"]
+    run.restart()
+    assert run.give(of(1, "was open", "40"), of(1, "snapshot", "50"), commits=[2_000, None]) == ["was open"]
 
 
 def test_a_change_without_a_position_counts() -> None:
