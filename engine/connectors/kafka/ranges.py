@@ -18,7 +18,7 @@ PIECE_BYTES: Final = 16 << 20
 """A piece is what is decoded and judged at once."""
 
 
-class Part(NamedTuple):
+class RangePart(NamedTuple):
     """What a piece of a range holds.
 
     Attributes:
@@ -56,7 +56,7 @@ class Topic:
         with self._told(), asking(self.dsn, self.place) as client:
             yield client
 
-    def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[Part]:
+    def parts(self, partition: int, start: int, end: int, lost: list[int]) -> Iterator[RangePart]:
         """Yield what lies in ``[start, end)``; notes how many offsets are gone.
 
         Raises:
@@ -77,7 +77,7 @@ class Topic:
                     found.append(taken.records)
                     position, count, size = taken.position, count + len(taken.records), size + taken.records.size_bytes
             if position > start:
-                yield Part(start, position, Fetched.joined(found))
+                yield RangePart(start, position, Fetched.joined(found))
             start = position
             if is_overtaken:
                 start = self._overtaken(partition, position, end, lost)

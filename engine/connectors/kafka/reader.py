@@ -24,7 +24,7 @@ from engine.connectors.kafka.definition import HEADER, KafkaPlace
 from engine.connectors.kafka.fetching.port import Fetched, Wanted
 from engine.connectors.kafka.heads import known_id, note
 from engine.connectors.kafka.kept import Keeper, Reference, recalled
-from engine.connectors.kafka.ranges import PIECE_BYTES, Part, Topic
+from engine.connectors.kafka.ranges import PIECE_BYTES, RangePart, Topic
 from engine.connectors.kafka.records import SOURCE_KIND, date_changes, date_records, read_records
 from engine.connectors.kafka.sides import PatientReader, topic_reader
 from engine.connectors.packets import Packet, encode_json
@@ -273,12 +273,12 @@ class KafkaReader(UsualAnswers):
         except FormatInvalid as error:
             raise DataInvalid(f"topic {self.place.topic!r}: {error}") from error
 
-    def _parts(self, partition: int, start: int, end: int, kept: tuple[Reference, ...], lost: list[int]) -> Iterator[Part]:
+    def _parts(self, partition: int, start: int, end: int, kept: tuple[Reference, ...], lost: list[int]) -> Iterator[RangePart]:
         for first, last, records in recalled(kept, start, end):
             if records is None:
                 yield from self._topic.parts(partition, first, last, lost)
             else:
-                yield Part(first, last, records)
+                yield RangePart(first, last, records)
 
     def _piece(self, records: Fetched, readers: Mapping[RelationSchema, RecordReader], partition: int) -> Piece:
         columns = self.place.record_columns
@@ -322,7 +322,7 @@ class KafkaReader(UsualAnswers):
         """Read and date the chunks from ``start`` on, as many as are read at once, and at least one; keep what was read; returns the first."""
         seen = self._seen
         stop, least = min((start // CHUNK_RECORDS + DATED_AT_ONCE) * CHUNK_RECORDS, end), _chunk_end(start, end)
-        parts: list[tuple[Part, Dated]] = []
+        parts: list[tuple[RangePart, Dated]] = []
         size = 0
         lost: list[int] = []
         for part in self._parts(partition, start, stop, seen.keeper.references(partition, start, stop), lost):
@@ -377,7 +377,7 @@ def _chunk_end(start: int, end: int) -> int:
     return min((start // CHUNK_RECORDS + 1) * CHUNK_RECORDS, end)
 
 
-def _chunk(parts: Sequence[tuple[Part, Dated]], start: int, end: int) -> _DatedChunk:
+def _chunk(parts: Sequence[tuple[RangePart, Dated]], start: int, end: int) -> _DatedChunk:
     """Cut a chunk out of what was read and dated."""
     records = [part.records.within(start, end) for part, _ in parts if part.start < end and part.stop > start]
     times = []

@@ -35,7 +35,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Fetching:
     """A partition that is being fetched.
 
     Attributes:
@@ -61,7 +61,7 @@ class Taker:
 
     def __init__(self, fetcher: Fetcher, topic: str, wanted: Wanted, troubles: Troubles) -> None:
         self._fetcher, self._topic, self._wanted, self._troubles = fetcher, topic, wanted, troubles
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, _Fetching] = {}
         self.made_at = self._used_at = time.monotonic()
 
     @property
@@ -90,7 +90,7 @@ class Taker:
         if lane is None or lane.position != start:
             self._troubles.forget()
             self._fetcher.begin(partition, start)
-            lane = _Lane(start, None, 0.0)
+            lane = _Fetching(start, None, 0.0)
         taken, has_stopped = self._taken(lane, partition, end, most)
         if not has_stopped:
             lane.position, lane.used_at = taken.position, time.monotonic()
@@ -98,7 +98,7 @@ class Taker:
             self._lanes[partition] = lane
         return taken
 
-    def _taken(self, lane: _Lane, partition: int, end: int, most: int) -> tuple[Taken, bool]:
+    def _taken(self, lane: _Fetching, partition: int, end: int, most: int) -> tuple[Taken, bool]:
         start, silent_at = lane.position, time.monotonic() + SILENT_S
         while True:
             faults: tuple[Fault, ...] = ()
