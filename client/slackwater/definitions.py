@@ -82,6 +82,7 @@ class Files(Definition):
 
     path: str
     format: Literal["ndjson", "csv", "parquet"]
+    where: str | _Absent = ABSENT
     type: Literal["files"] = "files"
 
 
@@ -95,7 +96,6 @@ class Kafka(Definition):
     key: Mapping[str, Any] | _Absent = ABSENT
     value: Mapping[str, Any] | _Absent = ABSENT
     record_columns: Mapping[str, str] | _Absent = ABSENT
-    start: Any = ABSENT
     on_lost: Literal["stop", "skip"] | _Absent = ABSENT
     where: str | _Absent = ABSENT
     type: Literal["kafka"] = "kafka"

@@ -90,13 +90,15 @@ def _text(value: Any) -> str:
 
 
 def path_of(*parts: str) -> str:
-    """Return ``/v1/…`` of parts that may hold anything."""
+    """Return ``/v1/…`` of parts that may hold anything.
+
+    Raises:
+        ValueError: a part that paths leave out would lead to something else than was named.
+    """
+    wrong = next((part for part in parts if part in ("", ".", "..")), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r} cannot stand in a path; a key can be given as a mapping of its columns")
     return "/v1/" + "/".join(quote(part, safe=":") for part in parts)
-
-
-def segment(value: str) -> str:
-    """Return one segment of a path, a slash and a colon in it quoted."""
-    return quote(value, safe="")
 
 
 def new_key() -> str:

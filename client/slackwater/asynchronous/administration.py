@@ -18,7 +18,7 @@ from slackwater.answer_list import (
 )
 from slackwater.asynchronous.transport import AsyncTransport
 from slackwater.parameters import Duration, Instant, duration, instant
-from slackwater.requests import new_key, path_of, request, segment
+from slackwater.requests import new_key, path_of, request
 
 
 class AsyncConnections:
@@ -78,7 +78,7 @@ class AsyncApiKeys:
 
     async def revoke(self, name: str) -> None:
         """Revoke one."""
-        await self._transport.send(request("DELETE", path_of("api-keys", segment(name))))
+        await self._transport.send(request("DELETE", path_of("api-keys", name)))
 
 
 class AsyncErrors:
@@ -94,7 +94,7 @@ class AsyncErrors:
 
     async def get(self, code: str) -> ErrorItem:
         """Explain a code."""
-        return ErrorItem(await self._transport.json(request("GET", path_of("errors", segment(code)))))
+        return ErrorItem(await self._transport.json(request("GET", path_of("errors", code))))
 
 
 class AsyncSystem:
@@ -152,4 +152,4 @@ class AsyncSystem:
 
 
 def _connection(name: str) -> str:
-    return path_of("connections", segment(name))
+    return path_of("connections", name)

@@ -25,6 +25,27 @@ from slackwater.settings import API_KEY_VARIABLE, TIMEOUT_SECONDS
 class AsyncClient:
     """Speaks to one service. Use as a context manager, or ``aclose`` it.
 
+    Its methods may be used by several tasks or threads at once.
+
+    >>> client = AsyncClient(url)
+    >>> fares = client.table("fares")
+    >>> made = await fares.register(TableDefinition(key=["city"], columns={"city": "string", "price": "double"}))
+    >>> done = await fares.append([{"city": "Rome", "price": 79.0}, {"city": "Oslo", "price": "cheap"}])
+    >>> done.count, done.rejected[0].code
+    (1, 'wrong_type')
+    >>> query = QueryDefinition(name="cheap", from_=From(table="fares"), where="price < 100", into=Into(table="cheap"))
+    >>> made = await client.queries.create(query)
+    >>> len(await client.sql("SHOW QUERIES;"))
+    1
+    >>> rows = await client.table("cheap").rows(where={"price.lt": 80})
+    >>> await client.query("cheap").delete()
+    >>> await fares.delete()
+    >>> try:
+    ...     made = await fares.info()
+    ... except NotFound as error:
+    ...     print(error.code)
+    relation_not_found
+
     Attributes:
         queries: all queries.
         connections: how brokers, registries, buckets and databases are reached.
@@ -143,7 +164,7 @@ class AsyncClient:
             variables: see ``sql``.
 
         Raises:
-            PushFailed: it ended with an error.
+            PushFailed: it ended with an error, or because the service stops (``stopping``).
             Unreachable: the connection broke.
         """
         body, headers = sql_body(text, parameters, properties, variables)
@@ -159,8 +180,11 @@ class AsyncClient:
                     yield PushedRow.of(columns, content)
                 elif kind == "error":
                     raise PushFailed(content)
-                elif kind == "end":
+                elif kind == "end" and content["reason"] == "limit":
                     return
+                elif kind == "end":
+                    raise PushFailed({"code": content["reason"], "detail": "the service ended it; ask again"})
+        raise PushFailed({"code": "ended_early", "detail": "the answer ended before the query did; ask again"})
 
     async def call(
         self,

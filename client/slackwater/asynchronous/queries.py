@@ -13,7 +13,6 @@ from slackwater.answer_list import (
     Event,
     ForkAnswer,
     LateRecord,
-    LineageAnswer,
     OneQueryAnswer,
     QueryAnswer,
     ReplayAnswer,
@@ -27,7 +26,7 @@ from slackwater.definitions import QueryDefinition, json_of
 from slackwater.errors import Json, NotReached, QueryFailed
 from slackwater.event_streams import Following
 from slackwater.parameters import Instant, Key, instant, key_conditions
-from slackwater.requests import new_key, path_of, request, segment
+from slackwater.requests import new_key, path_of, request
 from slackwater.statuses import Explanation, Lateness, LateRecordFilter, Status, TideChart, Validation
 
 POLL_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
@@ -89,7 +88,7 @@ class AsyncQuery:
         return f"<query {self.name}>"
 
     def _path(self, *more: str) -> str:
-        return path_of("queries", segment(self.name), *more)
+        return path_of("queries", self.name, *more)
 
     async def info(self) -> OneQueryAnswer:
         """Look at it: its definition with every default, and the same as SQL (``sql``)."""
@@ -277,10 +276,6 @@ class AsyncQuery:
     async def lateness(self) -> Lateness:
         """How late records came, and what other graces would have done to them."""
         return Lateness(await self._transport.json(request("GET", self._path("lateness"))))
-
-    async def lineage(self) -> LineageAnswer:
-        """What it is made of, and what is made of it."""
-        return LineageAnswer(await self._transport.json(request("GET", self._path("lineage"))))
 
     async def tide(self) -> TideChart:
         """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""

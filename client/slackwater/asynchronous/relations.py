@@ -14,9 +14,9 @@ from slackwater.definitions import StreamDefinition, TableDefinition, json_of
 from slackwater.errors import Json, RecordsRejected
 from slackwater.event_streams import Change, Following
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
-from slackwater.parameters import Instant, Key, conditions, instant, json_text
+from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
 from slackwater.reading_options import ReadOptions
-from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, request, segment
+from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, request
 from slackwater.rows import Found, Reading, Rows, single
 
 PAGE_ROWS = 5_000
@@ -41,7 +41,7 @@ class AsyncRelation:
         return f"<{self.kind.removesuffix('s')} {self.name}>"
 
     def _path(self, *more: str) -> str:
-        return path_of(self.kind, segment(self.name), *more)
+        return path_of(self.kind, self.name, *more)
 
     async def register(
         self,
@@ -216,24 +216,30 @@ class AsyncStream(AsyncRelation):
         limit: int | None = None,
         bigints: Literal["number", "string"] | None = None,
     ) -> AsyncGenerator[Json, None]:
-        """Yield records in offset order, from ``offset`` to the present end.
+        """Yield records, of each partition in offset order, from ``offset`` to the present end.
 
         Args:
-            partition: None: partition 0 of a source; a derived stream as a whole.
+            partition: None: of a source one partition after the other; a derived stream as a whole, in the order in which it was written.
             offset: first one; None: the oldest there is.
             part: which of the stream's parts.
             limit: how many at most.
             bigints: ``string``: bigints and decimals as texts.
         """
         left = limit
-        while left is None or left > 0:
-            page = await self.records_page(partition=partition, offset=offset, part=part, limit=left, bigints=bigints)
-            for record in page["records"]:
-                yield record
-            left = None if left is None else left - len(page["records"])
-            if page["next_offset"] == offset or page["next_offset"] >= page["end_offset"]:
-                return
-            offset = page["next_offset"]
+        for number in await self._partitions() if partition is None and part is None else [partition]:
+            following = offset
+            while left is None or left > 0:
+                page = await self.records_page(partition=number, offset=following, part=part, limit=left, bigints=bigints)
+                for record in page["records"]:
+                    yield record
+                left = None if left is None else left - len(page["records"])
+                if page["next_offset"] == following or page["next_offset"] >= page["end_offset"]:
+                    break
+                following = page["next_offset"]
+
+    async def _partitions(self) -> list[int | None]:
+        info = await self.info()
+        return [None] if info.origin == "derived" else [each.partition for each in info.partitions or ()]
 
     async def records_page(
         self,
@@ -294,7 +300,7 @@ class AsyncTable(AsyncRelation):
         span = [("from", instant(from_) or "0")] + ([] if to is None else [("to", str(instant(to)))])
         if isinstance(key, Mapping):
             return await self._rows(reading, self._path("rows"), [*span, *conditions(key, "key")], limit)
-        return await self._rows(reading, self._path("rows", segment(str(key))), span, limit)
+        return await self._rows(reading, self._path("rows", value_text(key)), span, limit)
 
     async def get(self, key: Key, **options: Unpack[ReadOptions]) -> Json:
         """Return the row of a key.

@@ -19,7 +19,7 @@ from slackwater.answer_list import (
 )
 from slackwater.blocking.transport import Transport
 from slackwater.parameters import Duration, Instant, duration, instant
-from slackwater.requests import new_key, path_of, request, segment
+from slackwater.requests import new_key, path_of, request
 
 
 class Connections:
@@ -79,7 +79,7 @@ class ApiKeys:
 
     def revoke(self, name: str) -> None:
         """Revoke one."""
-        self._transport.send(request("DELETE", path_of("api-keys", segment(name))))
+        self._transport.send(request("DELETE", path_of("api-keys", name)))
 
 
 class Errors:
@@ -95,7 +95,7 @@ class Errors:
 
     def get(self, code: str) -> ErrorItem:
         """Explain a code."""
-        return ErrorItem(self._transport.json(request("GET", path_of("errors", segment(code)))))
+        return ErrorItem(self._transport.json(request("GET", path_of("errors", code))))
 
 
 class System:
@@ -153,4 +153,4 @@ class System:
 
 
 def _connection(name: str) -> str:
-    return path_of("connections", segment(name))
+    return path_of("connections", name)

@@ -14,7 +14,6 @@ from slackwater.answer_list import (
     Event,
     ForkAnswer,
     LateRecord,
-    LineageAnswer,
     OneQueryAnswer,
     QueryAnswer,
     ReplayAnswer,
@@ -28,7 +27,7 @@ from slackwater.definitions import QueryDefinition, json_of
 from slackwater.errors import Json, NotReached, QueryFailed
 from slackwater.event_streams import Following
 from slackwater.parameters import Instant, Key, instant, key_conditions
-from slackwater.requests import new_key, path_of, request, segment
+from slackwater.requests import new_key, path_of, request
 from slackwater.statuses import Explanation, Lateness, LateRecordFilter, Status, TideChart, Validation
 
 POLL_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
@@ -90,7 +89,7 @@ class Query:
         return f"<query {self.name}>"
 
     def _path(self, *more: str) -> str:
-        return path_of("queries", segment(self.name), *more)
+        return path_of("queries", self.name, *more)
 
     def info(self) -> OneQueryAnswer:
         """Look at it: its definition with every default, and the same as SQL (``sql``)."""
@@ -278,10 +277,6 @@ class Query:
     def lateness(self) -> Lateness:
         """How late records came, and what other graces would have done to them."""
         return Lateness(self._transport.json(request("GET", self._path("lateness"))))
-
-    def lineage(self) -> LineageAnswer:
-        """What it is made of, and what is made of it."""
-        return LineageAnswer(self._transport.json(request("GET", self._path("lineage"))))
 
     def tide(self) -> TideChart:
         """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""

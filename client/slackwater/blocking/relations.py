@@ -15,9 +15,9 @@ from slackwater.definitions import StreamDefinition, TableDefinition, json_of
 from slackwater.errors import Json, RecordsRejected
 from slackwater.event_streams import Change, Following
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
-from slackwater.parameters import Instant, Key, conditions, instant, json_text
+from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
 from slackwater.reading_options import ReadOptions
-from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, request, segment
+from slackwater.requests import ARROW_TYPE, JSON_TYPE, new_key, path_of, request
 from slackwater.rows import Found, Reading, Rows, single
 
 PAGE_ROWS = 5_000
@@ -42,7 +42,7 @@ class Relation:
         return f"<{self.kind.removesuffix('s')} {self.name}>"
 
     def _path(self, *more: str) -> str:
-        return path_of(self.kind, segment(self.name), *more)
+        return path_of(self.kind, self.name, *more)
 
     def register(
         self,
@@ -215,24 +215,30 @@ class Stream(Relation):
         limit: int | None = None,
         bigints: Literal["number", "string"] | None = None,
     ) -> Generator[Json, None, None]:
-        """Yield records in offset order, from ``offset`` to the present end.
+        """Yield records, of each partition in offset order, from ``offset`` to the present end.
 
         Args:
-            partition: None: partition 0 of a source; a derived stream as a whole.
+            partition: None: of a source one partition after the other; a derived stream as a whole, in the order in which it was written.
             offset: first one; None: the oldest there is.
             part: which of the stream's parts.
             limit: how many at most.
             bigints: ``string``: bigints and decimals as texts.
         """
         left = limit
-        while left is None or left > 0:
-            page = self.records_page(partition=partition, offset=offset, part=part, limit=left, bigints=bigints)
-            for record in page["records"]:
-                yield record
-            left = None if left is None else left - len(page["records"])
-            if page["next_offset"] == offset or page["next_offset"] >= page["end_offset"]:
-                return
-            offset = page["next_offset"]
+        for number in self._partitions() if partition is None and part is None else [partition]:
+            following = offset
+            while left is None or left > 0:
+                page = self.records_page(partition=number, offset=following, part=part, limit=left, bigints=bigints)
+                for record in page["records"]:
+                    yield record
+                left = None if left is None else left - len(page["records"])
+                if page["next_offset"] == following or page["next_offset"] >= page["end_offset"]:
+                    break
+                following = page["next_offset"]
+
+    def _partitions(self) -> list[int | None]:
+        info = self.info()
+        return [None] if info.origin == "derived" else [each.partition for each in info.partitions or ()]
 
     def records_page(
         self,
@@ -293,7 +299,7 @@ class Table(Relation):
         span = [("from", instant(from_) or "0")] + ([] if to is None else [("to", str(instant(to)))])
         if isinstance(key, Mapping):
             return self._rows(reading, self._path("rows"), [*span, *conditions(key, "key")], limit)
-        return self._rows(reading, self._path("rows", segment(str(key))), span, limit)
+        return self._rows(reading, self._path("rows", value_text(key)), span, limit)
 
     def get(self, key: Key, **options: Unpack[ReadOptions]) -> Json:
         """Return the row of a key.
