@@ -12,7 +12,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.deps import Name, OnlyKnownParameters, Services, ServicesOf
 from app.api.documented import answered, problems
 from app.api.examples import STATUS
-from app.api.schemas import Carrier, Counter, FeedProgress, PartitionProgress, QueryState, Reason, Shares, StatusAnswer, TaskStatus, WaitingSpan
+from app.api.schemas import (
+    Carrier,
+    Counter,
+    FeedProgress,
+    PartitionProgress,
+    QueryState,
+    Reason,
+    Shares,
+    StatusAnswer,
+    TaskStatus,
+    WaitingSpan,
+)
 from app.domain.limiting import Facts, busiest_task_of, limit_of, shares_of
 from app.domain.producers import WAITS_FOR_PRODUCER
 from app.domain.waiting import Reason as Waiting

@@ -355,4 +355,4 @@ def test_the_examples_in_the_texts_are_right(sync_client: Client) -> None:
     done = doctest.testmod(
         slackwater.blocking.client, extraglobs={**vars(slackwater), "url": str(sync_client._transport._http.base_url)}
     )
-    assert (done.failed, done.attempted) == (0, 12)
+    assert (done.failed, done.attempted) == (0, 13)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from app.client import Client
+from slackwater import Client
+
 from app.demo.service import running_service
 from app.store.embedded_postgres import EmbeddedPostgres
 

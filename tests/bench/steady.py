@@ -12,9 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
-from app.client import Client, ServiceError
+from slackwater import Client, ServiceError, Unreachable
 
 KEYS = 200
 _SENT = "987654321"
@@ -129,16 +127,16 @@ def _feed(url: str, lane: Lane, observed: Observed, seconds: float, shift: float
             keys, body = bodies[number % len(bodies)]
             clock = time.monotonic()
             try:
-                client.append("streams", lane.name, body.replace(_SENT, str(sent)).encode())
-            except (ServiceError, httpx.TransportError):
+                client.stream(lane.name).append(body.replace(_SENT, str(sent)).encode())
+            except (ServiceError, Unreachable):
                 observed.refused += 1
                 continue
             observed.bodies.append((sent, time.monotonic() - clock, sorted(set(keys))))
 
 
 def _watch(url: str, lane: Lane, observed: Observed, is_over: threading.Event) -> None:
-    with Client(url, timeout=60) as client, suppress(httpx.TransportError):
-        for event in client.changes("tables", f"seen_{lane.name}", "earliest"):
+    with Client(url, timeout=60) as client, suppress(Unreachable):
+        for event in client.table(f"seen_{lane.name}").changes("earliest"):
             if is_over.is_set():
                 return
             if event.kind != "change":

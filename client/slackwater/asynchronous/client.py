@@ -45,6 +45,7 @@ class AsyncClient:
     ... except NotFound as error:
     ...     print(error.code)
     relation_not_found
+    >>> await client.aclose()
 
     Attributes:
         queries: all queries.
@@ -101,7 +102,13 @@ class AsyncClient:
         return AsyncTable(self._transport, name)
 
     def relation(self, kind: Literal["streams", "tables"], name: str) -> AsyncRelation:
-        """Return a stream or a table, for code that does the same to both."""
+        """Return a stream or a table, for code that does the same to both.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if kind not in ("streams", "tables"):
+            raise ValueError(f"{kind!r} is neither `streams` nor `tables`")
         return AsyncRelation(self._transport, kind, name)
 
     def query(self, name: str) -> AsyncQuery:

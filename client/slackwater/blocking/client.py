@@ -46,6 +46,7 @@ class Client:
     ... except NotFound as error:
     ...     print(error.code)
     relation_not_found
+    >>> client.close()
 
     Attributes:
         queries: all queries.
@@ -102,7 +103,13 @@ class Client:
         return Table(self._transport, name)
 
     def relation(self, kind: Literal["streams", "tables"], name: str) -> Relation:
-        """Return a stream or a table, for code that does the same to both."""
+        """Return a stream or a table, for code that does the same to both.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if kind not in ("streams", "tables"):
+            raise ValueError(f"{kind!r} is neither `streams` nor `tables`")
         return Relation(self._transport, kind, name)
 
     def query(self, name: str) -> Query:
