@@ -234,6 +234,11 @@ LEFT_TO_CALL = {
 """Operations without a method: the README of the package says why."""
 
 
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+
+
 def calls(client: Client) -> Iterator[Callable[[], Any]]:
     """Yield a call for every method that asks the service something."""
     stream, table, query = client.stream("name"), client.table("name"), client.query("name")
@@ -306,8 +311,7 @@ def _opened(client: Client) -> None:
         pass
 
 
-def test_every_operation_of_the_interface_has_a_method_and_takes_what_it_sends() -> None:
-    document = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+def test_every_operation_of_the_interface_has_a_method_and_takes_what_it_sends(document: dict[str, Any]) -> None:
     operations = {f"{method.upper()} {path}": each for path, item in document["paths"].items() for method, each in item.items()}
     service = Scripted(problem(404, "not_found"))
     client = service.client()
@@ -344,8 +348,7 @@ def test_the_calls_above_are_all_there_are() -> None:
     assert {name for name in names - plain if not re.search(rf"\.{name}\b", source)} == set()
 
 
-def test_answers_have_every_part_that_the_interface_documents() -> None:
-    document = create_app(Settings(database_url=SecretStr("postgresql://nobody@localhost/nothing"))).openapi()
+def test_answers_have_every_part_that_the_interface_documents(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for kind in Answer.__subclasses__():
         items = {each.name for each in vars(kind).values() if type(each).__name__ == "Item"}
