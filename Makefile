@@ -34,10 +34,11 @@ demo: $(VENV)/demo-ok ## install, start the service, feed it a month of real fli
 serve: $(VENV)/demo-ok ## start the service (embedded Postgres unless SLACKWATER_DATABASE_URL is set)
 	@$(BIN)/slackwater serve
 
-test: $(VENV)/classes-ok ## run the tests, two files at a time (one: ARGS='-n 0')
-	@$(BIN)/python -m pytest -m 'not slow and not bench and not kafka' -n 2 --dist loadfile $(ARGS)
+# Three for two cores: many tests wait for processes that they started.
+test: $(VENV)/classes-ok ## run the tests, three files at a time (one: ARGS='-n 0')
+	@$(BIN)/python -m pytest -m 'not slow and not bench and not kafka' -n 3 --dist loadfile $(ARGS)
 
-test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those of `make faults`, and draw six times the examples
+test-slow: $(VENV)/classes-ok ## run the tests that take minutes, but for those of `make faults`, and draw seven times the examples
 	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'not slow and not kafka' tests/property $(ARGS)
 	@TEST_EXAMPLES=$${TEST_EXAMPLES:-3} $(BIN)/python -m pytest -m 'slow and not faults and not kafka' $(ARGS)
 

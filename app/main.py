@@ -11,39 +11,13 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from app import __version__
-from app.api import (
-    api_keys,
-    appending,
-    audit,
-    changes,
-    connections,
-    debezium,
-    error_pages,
-    explain,
-    forks,
-    functions,
-    history,
-    late_records,
-    lateness,
-    lineage,
-    queries,
-    query_events,
-    reads,
-    records,
-    relations,
-    rewinds,
-    service,
-    statements,
-    status,
-    validations,
-)
 from app.api.access import guards, note_refusal
 from app.api.browsers import BrowserGuard
-from app.api.deps import PageRead, Services
-from app.api.documented import problems
+from app.api.deps import Services
 from app.api.edge import BodyLimits, Edge
 from app.api.openapi import DESCRIPTION, TAGS, complete_openapi
 from app.api.problems import install_error_handlers
+from app.api.routes import routes
 from app.api.scraping import Scraper
 from app.api.tokens import Doorkeeper, TokenReader
 from app.driver.supervisor import Supervisor
@@ -63,36 +37,6 @@ from app.store.tails import Tails
 from app.telemetry import Metrics
 from app.tracing import Tracing, tracing_of
 
-ROUTERS = (
-    reads.keys,  # first, for routers are tried in turn
-    relations.streams,
-    relations.tables,
-    appending.router,
-    debezium.router,
-    records.router,
-    reads.router,
-    changes.streams,
-    changes.tables,
-    queries.router,
-    forks.router,
-    rewinds.router,
-    statements.router,
-    status.router,
-    query_events.router,
-    history.router,
-    lineage.router,
-    lateness.router,
-    explain.router,
-    late_records.router,
-    validations.router,
-    functions.router,
-    error_pages.router,
-    connections.router,
-    api_keys.router,
-    audit.router,
-    service.router,
-)
-PAGED = (audit.router, records.router, history.router, lineage.router, lateness.router, explain.router, late_records.router)
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -137,13 +81,12 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         openapi_tags=TAGS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         lifespan=_lifespan(services, supervisor, tracing),
-        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,  # a Location would repeat the name in Host
     )
     app.state.services = services
     tokens = None if settings.oidc.issuer is None else TokenReader(settings.oidc)
     app.state.door = Doorkeeper(KeyRing(database.reads), tokens)
-    app.state.guards = guards(app.state.door, database.reads, is_required=settings.is_key_required)
+    app.state.guards = guards(is_key_required=settings.is_key_required)
     app.state.refusals = RefusalLog(database.reads)
     app.state.driver_trouble = supervisor.trouble if supervisor is not None else lambda: None
     app.state.scraper = Scraper(database.reads, metrics.registry, settings.checkpoints_dir)
@@ -152,10 +95,7 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
         app.add_middleware(BrowserGuard, names=settings.host_names)
     body_limits = BodyLimits(settings.max_body_bytes, settings.max_control_body_bytes)
     app.add_middleware(Edge, metrics=metrics, limits=body_limits, tracing=tracing)
-    for router in ROUTERS:
-        is_paged = router in PAGED
-        dependencies = [*app.state.guards, PageRead] if is_paged else app.state.guards
-        app.include_router(router, dependencies=dependencies, responses=problems(429) if is_paged else None)
+    app.router.routes.extend(routes(is_key_required=settings.is_key_required))
     complete_openapi(app)
     return app
 

